@@ -1,0 +1,1 @@
+"""GPU feature discovery: NVIDIA devices as labels."""

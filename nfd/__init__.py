@@ -1,0 +1,1 @@
+"""Node feature discovery: worker, master and what they share."""

@@ -1,0 +1,73 @@
+"""Every exception this project raises.
+
+NfdError
+ ├── ConfigError        which file, flag or variable, which key, what is wrong; exit status 2
+ ├── HostError          a file is there but unreadable or malformed: path and reason
+ ├── RuleError          rule name, term, what is wrong
+ ├── ReportError        the master did not take a report, and whether trying again can help
+ └── KubeError          the API server (or the node store) did not do what was asked
+      ├── NotFound      no such object
+      ├── Conflict      somebody else wrote in between; read and plan again
+      ├── Forbidden     our credentials do not allow it
+      └── Unavailable   nobody answered, or asked us to wait
+"""
+
+from __future__ import annotations
+
+
+class NfdError(Exception):
+    """Base of all errors raised on purpose; its text is one line that a person can act on."""
+
+
+class ConfigError(NfdError):
+    """Configuration that cannot be used."""
+
+
+class HostError(NfdError):
+    """A file of the machine that exists but cannot be read or understood; `errno` where the kernel said why."""
+
+    def __init__(self, path: str, reason: str, errno: int | None = None) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+        self.errno = errno
+
+
+class RuleError(NfdError):
+    """A rule that cannot be evaluated; it spoils only itself."""
+
+
+class ReportError(NfdError):
+    """A report the master did not take.
+
+    `retry` tells whether the same report can succeed later; `retry_after` is the master's wish in seconds.
+    """
+
+    def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry = retry
+        self.retry_after = retry_after
+
+
+class KubeError(NfdError):
+    """A failed call of the Kubernetes API or of the embedded node store."""
+
+
+class NotFound(KubeError):
+    """The object does not exist."""
+
+
+class Conflict(KubeError):
+    """The object changed since it was read, or is another one of the same name."""
+
+
+class Forbidden(KubeError):
+    """Not authenticated or not authorised."""
+
+
+class Unavailable(KubeError):
+    """No answer, or an answer that asks to come back later (`retry_after` seconds)."""
+
+    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after

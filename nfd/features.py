@@ -1,0 +1,145 @@
+"""Feature values and what one discovery pass found.
+
+A feature is named `<source>.<feature>` (`pci.device`) and lives in one of three containers, as in NFD's NodeFeature API
+(api/nfd/v1alpha1/types.go): flags are sets of names, attributes map names to text, instances are lists of attribute
+maps. All values are text; booleans are `true` and `false`. A feature that is there with zero elements differs from one
+that is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Instance = Mapping[str, str]
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Raw features by container; feature name → elements."""
+
+    flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    instances: Mapping[str, tuple[Instance, ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.flags or self.attributes or self.instances)
+
+    def names(self) -> frozenset[str]:
+        """All feature names, whatever their container."""
+        return frozenset(self.flags) | frozenset(self.attributes) | frozenset(self.instances)
+
+    def without(self, dropped: Iterable[str]) -> Features:
+        """A copy that lacks the named features in all three containers."""
+        names = frozenset(dropped)
+        return Features(
+            {key: value for key, value in self.flags.items() if key not in names},
+            {key: value for key, value in self.attributes.items() if key not in names},
+            {key: value for key, value in self.instances.items() if key not in names},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something dropped, cleaned or unreadable: which source, what it concerns (key, path), and why."""
+
+    source: str
+    subject: str
+    reason: str
+
+
+def printable(text: str) -> str:
+    """File names may hold bytes that are not UTF-8; as a feature's text they become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def join(parts: Iterable[Features]) -> Features:
+    """Join features of different sources; a later part wins where two name the same feature."""
+    flags: dict[str, frozenset[str]] = {}
+    attributes: dict[str, Mapping[str, str]] = {}
+    instances: dict[str, tuple[Instance, ...]] = {}
+    for part in parts:
+        flags.update(part.flags)
+        attributes.update(part.attributes)
+        instances.update(part.instances)
+    return Features(flags, attributes, instances)
+
+
+def merge(parts: Iterable[Features]) -> Features:
+    """Merge NodeFeature objects as NFD does: flags united, later attributes win key by key, instances appended."""
+    flags: dict[str, frozenset[str]] = {}
+    attributes: dict[str, dict[str, str]] = {}
+    instances: dict[str, tuple[Instance, ...]] = {}
+    for part in parts:
+        for name, elements in part.flags.items():
+            flags[name] = flags.get(name, frozenset()) | elements
+        for name, values in part.attributes.items():
+            attributes[name] = attributes.get(name, {}) | dict(values)
+        for name, found in part.instances.items():
+            instances[name] = instances.get(name, ()) + tuple(found)
+    return Features(flags, attributes, instances)
+
+
+def to_json(features: Features) -> dict[str, Any]:
+    """The shape of NodeFeature `spec.features`, keys sorted."""
+    return {
+        "flags": {
+            key: {"elements": {name: {} for name in sorted(features.flags[key])}} for key in sorted(features.flags)
+        },
+        "attributes": {
+            key: {"elements": dict(sorted(features.attributes[key].items()))} for key in sorted(features.attributes)
+        },
+        "instances": {
+            key: {"elements": [{"attributes": dict(sorted(one.items()))} for one in features.instances[key]]}
+            for key in sorted(features.instances)
+        },
+    }
+
+
+def from_json(data: Mapping[str, Any] | None) -> Features:
+    """Read the shape of NodeFeature `spec.features`; raises ValueError naming the place that does not fit it."""
+    data = _mapping(data, "features")
+    sections = {name: _mapping(data.get(name), name) for name in ("flags", "attributes", "instances")}
+    return Features(
+        {key: frozenset(_elements(value, f"flags.{key}")) for key, value in sections["flags"].items()},
+        {key: _attributes(value, f"attributes.{key}") for key, value in sections["attributes"].items()},
+        {key: _instances(value, f"instances.{key}") for key, value in sections["instances"].items()},
+    )
+
+
+def _elements(value: Any, where: str) -> dict[str, Any]:
+    return _mapping(_mapping(value, where).get("elements"), f"{where}.elements")
+
+
+def _attributes(value: Any, where: str) -> dict[str, str]:
+    return _texts(_elements(value, where), where)
+
+
+def _instances(value: Any, where: str) -> tuple[Instance, ...]:
+    elements = _mapping(value, where).get("elements") or ()
+    if not isinstance(elements, list | tuple):
+        raise ValueError(f"{where}.elements: expected a list, found {type(elements).__name__}")
+    return tuple(
+        _texts(_mapping(_mapping(one, f"{where}[{index}]").get("attributes"), f"{where}[{index}].attributes"), where)
+        for index, one in enumerate(elements)
+    )
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected a mapping, found {type(value).__name__}")
+    for key in value:
+        if not isinstance(key, str):
+            raise ValueError(f"{where}: key {key!r} is not text")
+    return dict(value)
+
+
+def _texts(values: Mapping[str, Any], where: str) -> dict[str, str]:
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{where}.{key}: expected text, found {type(value).__name__}")
+    return dict(values)

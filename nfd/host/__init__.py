@@ -1,0 +1,140 @@
+"""Host, the one door to the machine.
+
+Sources read the machine through a Host and nothing else, so that a pod (`--host-root /host`), a recorded machine
+(`--replay DIR`) and the machine we run on look the same to them. Paths are written without a leading slash, as they are
+below the root (`sys/class/net`); links resolve as if the root were `/`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from nfd.errors import HostError
+from nfd.host.tree import Tree
+
+T = TypeVar("T")
+
+MAX_FILE = 16 * 1024 * 1024
+
+PROC = "proc"
+CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Host:
+    """The running machine, its files below `root`.
+
+    In a pod two things may be missing below the root and are then read from our own file system, as NFD always does:
+    /proc (the kernel is the same) and custom.d (mounted from a ConfigMap beside the worker's own configuration).
+
+    Absent is a value: `data` and `text` give None, `names` gives an empty tuple. What is there but cannot be read is a
+    HostError. `notes` collects (subject, reason) pairs about what was skipped; discovery takes them after each source.
+    """
+
+    def __init__(self, root: str | Path = "/", environment: Mapping[str, str] | None = None) -> None:
+        self.root = Path(root)
+        self.notes: list[tuple[str, str]] = []
+        self._tree = Tree(root)
+        self._own = Tree("/") if self.root != Path("/") else self._tree
+        self._environment = os.environ if environment is None else environment
+        self._parsed: dict[str, tuple[tuple[int, ...], object]] = {}
+
+    def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
+        """The bytes of a regular file, at most `limit` of them."""
+        try:
+            return self._tree_of(path).read(path, limit)
+        except OSError as error:
+            _check_absent(path, error)
+            return None
+
+    def text(self, path: str, limit: int = MAX_FILE) -> str | None:
+        """The text of a file, bytes that are not UTF-8 replaced by U+FFFD."""
+        data = self.data(path, limit)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def value(self, path: str) -> str | None:
+        """One sysfs value: the text trimmed; None, and a note, if it is there but unreadable."""
+        try:
+            text = self.text(path)
+        except HostError as error:
+            self.note(error.path, error.reason)
+            return None
+        return None if text is None else text.strip()
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Names in a directory, sorted; empty if there is no such directory."""
+        try:
+            return tuple(self._tree_of(path).names(path))
+        except OSError as error:
+            _check_absent(path, error)
+            return ()
+
+    def exists(self, path: str) -> bool:
+        return self._stat(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        found = self._stat(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def is_file(self, path: str) -> bool:
+        found = self._stat(path)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def parsed(self, path: str, parse: Callable[[bytes], T]) -> T | None:
+        """`parse` of the file's bytes, kept for as long as path, inode, size and change time stay the same."""
+        found = self._stat(path)
+        if found is None:
+            return None
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        kept = self._parsed.get(path)
+        if kept is None or kept[0] != identity:
+            data = self.data(path)
+            if data is None:
+                return None
+            kept = self._parsed[path] = (identity, parse(data))
+        return kept[1]  # type: ignore[return-value]  # stored under its path by the same parse
+
+    def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
+        """What is not a file (CPUID, auxiliary vector, GPU inventory) as text; a replay answers from its record."""
+        return live()
+
+    def env(self, name: str) -> str:
+        """An environment variable of the scan, empty if unset."""
+        return self._environment.get(name, "")
+
+    def now(self) -> float:
+        """Seconds since the epoch, for expiry times in feature files."""
+        return time.time()
+
+    def note(self, subject: str, reason: str) -> None:
+        """Remember that something was skipped, and why."""
+        self.notes.append((subject, reason))
+
+    def take_notes(self) -> list[tuple[str, str]]:
+        notes, self.notes = self.notes, []
+        return notes
+
+    def _tree_of(self, path: str) -> Tree:
+        for prefix in (PROC, CUSTOM_D):
+            if self._own is not self._tree and path.startswith(prefix) and not self._tree.has(prefix):
+                return self._own
+        return self._tree
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            return self._tree_of(path).stat(path)
+        except OSError as error:
+            _check_absent(path, error)
+            return None
+
+
+def _check_absent(path: str, error: OSError) -> None:
+    """Raise a HostError unless the error says that nothing is there."""
+    if error.errno not in _ABSENT:
+        raise HostError(path, error.strerror or str(error), error.errno) from error

@@ -1,0 +1,144 @@
+"""Files below one directory, links resolved as if that directory were `/`.
+
+On Linux 5.6 and newer the kernel does the resolving: openat2(2) with RESOLVE_IN_ROOT. Where that call is missing or
+filtered, we walk the path component by component. Nothing outside the directory is ever opened.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+LIST = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+LOOK = os.O_PATH | os.O_CLOEXEC
+
+MAX_LINKS = 40
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_IN_ROOT = 0x10
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+class Tree:
+    """Opens paths below `root`; every method raises OSError as the kernel does."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        self._dir = os.open(self.root, LOOK | os.O_DIRECTORY)
+        self._open = _opener(self._dir, self.root)
+
+    def close(self) -> None:
+        os.close(self._dir)
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a path (relative to the root, leading slashes ignored) and return a file descriptor."""
+        return self._open(path.lstrip("/") or ".", flags)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """Contents of a regular file; EFBIG above `limit` bytes, EISDIR or EINVAL for anything but a file."""
+        descriptor = self.open(path, READ)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                raise (
+                    OSError(errno.EISDIR, "is a directory")
+                    if stat.S_ISDIR(mode)
+                    else OSError(0, "is not a regular file")
+                )
+            return _read_all(descriptor, limit)
+        finally:
+            os.close(descriptor)
+
+    def names(self, path: str) -> list[str]:
+        descriptor = self.open(path, LIST)
+        try:
+            return sorted(os.listdir(descriptor))  # noqa: PTH208  # pathlib takes no descriptor
+        finally:
+            os.close(descriptor)
+
+    def has(self, path: str) -> bool:
+        try:
+            os.close(self.open(path, LOOK))
+        except OSError:
+            return False
+        return True
+
+    def stat(self, path: str) -> os.stat_result:
+        descriptor = self.open(path, LOOK)
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _read_all(descriptor: int, limit: int) -> bytes:
+    """sysfs and procfs do not tell a size, so read until nothing comes."""
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(descriptor, 65536):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise OSError(errno.EFBIG, f"is larger than {limit} bytes")
+    return b"".join(parts)
+
+
+def _opener(directory: int, root: Path) -> Callable[[str, int], int]:
+    if root == Path("/"):
+        return lambda path, flags: os.open("/" + path, flags)
+    in_root = _kernel_opener(directory)
+    try:
+        os.close(in_root(".", LOOK))
+    except OSError:
+        return lambda path, flags: _walk(directory, path, flags)
+    return in_root
+
+
+def _kernel_opener(directory: int) -> Callable[[str, int], int]:
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    hows = {flags: _OpenHow(flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS) for flags in (READ, LIST, LOOK)}
+
+    def in_root(path: str, flags: int) -> int:
+        if "\0" in path:
+            raise OSError(errno.EINVAL, "has a NUL byte in its name")
+        how = hows[flags]
+        for _ in range(MAX_LINKS):  # EAGAIN: something was renamed while the kernel followed a ".."
+            descriptor: int = syscall(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), 24)
+            if descriptor >= 0:
+                return descriptor
+            if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+                raise OSError(code, os.strerror(code), path)
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+
+    return in_root
+
+
+def _walk(directory: int, path: str, flags: int) -> int:
+    """Resolve links by hand: `todo` holds what is left of the path, `done` the real names from the root to here."""
+    todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    done: list[str] = []
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            done = done[:-1]
+            continue
+        here = "/".join([*done, part])
+        if not stat.S_ISLNK(os.stat(here, dir_fd=directory, follow_symlinks=False).st_mode):
+            done.append(part)
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(here, dir_fd=directory)
+        done = [] if target.startswith("/") else done
+        todo.extend(piece for piece in reversed(target.split("/")) if piece not in ("", "."))
+    return os.open("/".join(done) or ".", flags | os.O_NOFOLLOW, dir_fd=directory)

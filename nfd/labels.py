@@ -1,0 +1,89 @@
+"""From a source's labels to full, legal, white-listed ones, with a reason for each one changed or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nfd import names
+from nfd.features import Labels, Problem
+
+
+class Searcher(Protocol):
+    """A compiled regular expression."""
+
+    def search(self, text: str, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How one source's label names become keys; the fields are those of `nfd.source.Source`."""
+
+    source: str
+    verbatim: bool = False
+    namespaced: bool = False
+    cleaned: bool = True
+
+
+@dataclass(slots=True)
+class Derived:
+    """Legal labels, and what was cleaned or left out."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def derive(naming: Naming, labels: Labels, allowed: Searcher | None = None) -> Derived:
+    """Name, clean and filter the labels of one source.
+
+    `allowed` is searched in the part of the key after its first slash; None allows all.
+    """
+    derived = Derived()
+    for name, value in labels.items():
+        key, text, reasons = _legal(naming, name, value)
+        if key is not None and allowed is not None and not allowed.search(key.partition("/")[2] or key):
+            key, reasons = None, ["is not in core.labelWhiteList"]
+        derived.problems.extend(Problem(naming.source, name, reason) for reason in reasons)
+        if key is not None:
+            derived.labels[key] = text
+    return derived
+
+
+def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list[str]]:
+    """Key (None: dropped), value and reasons."""
+    prefix, base = _split(naming, name)
+    if not naming.cleaned:
+        key = f"{prefix}/{base}" if prefix else base
+        reasons = [f"{what} {problem}" for what, problem in _problems(key, value)]
+        return (None if reasons else key), value, reasons
+    if prefix and (problem := names.subdomain_problem(prefix)):
+        return None, value, [f"dropped: prefix {prefix!r} {problem}"]
+    clean_base, clean_value = names.clean(base), names.clean(value)
+    if not clean_base:
+        return None, value, ["dropped: nothing of the name is legal in a label"]
+    reasons = []
+    if clean_base != base:
+        reasons.append(f"name {base!r} became {clean_base!r}")
+    if value and not clean_value:
+        return None, value, [*reasons, f"dropped: nothing of the value {value!r} is legal in a label"]
+    if clean_value != value:
+        reasons.append(f"value {value!r} became {clean_value!r}")
+    return (f"{prefix}/{clean_base}" if prefix else clean_base), clean_value, reasons
+
+
+def _split(naming: Naming, name: str) -> tuple[str, str]:
+    """Prefix and the rest; a name without a namespace of its own belongs to its source."""
+    if naming.namespaced and "/" in name:
+        prefix, _, base = name.partition("/")
+        return prefix, base
+    if naming.verbatim:
+        return "", name
+    return names.FEATURE_NS, f"{naming.source}-{name}"
+
+
+def _problems(key: str, value: str) -> Iterator[tuple[str, str]]:
+    if problem := names.key_problem(key):
+        yield "dropped:", problem
+    if problem := names.value_problem(value):
+        yield "dropped: value", problem

@@ -1,0 +1,72 @@
+"""Kubernetes naming rules and our namespaces, as pure checks.
+
+Sources: Kubernetes documentation "Labels and Selectors, Syntax and character set" and "Object Names and IDs".
+Every `*_problem` function returns None for a legal text, else one phrase that says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+
+FEATURE_NS = "feature.node.kubernetes.io"
+PROFILE_NS = "profile.node.kubernetes.io"
+NFD_NS = "nfd.node.kubernetes.io"
+NVIDIA_NS = "nvidia.com"
+
+MAX_NAME = 63
+MAX_PREFIX = 253
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
+_ENDS = "-_."
+
+
+def name_problem(name: str) -> str | None:
+    """Check the part after the slash of a label key; label values follow the same rule but may be empty."""
+    if not name:
+        return "is empty"
+    if len(name) > MAX_NAME:
+        return f"is {len(name)} characters long, at most {MAX_NAME} are allowed"
+    if not _NAME.fullmatch(name):
+        return "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+    return None
+
+
+def value_problem(value: str) -> str | None:
+    """Check a label value."""
+    return name_problem(value) if value else None
+
+
+def subdomain_problem(text: str) -> str | None:
+    """Check a DNS subdomain: at most 253 characters, lower-case labels joined by dots (RFC 1123)."""
+    if not text:
+        return "is empty"
+    if len(text) > MAX_PREFIX:
+        return f"is {len(text)} characters long, at most {MAX_PREFIX} are allowed"
+    if not all(_DNS_LABEL.fullmatch(part) for part in text.split(".")):
+        return "must be lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends"
+    return None
+
+
+def key_problem(key: str) -> str | None:
+    """Check a qualified name: an optional DNS-subdomain prefix and '/', then a name."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (problem := subdomain_problem(prefix)):
+        return f"prefix {problem}"
+    if problem := name_problem(name):
+        return f"name {problem}"
+    return None
+
+
+def clean(text: str) -> str:
+    """Turn any text into a legal label value or name part, or into the empty text when nothing legal is left.
+
+    Illegal characters become '_', ends are trimmed of '-', '_' and '.', the length is cut at 63 characters.
+    """
+    return _ILLEGAL.sub("_", text).strip(_ENDS)[:MAX_NAME].rstrip(_ENDS)
+
+
+def namespace_of(key: str) -> str:
+    """The part before the slash, empty if there is none."""
+    return key.rpartition("/")[0]
