@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nfd import sources
+from nfd.config.section import Section
 from nfd.errors import NfdError
-from nfd.features import Features, Problem, join
+from nfd.features import Features, Problem, hold, join
 from nfd.host import Host
 from nfd.labels import Naming, Searcher, derive
-from nfd.source import Labelled, Source
+from nfd.source import Labelled, Partial, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,37 @@ class Plan:
     label_sources: tuple[Source, ...]
     configs: Mapping[str, Any]
     allowed: Searcher | None = None
+    problems: tuple[Problem, ...] = ()
+    """What was wrong with the choice of sources; part of every pass's problems."""
+
+
+def make_plan(
+    feature_sources: Sequence[str],
+    label_sources: Sequence[str],
+    configs: Section,
+    allowed: Searcher | None = None,
+) -> Plan:
+    """The plan that the options `core.featureSources` and `core.labelSources` ask for.
+
+    `configs` is an instance of `nfd.sources.section()`; names that nobody knows become problems of the plan.
+    """
+    known = sources.known()
+    features, odd_features = sources.select(feature_sources, known)
+    labels, odd_labels = sources.select(label_sources, known)
+    odd = [("featureSources", name) for name in odd_features] + [("labelSources", name) for name in odd_labels]
+    names = ", ".join(source.name for source in known)
+    problems = [Problem("core", f"core.{option}", f"no source {name!r}; there are {names}") for option, name in odd]
+    problems.extend(Problem("core", name, reason) for name, reason in sources.superfluous())
+    by_name = {source.name: getattr(configs, source.name) for source in known}
+    return Plan(features, labels, by_name, allowed, tuple(problems))
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What the latest run of one source gave. After a failure `features` are those of its last good run."""
+    """What the latest run of one source gave.
+
+    After a failure `features` are those of its last good run; after a partial one, only for what could not be read.
+    """
 
     features: Features = field(default_factory=Features)
     error: str | None = None
@@ -46,12 +74,21 @@ class Discovery:
     origins: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     label_errors: Mapping[str, str] = field(default_factory=dict)
+    """Source name → reason, for every source whose labels could not be made."""
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """Source name → reason, for every source of which labels may be missing."""
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """Source name → reason, for every source whose latest run failed."""
+        """Source name → reason, for every source whose latest run failed, wholly or in part."""
         errors = {name: scan.error for name, scan in self.scans.items() if scan.error is not None}
-        return {**errors, **self.label_errors}
+        return {**errors, **self.incomplete, **self.label_errors}
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Names of the sources that failed altogether: no feature and no label of theirs is known."""
+        giving = {name for name, scan in self.scans.items() if scan.features} | set(self.origins.values())
+        return frozenset(self.failed.keys() - self.incomplete.keys()) - giving
 
 
 def discover(
@@ -77,7 +114,10 @@ def _run(host: Host, source: Source, config: Any, before: Scan | None) -> Scan:
     start = time.perf_counter()
     host.take_notes()
     try:
-        scan = Scan(source.discover(host, config))
+        found = source.discover(host, config)
+        if source.resume is not None and before is not None:
+            found = source.resume(found, before.features)
+        scan = _partial(before, found) if isinstance(found, Partial) else Scan(found)
     except NfdError as error:
         scan = _stale(before, str(error))
     except Exception as error:  # a defect of one source must not take the labels of the others
@@ -88,30 +128,60 @@ def _run(host: Host, source: Source, config: Any, before: Scan | None) -> Scan:
     return replace(scan, problems=problems, seconds=time.perf_counter() - start)
 
 
+def _partial(before: Scan | None, found: Partial) -> Scan:
+    """A source of which some features failed: these keep what they had."""
+    error = "; ".join(f"{name}: {reason}" for name, reason in found.failed.items())
+    features = hold(found.features, before.features, found.failed) if before else found.features
+    return Scan(features, error, before.known if before else False)
+
+
 def _stale(before: Scan | None, error: str) -> Scan:
     return Scan(before.features if before else Features(), error, before.known if before else False)
 
 
+@dataclass(slots=True)
+class _Labelling:
+    """Labels of one source after the other, a later one overriding; the fields are those of Discovery."""
+
+    allowed: Searcher | None
+    problems: list[Problem]
+    labels: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    incomplete: dict[str, str] = field(default_factory=dict)
+
+    def add(self, source: Source, found: Labelled) -> None:
+        self.problems.extend(Problem(source.name, subject, reason) for subject, reason in found.notes)
+        if found.error:
+            self.incomplete[source.name] = found.error
+        naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
+        derived = derive(naming, found.labels, self.allowed)
+        self.problems.extend(derived.problems)
+        self.labels.update(derived.labels)
+        self.origins.update(dict.fromkeys(derived.labels, source.name))
+
+    def fail(self, source: Source, error: Exception) -> None:
+        reason = self.errors[source.name] = f"{type(error).__name__}: {error}"
+        self.problems.append(Problem(source.name, source.name, f"labels failed: {reason}"))
+
+
 def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
     features = join(scan.features for scan in scans.values())
-    labels: dict[str, str] = {}
-    origins: dict[str, str] = {}
-    problems = [problem for scan in scans.values() for problem in scan.problems]
-    errors: dict[str, str] = {}
+    made = _Labelling(
+        plan.allowed, [*plan.problems, *(problem for scan in scans.values() for problem in scan.problems)]
+    )
+    unknown = ", ".join(name for name, scan in scans.items() if scan.error is not None and not scan.known)
     for source in sorted(plan.label_sources, key=lambda one: (one.priority, one.name)):
         try:
             found = _labels_of(host, source, plan.configs[source.name], features)
         except Exception as error:  # as above: isolate
-            errors[source.name] = f"{type(error).__name__}: {error}"
-            problems.append(Problem(source.name, source.name, f"labels failed: {errors[source.name]}"))
+            made.fail(source, error)
             continue
-        problems.extend(Problem(source.name, subject, reason) for subject, reason in found.notes)
-        naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
-        derived = derive(naming, found.labels, plan.allowed)
-        problems.extend(derived.problems)
-        labels.update(derived.labels)
-        origins.update(dict.fromkeys(derived.labels, source.name))
-    return Discovery(scans, features, labels, origins, tuple(problems), errors)
+        if source.dependent and unknown and not found.error:
+            found = found._replace(error=f"not all features are known yet: {unknown}")
+        made.add(source, found)
+    problems = tuple(made.problems)
+    return Discovery(scans, features, made.labels, made.origins, problems, made.errors, made.incomplete)
 
 
 def _labels_of(host: Host, source: Source, config: Any, features: Features) -> Labelled:
@@ -120,4 +190,4 @@ def _labels_of(host: Host, source: Source, config: Any, features: Features) -> L
         config = source.load(host, config)
     found = source.labels(features, config)
     notes = tuple(host.take_notes())
-    return Labelled(found.labels, found.notes + notes) if isinstance(found, Labelled) else Labelled(found, notes)
+    return found._replace(notes=found.notes + notes) if isinstance(found, Labelled) else Labelled(found, notes)

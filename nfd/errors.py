@@ -9,6 +9,8 @@ NfdError
       ├── NotFound      no such object
       ├── Conflict      somebody else wrote in between; read and plan again
       ├── Forbidden     our credentials do not allow it
+      ├── Invalid       the content is refused; sending it again cannot help
+      ├── Expired       the version asked for is no longer known; list again
       └── Unavailable   nobody answered, or asked us to wait
 """
 
@@ -40,13 +42,19 @@ class RuleError(NfdError):
 class ReportError(NfdError):
     """A report the master did not take.
 
-    `retry` tells whether the same report can succeed later; `retry_after` is the master's wish in seconds.
+    `retry` tells whether the same report can succeed later; `retry_after` is the master's wish in seconds. `code` is a
+    gRPC status by name where the plain choice between UNAVAILABLE and FAILED_PRECONDITION says too little, `leader` the
+    address of the master to ask instead.
     """
 
-    def __init__(self, reason: str, *, retry: bool, retry_after: float | None = None) -> None:
+    def __init__(
+        self, reason: str, *, retry: bool, retry_after: float | None = None, code: str = "", leader: str = ""
+    ) -> None:
         super().__init__(reason)
         self.retry = retry
         self.retry_after = retry_after
+        self.code = code
+        self.leader = leader
 
 
 class KubeError(NfdError):
@@ -63,6 +71,14 @@ class Conflict(KubeError):
 
 class Forbidden(KubeError):
     """Not authenticated or not authorised."""
+
+
+class Invalid(KubeError):
+    """The content was refused (a value, or its size): the same request cannot succeed."""
+
+
+class Expired(KubeError):
+    """The resource version to go on from is no longer known (410): list again."""
 
 
 class Unavailable(KubeError):

@@ -67,6 +67,31 @@ def join(parts: Iterable[Features]) -> Features:
     return Features(flags, attributes, instances)
 
 
+def hold(found: Features, before: Features, names: Iterable[str]) -> Features:
+    """`found`, with the elements that the named features had before and now lack.
+
+    An instance of before takes the place of one that has less of the same attributes.
+    """
+    flags, attributes, instances = dict(found.flags), dict(found.attributes), dict(found.instances)
+    for name in names:
+        if name in before.flags:
+            flags[name] = flags.get(name, frozenset()) | before.flags[name]
+        if name in before.attributes:
+            attributes[name] = {**before.attributes[name], **attributes.get(name, {})}
+        if name in before.instances:
+            instances[name] = _hold_instances(instances.get(name, ()), before.instances[name])
+    return Features(flags, attributes, instances)
+
+
+def _hold_instances(found: tuple[Instance, ...], before: tuple[Instance, ...]) -> tuple[Instance, ...]:
+    fresh = list(found)
+    for one in before:
+        same = next((index for index, new in enumerate(fresh) if new.items() <= one.items()), None)
+        if same is not None:
+            del fresh[same]
+    return (*before, *fresh)
+
+
 def merge(parts: Iterable[Features]) -> Features:
     """Merge NodeFeature objects as NFD does: flags united, later attributes win key by key, instances appended."""
     flags: dict[str, frozenset[str]] = {}

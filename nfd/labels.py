@@ -54,7 +54,7 @@ def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list
     """Key (None: dropped), value and reasons."""
     prefix, base = _split(naming, name)
     if not naming.cleaned:
-        key = f"{prefix}/{base}" if prefix else base
+        key = f"{prefix}/{base}" if prefix else name
         reasons = [f"{what} {problem}" for what, problem in _problems(key, value)]
         return (None if reasons else key), value, reasons
     if prefix and (problem := names.subdomain_problem(prefix)):

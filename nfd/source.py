@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,28 +11,47 @@ from nfd.features import Features, Labels
 from nfd.host import Host
 
 
+class Partial(NamedTuple):
+    """What a source found although something was there and unreadable.
+
+    `failed` gives the reason for each feature that may lack elements: those of its last good run are kept beside the
+    new ones, and the source counts as failed, so that nothing of it is removed.
+    """
+
+    features: Features
+    failed: Mapping[str, str]
+
+
 class Labelled(NamedTuple):
-    """Labels together with what went wrong on the way: (subject, reason) pairs."""
+    """Labels together with what went wrong on the way: (subject, reason) pairs.
+
+    A text in `error` says that labels may be missing: the source counts as failed, so that none of its is removed.
+    """
 
     labels: Labels
-    notes: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, str], ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A feature source.
 
-    `discover` reads the host; a HostError means that the source failed, `host.note` that one item was skipped.
+    `discover` reads the host; a HostError means that the source failed, a Partial that some of its features did,
+    `host.note` that one item was skipped.
     `labels` derives labels from the features of all sources; names get the prefix
     `feature.node.kubernetes.io/<source>-` unless the flags below say otherwise.
     """
 
     name: str
     config: type[Section]
-    discover: Callable[[Host, Any], Features]
+    discover: Callable[[Host, Any], Features | Partial]
     labels: Callable[[Features, Any], Labels | Labelled]
     load: Callable[[Host, Any], Any] | None = None
     """Extends the configuration from files of the machine before labels are derived (custom.d)."""
+    resume: Callable[[Features | Partial, Features], Features | Partial] | None = None
+    """Joins what was found with the features of the run before, for devices that keep their identity while they are
+    silent: what comes out is whole, and nothing is held beside it."""
     priority: int = 0
     """Labels of a source with a higher number win."""
     default: bool = True
@@ -43,6 +62,8 @@ class Source:
     """A slash in a label name ends a namespace, instead of being an illegal character."""
     cleaned: bool = True
     """Illegal names and values are cleaned; otherwise dropped with a reason, since a rule's author can see it."""
+    dependent: bool = False
+    """Its labels come from the features of other sources: none is removed before all of these have been read once."""
     wakes: frozenset[str] = frozenset()
     """Subsystems (pci, usb, block, module, net, cpu, memory) whose kernel events concern it."""
     watches: tuple[str, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import re2
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
@@ -15,7 +16,15 @@ _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 
 class Section(BaseModel):
-    """A frozen part of the configuration; YAML keys are the camelCase of the field names."""
+    """A frozen part of the configuration; YAML keys are the camelCase of the field names.
+
+    A field's docstring is its help text; `Annotated[…, Flag(…)]` adds the names that users of NFD and GFD know.
+    """
+
+    bare: ClassVar[str] = ""
+    """Name of the field whose value stands for the whole section in YAML (`sources.custom` is a list)."""
+    loose: ClassVar[bool] = False
+    """Numbers and booleans may be written as text, as klog's options are."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -27,19 +36,54 @@ class Section(BaseModel):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Established names of an option, besides the flag and the variable that come from its key.
+
+    `name` is a flag without dashes, `env` are variables of which the first that exists counts. `exact` splits a list
+    flag at commas and no more (`-deny-label-ns`); otherwise items are trimmed and blank ones dropped. `hidden` leaves
+    it out of the help text.
+    """
+
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    exact: bool = False
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class United:
+    """A list whose entries from files and `--options` are united; a flag or variable still replaces them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaces:
+    """A deprecated key: given in a file, its value replaces that of the named field beside it; elsewhere ignored."""
+
+    field: str
+
+
 def parse_duration(value: Any) -> float:
     """Seconds from Go's duration text (`1h30m`, `500ms`), or from a bare number of nanoseconds as NFD reads it."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("expected a duration such as 60s or 1h30m")
     if isinstance(value, int | float):
-        return value / NANOSECONDS
+        return _in_range(value / NANOSECONDS, value)
     sign, text = (-1.0, value[1:]) if value.startswith("-") else (1.0, value.removeprefix("+"))
     if text == "0":
         return 0.0
     parts = list(_PART.finditer(text))
     if not parts or "".join(part.group(0) for part in parts) != text:
         raise ValueError(f"{value!r} is not a duration such as 60s or 1h30m")
-    return sign * sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+    return _in_range(sign * sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts), value)
+
+
+def _in_range(seconds: float, value: Any) -> float:
+    """Go counts nanoseconds in 64 bits."""
+    if not abs(seconds) <= 2**63 / NANOSECONDS:
+        raise ValueError(f"{value!r} is longer than a duration can be, 292 years")
+    return seconds
 
 
 def parse_pattern(value: Any) -> Any:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from nfd.errors import HostError
-from nfd.host.tree import Tree
+from nfd.host.tree import LIST, Tree
 
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ MAX_FILE = 16 * 1024 * 1024
 PROC = "proc"
 CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Failures of this process, which say nothing about the file: never a reason to go on without it."""
 
 
 class Host:
@@ -60,12 +63,18 @@ class Host:
 
     def value(self, path: str) -> str | None:
         """One sysfs value: the text trimmed; None, and a note, if it is there but unreadable."""
+        text = self.untrimmed(path)
+        return None if text is None else text.strip()
+
+    def untrimmed(self, path: str) -> str | None:
+        """One sysfs value to the last newline; None, and a note, if it is there but unreadable."""
         try:
-            text = self.text(path)
+            return self.text(path)
         except HostError as error:
+            if error.errno in _EXHAUSTED:
+                raise
             self.note(error.path, error.reason)
             return None
-        return None if text is None else text.strip()
 
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; empty if there is no such directory."""
@@ -74,6 +83,10 @@ class Host:
         except OSError as error:
             _check_absent(path, error)
             return ()
+
+    def directory(self, path: str) -> int:
+        """A descriptor of a directory, for watching it; the caller closes it. Raises OSError as the kernel does."""
+        return self._tree_of(path).open(path, LIST)
 
     def exists(self, path: str) -> bool:
         return self._stat(path) is not None
@@ -103,6 +116,11 @@ class Host:
     def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
         """What is not a file (CPUID, auxiliary vector, GPU inventory) as text; a replay answers from its record."""
         return live()
+
+    def arch(self) -> str:
+        """The architecture as uname(2) names it; that of this process where a 64-bit ARM kernel runs a 32-bit one."""
+        machine = os.uname().machine
+        return "armv8l" if machine == "aarch64" and sys.maxsize < 2**32 else machine
 
     def env(self, name: str) -> str:
         """An environment variable of the scan, empty if unset."""

@@ -1,20 +1,62 @@
 """A recorded or hand-made machine in a directory; nothing of the running one is looked at.
 
 Beside the files, the directory may hold one file per probe, named after it (`cpuid`, `auxv`), and `host.json`:
-`{"probes": {name: text}, "failures": {path: [errno, reason]}, "environment": {name: value}, "time": seconds}`.
+`{"probes": {name: text}, "failures": {path: [errno, reason]}, "unreachable": {path: [errno, reason]},
+"environment": {name: value}, "time": seconds}`. Failures are of reading a file, of listing a folder (its path ends with
+a slash) or, as `probe:NAME`, of a probe; of an unreachable path not even its kind is known.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nfd.errors import ConfigError, HostError
 from nfd.host import MAX_FILE, Host
 
 RECORD = "host.json"
+
+
+Answer = tuple[int | None, str]
+"""Error number and reason of a failed read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The content of host.json. Raises TypeError for anything that does not fit."""
+
+    probes: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Answer] = field(default_factory=dict)
+    unreachable: Mapping[str, Answer] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    time: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("probes", "environment"):
+            if not _all_texts(getattr(self, name)):
+                raise TypeError(f"{name}: expected a mapping of texts")
+        for name in ("failures", "unreachable"):
+            answers = getattr(self, name)
+            if not isinstance(answers, dict) or not all(map(_is_answer, answers.values())):
+                raise TypeError(f"{name}: expected a mapping of [errno, reason]")
+        if not isinstance(self.time, int | float | None):
+            raise TypeError("time: expected a number")
+
+
+def _all_texts(values: object) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+
+
+def _is_answer(value: object) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and isinstance(value[1], str)
+        and isinstance(value[0], int | None)
+    )
 
 
 class Replay(Host):
@@ -29,41 +71,61 @@ class Replay(Host):
         except OSError as error:
             raise ConfigError(f"--replay {directory}: {error.strerror}") from error
         self._own = self._tree  # nothing of the running machine is looked at
+        self._failures: Mapping[str, Answer] = {}  # so that the record itself can be read
+        self._unreachable: Mapping[str, Answer] = {}
         record = self._read_record()
-        self._probes: dict[str, str] = record.get("probes", {})
-        self._failures: dict[str, Any] = record.get("failures", {})
-        self._environment = {**record.get("environment", {}), **(environment or {})}
-        self._time: float | None = record.get("time")
+        self._probes = record.probes
+        self._failures = record.failures
+        self._unreachable = record.unreachable
+        self._environment = {**record.environment, **(environment or {})}
+        self._time = record.time
 
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
-        self._fail(path)
+        _fail(self._failures, path)
         return super().data(path, limit)
 
     def names(self, path: str) -> tuple[str, ...]:
-        self._fail(path)
+        _fail(self._failures, f"{path}/", path)
         return super().names(path)
 
     def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
+        _fail(self._failures, f"probe:{name}", name)
         if name in self._probes:
             return self._probes[name]
         return super().text(name) if super().is_file(name) else None
 
+    def arch(self) -> str:
+        """Reads: proc/sys/kernel/arch (Linux 6.1); x86_64 without it."""
+        return self.value("proc/sys/kernel/arch") or "x86_64"
+
     def now(self) -> float:
         return super().now() if self._time is None else self._time
 
-    def _fail(self, path: str) -> None:
-        if path in self._failures:
-            code, reason = self._failures[path]
-            raise HostError(path, reason, code)
+    def _stat(self, path: str) -> os.stat_result | None:
+        _fail(self._unreachable, path)
+        return super()._stat(path)
 
-    def _read_record(self) -> dict[str, Any]:
+    def _read_record(self) -> Record:
         text = super().text(RECORD) if super().exists(RECORD) else None
         if text is None:
-            return {}
+            return Record()
         try:
-            record = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"{self.root / RECORD}: {error}") from error
-        if not isinstance(record, dict):
-            raise ConfigError(f"{self.root / RECORD}: expected an object, found {type(record).__name__}")
-        return record
+            return Record(**json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ConfigError(f"{self.root / RECORD}: {' '.join(str(error).split())}") from error
+
+
+def _fail(answers: Mapping[str, Answer], key: str, path: str = "") -> None:
+    if key in answers:
+        code, reason = answers[key]
+        raise HostError(path or key, reason, code)
+
+
+def open_host(root: str, replay: str, environment: Mapping[str, str]) -> Host:
+    """What `--host-root` and `--replay` name; a recording if both do. Raises ConfigError if it cannot be opened."""
+    if replay:
+        return Replay(replay, environment)
+    try:
+        return Host(root or "/", environment)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--host-root {root}: {getattr(error, 'strerror', None) or error}") from error

@@ -40,6 +40,8 @@ class Tree:
 
     def open(self, path: str, flags: int) -> int:
         """Open a path (relative to the root, leading slashes ignored) and return a file descriptor."""
+        if "\0" in path:
+            raise OSError(errno.EINVAL, "has a NUL byte in its name")
         return self._open(path.lstrip("/") or ".", flags)
 
     def read(self, path: str, limit: int) -> bytes:
@@ -107,8 +109,6 @@ def _kernel_opener(directory: int) -> Callable[[str, int], int]:
     hows = {flags: _OpenHow(flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS) for flags in (READ, LIST, LOOK)}
 
     def in_root(path: str, flags: int) -> int:
-        if "\0" in path:
-            raise OSError(errno.EINVAL, "has a NUL byte in its name")
         how = hows[flags]
         for _ in range(MAX_LINKS):  # EAGAIN: something was renamed while the kernel followed a ".."
             descriptor: int = syscall(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), 24)
@@ -122,23 +122,48 @@ def _kernel_opener(directory: int) -> Callable[[str, int], int]:
 
 
 def _walk(directory: int, path: str, flags: int) -> int:
-    """Resolve links by hand: `todo` holds what is left of the path, `done` the real names from the root to here."""
-    todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-    done: list[str] = []
+    """Resolve links by hand: `todo` holds what is left of the path, `above` the open folders from the root to here."""
+    todo = _parts(path)
     links = 0
-    while todo:
-        part = todo.pop()
-        if part == "..":
-            done = done[:-1]
-            continue
-        here = "/".join([*done, part])
-        if not stat.S_ISLNK(os.stat(here, dir_fd=directory, follow_symlinks=False).st_mode):
-            done.append(part)
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        target = os.readlink(here, dir_fd=directory)
-        done = [] if target.startswith("/") else done
-        todo.extend(piece for piece in reversed(target.split("/")) if piece not in ("", "."))
-    return os.open("/".join(done) or ".", flags | os.O_NOFOLLOW, dir_fd=directory)
+    above = [os.dup(directory)]
+    try:
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                os.close(above.pop()) if len(above) > 1 else None
+            elif part != ".":
+                found = os.open(part, LOOK | os.O_NOFOLLOW, dir_fd=above[-1])
+                above.append(found)
+                mode = os.fstat(found).st_mode
+                if stat.S_ISLNK(mode):
+                    links += 1
+                    todo += _parts(_target(above, links, path))
+                elif not stat.S_ISDIR(mode):
+                    os.close(above.pop())
+                    if todo:
+                        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+                    return os.open(part, flags | os.O_NOFOLLOW, dir_fd=above[-1])
+        return os.open(".", flags, dir_fd=above[-1])
+    finally:
+        for descriptor in above:
+            os.close(descriptor)
+
+
+def _parts(path: str) -> list[str]:
+    """Names in a path, the last one first; a slash at the end stands for the folder itself."""
+    names = [part for part in path.split("/") if part not in ("", ".")]
+    return [*(["."] if path.endswith(("/", "/.")) else []), *reversed(names)]
+
+
+def _target(above: list[int], links: int, path: str) -> str:
+    """Where the link leads that is open as the last of `above`; leaves there the folder it starts from."""
+    link = above.pop()
+    try:
+        target = os.readlink("", dir_fd=link)
+    finally:
+        os.close(link)
+    if links > MAX_LINKS:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    while target.startswith("/") and len(above) > 1:
+        os.close(above.pop())
+    return target

@@ -1,0 +1,60 @@
+# Two commands for a newcomer: `make up` shows this machine's labels, `make test` runs everything.
+# Each sets up what it needs by itself; the second run is fast.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+STATE ?= .state
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check format generate bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+up: $(VENV)/.runtime ## label a Node object for this machine and keep watching (Ctrl-C ends)
+	@$(BIN)/nfd up --nodes $(STATE)/nodes $(ARGS)
+
+test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
+	@$(BIN)/python -m tests.controlplane.build
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## lint, types, import contracts, generated files
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.checks
+
+format: $(VENV)/.dev ## rewrite sources in the common layout
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+generate: $(VENV)/.dev ## write generated files anew (gRPC code, reference pages)
+	@$(BIN)/python -m tests.checks --write
+
+bench: $(VENV)/.dev ## measure memory, CPU and requests; prints one table
+	@$(BIN)/python -m bench
+
+lock: $(VENV)/.dev ## pin the versions that were tested together
+	@$(PIP) freeze --exclude-editable > constraints.txt
+
+clean: ## remove the virtual environment and local state
+	@rm -rf $(VENV) $(STATE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer found; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "creating $(VENV) with $(PYTHON)" >&2
+	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing: install python3-venv" >&2; exit 1; }
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the programs" >&2
+	@$(PIP) install --constraint constraints.txt --editable '.[master]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the programs and the development tools" >&2
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $(VENV)/.runtime $@

@@ -1,0 +1,181 @@
+"""`gpu-feature-discovery` at work: one pass after the other, until a signal says otherwise."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isinf
+from pathlib import Path
+from typing import Protocol
+
+from gfd.config import check_families
+from gfd.discover import Options, discover
+from gfd.families import Families, overlay
+from gfd.inventory import Inventory, Trouble
+from gfd.labels import label
+from gfd.labels.settings import MIG_STRATEGIES, Settings
+from gfd.memory import resume
+from gfd.options import Choice, Loaded
+from gfd.remembered import complete
+from nfd import log, names
+from nfd.config.yamltext import parse
+from nfd.errors import ConfigError, HostError, KubeError, NfdError
+from nfd.host import Host
+
+STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
+RELOAD = signal.SIGHUP
+LONGEST_WAIT = 3600.0
+
+_log = log.get("gfd")
+
+
+class InitError(NfdError):
+    """The first pass finds no working driver, and that is to end the program."""
+
+
+class Output(Protocol):
+    """Where labels go."""
+
+    def read(self) -> Mapping[str, str]:
+        """The labels that are there from before."""
+        ...
+
+    def write(self, labels: Mapping[str, str]) -> bool:
+        """Whether anything had to be written. Raises HostError, KubeError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What stays the same from one reload to the next."""
+
+    options: Options
+    settings: Settings
+    interval: float
+    oneshot: bool
+    fail_on_init_error: bool
+    timestamp: int | None
+
+
+def make_run(loaded: Loaded, now: float) -> Run:
+    """Raises ConfigError if the families file cannot be used."""
+    families = read_families(loaded["families-file"])
+    return Run(
+        Options(loaded["device-discovery-strategy"], loaded["machine-type-file"], loaded["nvml-timeout"]),
+        Settings(loaded["mig-strategy"], loaded.config.sharing, families, alone=True),
+        loaded["sleep-interval"],
+        loaded["oneshot"],
+        loaded["fail-on-init-error"],
+        None if loaded["no-timestamp"] else int(now),
+    )
+
+
+def read_families(path: str) -> Families:
+    """The built-in table with what the file lays over it."""
+    if not path:
+        return overlay({})
+    try:
+        data = parse(Path(path).read_bytes(), path).data or {}
+        return overlay(check_families({str(key): str(value) for key, value in data.items()}))
+    except (OSError, AttributeError, ValueError) as error:
+        raise ConfigError(f"--families-file {path}: {error}") from error
+
+
+class Agent:
+    """The loop. `last` is the reading of the pass before."""
+
+    def __init__(self, host: Host, choice: Choice, run: Run, open_output: Callable[[Loaded], Output]) -> None:
+        self._host = host
+        self._choice = choice
+        self._run = run
+        self._open_output = open_output
+        self._last: Inventory | None = None
+        self._said: dict[tuple[str, str], None] = {}
+
+    def loop(self, output: Output) -> None:
+        """Label, wait, label again; returns when a signal asks for it, or after a single pass.
+
+        Raises: InitError, ConfigError, HostError, KubeError from the first pass only.
+        """
+        self.label(output)
+        while not self._run.oneshot:
+            arrived = wait(self._run.interval)
+            if arrived in STOP:
+                return
+            if arrived == RELOAD:
+                output = self._reload(output)
+            try:
+                self.label(output)
+            except (ConfigError, HostError, KubeError) as error:
+                _log.error("labels not written", error=str(error))
+
+    def label(self, output: Output) -> None:
+        """One pass."""
+        run = self._run
+        fresh = discover(self._host, run.options, run.timestamp)
+        inventory = fresh if self._last is None else resume(fresh, self._last)
+        inventory = replace(inventory, node=replace(inventory.node, timestamp=run.timestamp))
+        check(run, inventory, first=self._last is None)
+        found = label(inventory, run.settings)
+        labels = found.labels if self._last is not None else complete(found.labels, output.read(), inventory)
+        self._last = inventory
+        self._tell([*self._host.take_notes(), *found.notes])
+        legal = {key: names.clean(value) for key, value in labels.items()}
+        if output.write(legal):
+            _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
+
+    def _reload(self, output: Output) -> Output:
+        """The configuration file is read again; one that cannot be used changes nothing."""
+        try:
+            loaded = self._choice.load()
+            tell_config(loaded)
+            fresh = make_run(loaded, self._host.now())
+            opened = self._open_output(loaded)
+        except NfdError as error:
+            _log.error("configuration not reloaded", error=str(error))
+            return output
+        self._run = fresh
+        _log.info("configuration reloaded")
+        return opened
+
+    def _tell(self, notes: list[tuple[str, str]]) -> None:
+        """Each note once, for as long as it holds."""
+        for subject, reason in notes:
+            if (subject, reason) not in self._said:
+                _log.warning("incomplete", path=subject, error=reason)
+        self._said = dict.fromkeys(notes)
+
+
+def check(run: Run, inventory: Inventory, *, first: bool) -> None:
+    """Raises InitError if the first pass has no driver and must, ConfigError if there are devices and no strategy."""
+    if first and inventory.trouble is not None and run.fail_on_init_error:
+        what = "no driver" if inventory.trouble is Trouble.NO_DRIVER else "the driver does not work"
+        raise InitError(f"{what}: {inventory.reason}")
+    if inventory.gpus and run.settings.mig_strategy not in MIG_STRATEGIES:
+        wanted = ", ".join(MIG_STRATEGIES)
+        raise ConfigError(f"MIG strategy {run.settings.mig_strategy!r} (mig-strategy) is none of {wanted}")
+
+
+def tell_config(loaded: Loaded) -> None:
+    """What is configured, at debug, and what of it has no effect."""
+    for warning in loaded.config.warnings:
+        _log.warning("configuration", path=loaded["config-file"], error=warning)
+    _log.debug("configuration", **{name.replace("-", "_"): value for name, value in loaded.values.items()})
+
+
+def wait(seconds: float) -> int | None:
+    """Wait for one of our signals, which are blocked while a pass runs; its number, or None when the time is over."""
+    end = time.monotonic() + seconds
+    while True:
+        left = LONGEST_WAIT if isinf(end) else max(0.0, end - time.monotonic())
+        found = signal.sigtimedwait(STOP | {RELOAD}, min(left, LONGEST_WAIT))
+        if found is not None:
+            return found.si_signo
+        if left <= LONGEST_WAIT and not isinf(end):
+            return None
+
+
+def block_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP | {RELOAD})

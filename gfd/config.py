@@ -1,0 +1,49 @@
+"""The section `sources.nvidia` of the worker's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
+
+from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT, Options
+from gfd.families import overlay, parse_rows
+from gfd.labels.settings import Settings
+from gfd.sharing import parse_sharing
+from nfd.config.section import Duration, Section
+
+
+def check_families(rows: Mapping[str, str]) -> Mapping[str, str]:
+    parse_rows(rows)
+    return rows
+
+
+def check_sharing(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    parse_sharing(data)
+    return data
+
+
+class Config(Section):
+    """GPU labels in the worker; names and values are those of GPU feature discovery."""
+
+    mig_strategy: Literal["none", "single", "mixed"] = "none"
+    """How MIG devices are offered: the strategy of the device plugin on this node."""
+    device_discovery_strategy: Literal["auto", "nvml", "tegra", "vfio"] = "auto"
+    """Which library is asked for the devices."""
+    no_timestamp: bool = False
+    """Leave out `nvidia.com/gfd.timestamp`, the time at which the labels last changed."""
+    machine_type_file: str = MACHINE_TYPE_FILE
+    """File below the host root with the machine's name; empty for `unknown`."""
+    sharing: Annotated[Mapping[str, Any], AfterValidator(check_sharing)] = {}
+    """`timeSlicing` and `mps`, as in the device plugin's configuration."""
+    families: Annotated[Mapping[str, str], AfterValidator(check_families)] = {}
+    """Names of architectures by compute capability (`"14.0": vera`), laid over the built-in ones."""
+    timeout: Duration = TIMEOUT
+    """How long the driver may take for one reading."""
+
+    def options(self) -> Options:
+        return Options(self.device_discovery_strategy, self.machine_type_file, self.timeout)
+
+    def settings(self) -> Settings:
+        return Settings(self.mig_strategy, parse_sharing(self.sharing)[0], overlay(self.families))

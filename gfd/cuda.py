@@ -1,0 +1,114 @@
+"""One reading of the devices through the CUDA driver library, for Tegra, where NVML tells little.
+
+CUDA Driver API reference, "Initialization", "Device Management". The library has no call that closes it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from gfd.inventory import Driver, Gpu, Inventory, Trouble
+
+LIBRARY = "libcuda.so.1"
+MIB = 1024 * 1024
+
+_NAME_SIZE = 96
+_MAJOR, _MINOR = 75, 76
+_INTEGRATED = 18
+
+
+class CudaError(Exception):
+    """A call that did not succeed."""
+
+
+class Reading:
+    """As `gfd.nvml.Reading`. CUDA does not tell the driver's version, so that of NVML may be passed in."""
+
+    def __init__(self, driver: str = "") -> None:
+        self._driver = Driver(driver)
+        self._count = 0
+        self._gpus: dict[int, Gpu] = {}
+        self._trouble: tuple[Trouble, str] | None = None
+
+    def run(self) -> None:
+        """Read everything; one device that fails spoils only itself."""
+        try:
+            library = ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            self._trouble = (Trouble.NO_DRIVER, f"{LIBRARY} cannot be loaded: {error}")
+            return
+        try:
+            self._read(library)
+        except CudaError as error:
+            self._trouble = (Trouble.DRIVER_ERROR, str(error))
+
+    def inventory(self, unanswered: str = "") -> Inventory:
+        """The devices read so far; of those that are missing, `unanswered` tells why."""
+        if self._trouble is not None:
+            trouble, reason = self._trouble
+            return Inventory("cuda", self._driver, trouble=trouble, reason=reason)
+        gpus = tuple(
+            self._gpus.get(index) or Gpu(index, failing=unanswered, answers=False) for index in range(self._count)
+        )
+        return Inventory("cuda", self._driver, gpus)
+
+    def _read(self, library: Any) -> None:
+        call(library, "cuInit", 0)
+        self._driver = Driver(self._driver.version, integer(lambda out: call(library, "cuDriverGetVersion", out)))
+        self._count = integer(lambda out: call(library, "cuDeviceGetCount", out))
+        for index in range(self._count):
+            try:
+                self._gpus[index] = read_device(library, index)
+            except CudaError as error:
+                self._gpus[index] = Gpu(index, failing=str(error), answers=False)
+
+
+def read_device(library: Any, index: int) -> Gpu:
+    """One device: its name at least; what else fails is not known."""
+    device = ctypes.c_int(integer(lambda out: call(library, "cuDeviceGet", out, index)))
+    name = ctypes.create_string_buffer(_NAME_SIZE)
+    call(library, "cuDeviceGetName", name, _NAME_SIZE, device)
+    total = ctypes.c_size_t()
+    failing: list[str] = []
+    memory = attempt(failing, lambda out: call(library, "cuDeviceTotalMem_v2", ctypes.byref(total), device))
+    return Gpu(
+        index,
+        name=name.value.decode("utf-8", "replace"),
+        memory=total.value // MIB if memory is not None and total.value else None,
+        memory_unified=bool(attempt([], lambda out: get_attribute(library, out, _INTEGRATED, device))),
+        compute_major=attempt(failing, lambda out: get_attribute(library, out, _MAJOR, device)),
+        compute_minor=attempt(failing, lambda out: get_attribute(library, out, _MINOR, device)),
+        failing=failing[0] if failing else "",
+    )
+
+
+def get_attribute(library: Any, out: Any, attribute: int, device: Any) -> None:
+    call(library, "cuDeviceGetAttribute", out, attribute, device)
+
+
+def integer(ask: Callable[[Any], None]) -> int:
+    """What a call leaves in the integer it is given."""
+    value = ctypes.c_int()
+    ask(ctypes.byref(value))
+    return value.value
+
+
+def attempt(failing: list[str], ask: Callable[[Any], None]) -> int | None:
+    """As `integer`; None, and a reason in `failing`, if the call does not succeed."""
+    try:
+        return integer(ask)
+    except CudaError as error:
+        failing.append(str(error))
+        return None
+
+
+def call(library: Any, name: str, *arguments: Any) -> None:
+    """Call a function. Raises CudaError unless it exists and succeeds."""
+    function = getattr(library, name, None)
+    if function is None:
+        raise CudaError(f"CUDA: the library has no {name}")
+    code = function(*arguments)
+    if code != 0:
+        raise CudaError(f"CUDA: {name} gives code {code}")

@@ -1,0 +1,164 @@
+"""What one reading of a machine's NVIDIA devices found, as frozen values with a JSON form.
+
+Texts are as the driver gives them, memory is in MiB (of MIG devices in MB, as NVML's `memorySizeMB`), "" and None stand
+for what is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DISPLAY_ONLY = frozenset({"DGX Display", "NVIDIA DGX Display"})
+"""Names of devices that drive a monitor and do not compute."""
+
+
+class Trouble(StrEnum):
+    """Why the devices could not be read at all; the values are those of the label `gpu.state`."""
+
+    NO_DRIVER = "no-driver"
+    """The library is missing, or the kernel module is not loaded."""
+    DRIVER_ERROR = "driver-error"
+    """The library is there and does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Versions; `cuda` is 1000 x major + 10 x minor."""
+
+    version: str = ""
+    cuda: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical device."""
+
+    index: int
+    """Place in the driver's list."""
+    name: str = ""
+    uuid: str = ""
+    pci_address: str = ""
+    """As sysfs has it: `0000:3b:00.0`."""
+    pci_class: str = ""
+    """Class in sysfs, `0x030200`; empty if sysfs does not know the device."""
+    memory: int | None = None
+    memory_unified: bool = False
+    """The memory is the system's; `memory` is None until that is known."""
+    compute_major: int | None = None
+    compute_minor: int | None = None
+    mig_capable: bool = False
+    mig_enabled: bool = False
+    mig_changing: bool = False
+    """The mode that is asked for is not the one in force."""
+    mig_held: bool = False
+    """It has no MIG devices now; those listed are of the last good reading."""
+    clique: str = ""
+    """`<cluster uuid>.<clique id>` once the fabric is up."""
+    failing: str = ""
+    """What a call ended with that should not have failed."""
+    answers: bool = True
+    """False: no handle, or not even a name."""
+
+    @property
+    def display_only(self) -> bool:
+        return self.name in DISPLAY_ONLY
+
+
+@dataclass(frozen=True, slots=True)
+class MigDevice:
+    """One MIG device; `gpu` is the index of the device it is a part of."""
+
+    gpu: int
+    profile: str
+    """As labels have it: `1g.10gb.me`."""
+    uuid: str = ""
+    memory: int = 0
+    multiprocessors: int = 0
+    slices_gi: int = 0
+    slices_ci: int = 0
+    engines_copy: int = 0
+    engines_decoder: int = 0
+    engines_encoder: int = 0
+    engines_jpeg: int = 0
+    engines_ofa: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What the machine tells about its devices without a driver."""
+
+    machine: str = ""
+    timestamp: int | None = None
+    pci_gpus: int = 0
+    """NVIDIA display controllers on PCI."""
+    pci_passed: int = 0
+    """Those of them that are bound to vfio-pci, for virtual machines."""
+    pci_missing: int = 0
+    """Those that are bound to the driver of NVIDIA, and that it does not list."""
+    vgpu_present: bool | None = None
+    """None: PCI configuration space cannot be read."""
+    vgpu_version: str | None = None
+    vgpu_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All of it. `trouble` says why there are no devices, or why they are those of the last good reading."""
+
+    backend: str = ""
+    """nvml, cuda or vfio."""
+    driver: Driver = field(default_factory=Driver)
+    gpus: tuple[Gpu, ...] = ()
+    migs: tuple[MigDevice, ...] = ()
+    node: Node = field(default_factory=Node)
+    trouble: Trouble | None = None
+    reason: str = ""
+    """What the library said."""
+    stale: bool = False
+    """The devices are those of the last good reading."""
+
+    @property
+    def compute_gpus(self) -> tuple[Gpu, ...]:
+        """The devices that labels are about."""
+        return tuple(gpu for gpu in self.gpus if not gpu.display_only)
+
+    def migs_of(self, gpu: Gpu) -> tuple[MigDevice, ...]:
+        return tuple(mig for mig in self.migs if mig.gpu == gpu.index)
+
+
+def to_json(inventory: Inventory) -> dict[str, Any]:
+    """Plain values, without those that are not known."""
+    data = _without_unknown(asdict(inventory))
+    return data | {name: [_without_unknown(one) for one in data[name]] for name in ("gpus", "migs")}
+
+
+def _without_unknown(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None and value is not False and value != ""}
+
+
+def from_json(data: Any) -> Inventory:
+    """The inverse of `to_json`; keys nobody knows are ignored. Raises ValueError saying what does not fit."""
+    try:
+        return Inventory(
+            **known(Inventory, data)
+            | {
+                "driver": Driver(**known(Driver, data.get("driver", {}))),
+                "gpus": tuple(Gpu(**known(Gpu, one)) for one in data.get("gpus", ())),
+                "migs": tuple(MigDevice(**known(MigDevice, one)) for one in data.get("migs", ())),
+                "node": Node(**known(Node, data.get("node", {}))),
+                "trouble": Trouble(data["trouble"]) if data.get("trouble") else None,
+            }
+        )
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"is not a GPU inventory: {error}") from error
+
+
+def known(model: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are fields of the model."""
+    names = {one.name for one in fields(model)}
+    return {name: value for name, value in values.items() if name in names}

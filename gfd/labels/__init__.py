@@ -1,0 +1,41 @@
+"""Labels of an inventory: pure labelers, each about one thing, joined by one tuple; a later one wins.
+
+Source: NVIDIA/k8s-device-plugin `internal/lm` (names, values, order); `gpu.state` and its companions are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gfd.inventory import Inventory
+from gfd.labels import device, driver, machine, mig, models, state, vgpu
+from gfd.labels.settings import Settings
+from nfd import names
+from nfd.source import Labelled
+
+Labeler = Callable[[Inventory, Settings], Labelled]
+
+LABELERS: tuple[Labeler, ...] = (
+    machine.timestamp,
+    machine.machine,
+    driver.versions,
+    device.capabilities,
+    device.whole_gpus,
+    mig.devices,
+    models.per_model,
+    device.mode,
+    device.clique,
+    vgpu.guest,
+    state.health,
+)
+
+
+def label(inventory: Inventory, settings: Settings) -> Labelled:
+    """All labels with their full keys, and (subject, reason) notes about what could not be said."""
+    labels: dict[str, str] = {}
+    notes: list[tuple[str, str]] = []
+    for labeler in LABELERS:
+        found = labeler(inventory, settings)
+        labels.update(found.labels)
+        notes.extend(found.notes)
+    return Labelled({f"{names.NVIDIA_NS}/{name}": value for name, value in labels.items()}, tuple(notes))

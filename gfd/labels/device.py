@@ -1,0 +1,91 @@
+"""Labels about whole GPUs."""
+
+from __future__ import annotations
+
+from gfd.families import family_of
+from gfd.inventory import Inventory
+from gfd.labels.models import Model, models
+from gfd.labels.settings import MIG_STRATEGIES, NONE, Settings
+from gfd.labels.text import product
+from gfd.sharing import GPU, Shared
+from nfd.source import Labelled
+
+_MODES = {"0x030000": "graphics", "0x030200": "compute"}
+
+
+def capabilities(inventory: Inventory, settings: Settings) -> Labelled:
+    """`mig.capable`, `mps.capable` and the configured `mig.strategy`.
+
+    MPS does not work beside a GPU in MIG mode: then the node is not capable of it, whatever is configured.
+    """
+    gpus = inventory.compute_gpus
+    if not gpus:
+        return Labelled({})
+    labels = {
+        "mig.capable": _text(any(gpu.mig_capable for gpu in gpus)),
+        "mps.capable": _text(settings.sharing.strategy == "mps"),
+    }
+    if settings.mig_strategy in MIG_STRATEGIES and settings.mig_strategy != NONE:
+        labels["mig.strategy"] = settings.mig_strategy
+    if settings.sharing.strategy == "mps" and any(gpu.mig_enabled for gpu in gpus):
+        labels["mps.capable"] = "false"
+        return Labelled(labels, (("mps.capable", "false: MPS sharing is configured, and a GPU is in MIG mode"),))
+    return Labelled(labels)
+
+
+def whole_gpus(inventory: Inventory, settings: Settings) -> Labelled:
+    """`gpu.count`, `.product`, `.memory`, `.replicas`, `.sharing-strategy`, `.family`, `.compute.*` of one model."""
+    found = models(inventory)
+    if not found:
+        return Labelled({})
+    model = found[0]
+    return Labelled(
+        {
+            "gpu.count": str(model.count),
+            **whole_gpu(model, settings),
+            **architecture(model, settings),
+            **({"gpu.memory.unified": "true"} if any(gpu.memory_unified for gpu in model.gpus) else {}),
+        }
+    )
+
+
+def whole_gpu(model: Model, settings: Settings) -> dict[str, str]:
+    """Nothing can be placed on a whole GPU in MIG mode, so it has no replicas."""
+    carved = all(gpu.mig_enabled for gpu in model.gpus)
+    shared = Shared(replicas=0) if carved else settings.sharing.of(GPU)
+    labels = {
+        "gpu.product": product(model.name) + shared.suffix,
+        "gpu.replicas": str(shared.replicas),
+        "gpu.sharing-strategy": shared.strategy,
+    }
+    return labels if model.memory is None else {**labels, "gpu.memory": str(model.memory)}
+
+
+def architecture(model: Model, settings: Settings) -> dict[str, str]:
+    """Compute capability, and the family it belongs to if that is known."""
+    if model.compute is None or model.compute[0] == 0:
+        return {}
+    major, minor = model.compute
+    labels = {"gpu.compute.major": str(major), "gpu.compute.minor": str(minor)}
+    family = family_of(settings.families, major, minor)
+    return {**labels, "gpu.family": family} if family else labels
+
+
+def mode(inventory: Inventory, settings: Settings) -> Labelled:
+    """`graphics` or `compute` after the PCI class that all devices have, else `unknown`."""
+    classes = {gpu.pci_class for gpu in inventory.compute_gpus}
+    if not classes:
+        return Labelled({})
+    return Labelled({"gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"})
+
+
+def clique(inventory: Inventory, settings: Settings) -> Labelled:
+    """The fabric clique that the attached devices share; none if they differ."""
+    found = sorted({gpu.clique for gpu in inventory.compute_gpus if gpu.clique})
+    if len(found) > 1:
+        return Labelled({}, (("gpu.clique", f"left out, since the devices differ: {', '.join(found)}"),))
+    return Labelled({"gpu.clique": found[0]} if found else {})
+
+
+def _text(value: bool) -> str:
+    return str(value).lower()

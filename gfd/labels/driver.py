@@ -1,0 +1,48 @@
+"""Versions of the driver and of the CUDA it supports, under their old names and their new ones."""
+
+from __future__ import annotations
+
+from gfd.inventory import Inventory
+from gfd.labels.settings import Settings
+from nfd.source import Labelled
+
+
+def versions(inventory: Inventory, settings: Settings) -> Labelled:
+    """Parts of the driver version stay text (`04`); without a third part the revision is empty."""
+    if not inventory.compute_gpus:
+        return Labelled({})
+    driver, notes = driver_version(inventory.driver.version)
+    return Labelled({**driver, **cuda_version(inventory.driver.cuda)}, notes)
+
+
+def driver_version(version: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """`580.159.04`, or a version of two parts; anything else has no parts that could be told apart."""
+    if not version:
+        return {}, ()
+    parts = version.split(".")
+    if len(parts) not in (2, 3):
+        return {"cuda.driver-version.full": version}, (("driver version", f"{version!r} is not X.Y or X.Y.Z"),)
+    major, minor, revision = (*parts, "")[:3]
+    return {
+        "cuda.driver.major": major,
+        "cuda.driver.minor": minor,
+        "cuda.driver.rev": revision,
+        "cuda.driver-version.major": major,
+        "cuda.driver-version.minor": minor,
+        "cuda.driver-version.revision": revision,
+        "cuda.driver-version.full": version,
+    }, ()
+
+
+def cuda_version(number: int | None) -> dict[str, str]:
+    """12040 is 12.4."""
+    if number is None:
+        return {}
+    major, minor = str(number // 1000), str(number % 1000 // 10)
+    return {
+        "cuda.runtime.major": major,
+        "cuda.runtime.minor": minor,
+        "cuda.runtime-version.major": major,
+        "cuda.runtime-version.minor": minor,
+        "cuda.runtime-version.full": f"{major}.{minor}",
+    }

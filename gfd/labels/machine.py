@@ -1,0 +1,21 @@
+"""`gfd.timestamp` and `gpu.machine`."""
+
+from __future__ import annotations
+
+from gfd.inventory import Inventory
+from gfd.labels.settings import Settings
+from gfd.labels.text import sanitize
+from nfd.source import Labelled
+
+
+def timestamp(inventory: Inventory, settings: Settings) -> Labelled:
+    """Seconds since the epoch."""
+    when = inventory.node.timestamp
+    if when is None or not (settings.alone or inventory.gpus):
+        return Labelled({})
+    return Labelled({"gfd.timestamp": str(when)})
+
+
+def machine(inventory: Inventory, settings: Settings) -> Labelled:
+    """The machine's product name, or `unknown`."""
+    return Labelled({"gpu.machine": sanitize(inventory.node.machine)} if inventory.compute_gpus else {})

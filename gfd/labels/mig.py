@@ -1,0 +1,79 @@
+"""Labels about MIG devices: under `gpu.` with the strategy `single`, under `mig-<profile>.` with `mixed`."""
+
+from __future__ import annotations
+
+from gfd.inventory import Gpu, Inventory, MigDevice
+from gfd.labels.settings import MIXED, SINGLE, Settings
+from gfd.labels.text import product
+from gfd.memory import is_empty
+from gfd.sharing import GPU, PREFIX, Shared
+from nfd.source import Labelled
+
+_ATTRIBUTES = {
+    "memory": "memory",
+    "multiprocessors": "multiprocessors",
+    "slices.gi": "slices_gi",
+    "slices.ci": "slices_ci",
+    "engines.copy": "engines_copy",
+    "engines.decoder": "engines_decoder",
+    "engines.encoder": "engines_encoder",
+    "engines.jpeg": "engines_jpeg",
+    "engines.ofa": "engines_ofa",
+}
+
+
+def devices(inventory: Inventory, settings: Settings) -> Labelled:
+    """The MIG devices of GPUs in MIG mode; the first of each profile speaks for all of them.
+
+    Where the layout does not fit the strategy `single`, or a GPU is still being carved, the labels of the whole GPU
+    stay, and `gpu.state` tells.
+    """
+    found = mig_devices(inventory)
+    if settings.mig_strategy == SINGLE:
+        problem = layout_problem(inventory)
+        if problem:
+            return Labelled({}, (("mig.strategy", f"single does not fit: {problem}"),))
+        return Labelled(_labels("gpu", found, settings.sharing.of(GPU))) if found else Labelled({})
+    if settings.mig_strategy != MIXED:
+        return Labelled({})
+    labels: dict[str, str] = {}
+    for profile in dict.fromkeys(mig.profile for _, mig in found):
+        same = [(gpu, mig) for gpu, mig in found if mig.profile == profile]
+        labels |= _labels(f"mig-{profile}", same, settings.sharing.of(f"{PREFIX}mig-{profile}"))
+    return Labelled(labels)
+
+
+def mig_devices(inventory: Inventory) -> list[tuple[Gpu, MigDevice]]:
+    """With the GPU each is a part of, in the driver's order."""
+    return [(gpu, mig) for gpu in inventory.compute_gpus if gpu.mig_enabled for mig in inventory.migs_of(gpu)]
+
+
+def layout_problem(inventory: Inventory) -> str:
+    """Why the strategy `single` does not fit what is carved; empty if it does, or if no GPU is in MIG mode."""
+    gpus = inventory.compute_gpus
+    carved = [gpu for gpu in gpus if gpu.mig_enabled]
+    if not carved:
+        return ""
+    if any(not inventory.migs_of(gpu) for gpu in carved):
+        return "a GPU in MIG mode has no MIG device"
+    if len(carved) < len(gpus):
+        return "not all GPUs are in MIG mode"
+    profiles = sorted({mig.profile for _, mig in mig_devices(inventory)})
+    return f"several profiles: {', '.join(profiles)}" if len(profiles) > 1 else ""
+
+
+def is_pending(inventory: Inventory) -> bool:
+    """Whether a GPU is on its way into or out of MIG mode, or has no MIG device yet."""
+    return any(gpu.mig_changing or is_empty(inventory, gpu) for gpu in inventory.compute_gpus)
+
+
+def _labels(prefix: str, found: list[tuple[Gpu, MigDevice]], shared: Shared) -> dict[str, str]:
+    gpu, mig = found[0]
+    labels = {
+        "product": product(gpu.name, "MIG", mig.profile) + shared.suffix,
+        "count": str(sum(gpu.answers for gpu, _ in found)),
+        "replicas": str(shared.replicas),
+        "sharing-strategy": shared.strategy,
+        **{name: str(getattr(mig, field)) for name, field in _ATTRIBUTES.items()},
+    }
+    return {f"{prefix}.{name}": value for name, value in labels.items()}

@@ -1,0 +1,87 @@
+"""Models of the compute devices on a node: the one that the plain labels are about, and labels for each of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gfd.inventory import Gpu, Inventory
+from gfd.labels.settings import Settings
+from gfd.labels.text import product
+from nfd import names
+from nfd.source import Labelled
+
+_PREFIX, _LONGEST_SUFFIX = "gpu.model.", ".product"
+_ROOM = names.MAX_NAME - len(_PREFIX) - len(_LONGEST_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The devices of one name."""
+
+    name: str
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def count(self) -> int:
+        """Devices that the driver can use."""
+        return sum(gpu.answers for gpu in self.gpus)
+
+    @property
+    def memory(self) -> int | None:
+        """MiB: of the last device that tells it, one out of MIG mode if there is one."""
+        known = [gpu.memory for gpu in self.by_mode if gpu.memory]
+        return known[-1] if known else None
+
+    @property
+    def compute(self) -> tuple[int, int] | None:
+        known = [
+            (gpu.compute_major, gpu.compute_minor)
+            for gpu in self.by_mode
+            if gpu.compute_major is not None and gpu.compute_minor is not None
+        ]
+        return known[-1] if known else None
+
+    @property
+    def by_mode(self) -> tuple[Gpu, ...]:
+        """Devices in MIG mode first."""
+        return tuple(sorted(self.gpus, key=lambda gpu: not gpu.mig_enabled))
+
+
+def models(inventory: Inventory) -> tuple[Model, ...]:
+    """The most numerous first; of equally many the one with less memory, then by name.
+
+    Devices that do not answer at the moment count, lest another model takes over while they are silent.
+    """
+    by_name: dict[str, list[Gpu]] = {}
+    for gpu in inventory.compute_gpus:
+        if gpu.name:
+            by_name.setdefault(gpu.name, []).append(gpu)
+    found = (Model(name, tuple(gpus)) for name, gpus in by_name.items())
+    return tuple(sorted(found, key=lambda model: (-len(model.gpus), model.memory or 0, model.name)))
+
+
+def per_model(inventory: Inventory, settings: Settings) -> Labelled:
+    """`gpu.mixed` and `gpu.model.<product>.*`, on a node with several models."""
+    found = models(inventory)
+    if len(found) < 2:
+        return Labelled({})
+    labels = {"gpu.mixed": "true"}
+    for key, model in zip(keys([product(model.name) for model in found]), found, strict=True):
+        labels[f"{_PREFIX}{key}.product"] = product(model.name)
+        labels[f"{_PREFIX}{key}.count"] = str(model.count)
+        if model.memory is not None:
+            labels[f"{_PREFIX}{key}.memory"] = str(model.memory)
+    return Labelled(labels)
+
+
+def keys(products: list[str]) -> list[str]:
+    """Each product as part of a label's name: legal, short enough, and unlike the others."""
+    found: list[str] = []
+    for text in products:
+        key = names.clean(text)[:_ROOM].rstrip("-_.") or "unnamed"
+        number = 2
+        while key in found:
+            tail = f"-{number}"
+            key, number = names.clean(text)[: _ROOM - len(tail)] + tail, number + 1
+        found.append(key)
+    return found

@@ -1,0 +1,45 @@
+"""Labels that appear when there is something to say: what is wrong, and how many devices there should be."""
+
+from __future__ import annotations
+
+from gfd.inventory import Inventory
+from gfd.labels.mig import is_pending, layout_problem
+from gfd.labels.settings import SINGLE, Settings
+from nfd.source import Labelled
+
+
+def health(inventory: Inventory, settings: Settings) -> Labelled:
+    """`gpu.present`, `gpu.state`, `gpu.count.present` and `gpu.count.failing`."""
+    node = inventory.node
+    labels: dict[str, str] = {}
+    notes = [(f"GPU {gpu.index}", gpu.failing) for gpu in inventory.gpus if gpu.failing]
+    if node.pci_gpus:
+        labels["gpu.present"] = "true"
+    usable = sum(gpu.answers for gpu in inventory.gpus)
+    failing = sum(bool(gpu.failing) for gpu in inventory.gpus)
+    if inventory.gpus and node.pci_gpus > usable:
+        labels["gpu.count.present"] = str(node.pci_gpus)
+    if failing:
+        labels["gpu.count.failing"] = str(failing)
+    state = state_of(inventory, settings)
+    if state:
+        labels["gpu.state"] = state
+    return Labelled(labels, tuple(notes))
+
+
+def state_of(inventory: Inventory, settings: Settings) -> str:
+    """What is worst about the devices; empty if all is well."""
+    if inventory.stale:
+        return "stale"
+    if inventory.trouble is not None:
+        return str(inventory.trouble) if _concerns(inventory) else ""
+    if inventory.node.pci_missing or any(gpu.failing for gpu in inventory.gpus):
+        return "degraded"
+    if settings.mig_strategy == SINGLE and layout_problem(inventory) and not is_pending(inventory):
+        return "mig-invalid"
+    return "mig-pending" if is_pending(inventory) else ""
+
+
+def _concerns(inventory: Inventory) -> bool:
+    """Whether there is a device that should have a driver of its own."""
+    return inventory.node.pci_gpus > inventory.node.pci_passed

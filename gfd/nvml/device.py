@@ -1,0 +1,126 @@
+"""One GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pynvml
+
+from gfd.inventory import Gpu, MigDevice
+from gfd.nvml.library import UNKNOWN_HERE, optional
+from gfd.nvml.mig import read_mig
+
+T = TypeVar("T")
+
+MIB = 1024 * 1024
+
+_EMPTY_SLOT = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
+_FABRIC_COMPLETED = 3
+
+
+class Device:
+    """Reads one device; `gpu` and `migs` are what came out."""
+
+    def __init__(self, index: int) -> None:
+        self.gpu = Gpu(index)
+        self.migs: tuple[MigDevice, ...] = ()
+        self._failing: list[str] = []
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            self.gpu = replace(self.gpu, name=pynvml.nvmlDeviceGetName(handle))
+        except (pynvml.NVMLError, UnicodeDecodeError) as error:
+            self.gpu = Gpu(index, failing=str(error), answers=False)
+            return
+        memory_bytes = self._read(handle)
+        if self.gpu.mig_enabled:
+            self.migs = tuple(self._read_migs(handle, memory_bytes))
+        self.gpu = replace(self.gpu, failing=self._failing[0] if self._failing else "")
+
+    def _read(self, handle: Any) -> int:
+        memory, unified = self._memory(handle)
+        mode = self._ask(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+        compute = self._ask(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+        self.gpu = replace(
+            self.gpu,
+            uuid=optional(lambda: pynvml.nvmlDeviceGetUUID(handle), "") or "",
+            pci_address=pci_address(handle),
+            memory=memory // MIB if memory else None,
+            memory_unified=unified,
+            compute_major=compute[0] if compute else None,
+            compute_minor=compute[1] if compute else None,
+            mig_capable=mode is not None,
+            mig_enabled=bool(mode and mode[0]),
+            mig_changing=bool(mode and mode[0] != mode[1]),
+            clique=self._ask(lambda: read_clique(handle)) or "",
+        )
+        return memory
+
+    def _memory(self, handle: Any) -> tuple[int, bool]:
+        """Bytes (0: not known), and whether the device says that it has none of its own."""
+        try:
+            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), False
+        except pynvml.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+                return 0, True
+            self._failed("memory", error)
+            return 0, False
+
+    def _read_migs(self, handle: Any, memory_bytes: int) -> list[MigDevice]:
+        found: list[MigDevice] = []
+        slots = self._ask(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+        if slots is None:
+            self._failing.append("MIG devices cannot be listed")
+        for slot in range(slots or 0):
+            try:
+                mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+                if pynvml.nvmlDeviceIsMigDeviceHandle(mig).value:
+                    found.append(read_mig(self.gpu.index, mig, memory_bytes))
+            except pynvml.NVMLError as error:
+                if error.value not in _EMPTY_SLOT:
+                    self._failed(f"MIG device {slot}", error)
+            except LookupError as error:
+                self._failing.append(f"MIG device {slot}: {error}")
+        return found
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        """The answer, None where there is no such thing; after an error the device counts as failing."""
+        try:
+            return call()
+        except pynvml.NVMLError as error:
+            if error.value not in UNKNOWN_HERE:
+                self._failed("", error)
+            return None
+
+    def _failed(self, what: str, error: Exception) -> None:
+        if getattr(error, "value", None) not in UNKNOWN_HERE:
+            self._failing.append(f"{what}: {error}" if what else str(error))
+
+
+def pci_address(handle: Any) -> str:
+    """The device's address as sysfs has it, empty if NVML does not tell: `00000000:3B:00.0` is `0000:3b:00.0`."""
+    info = optional(lambda: pynvml.nvmlDeviceGetPciInfo(handle), None)
+    text = str(info.busId or info.busIdLegacy).lower() if info is not None else ""
+    domain, colon, rest = text.partition(":")
+    with suppress(ValueError):
+        return f"{int(domain, 16):04x}:{rest}" if colon else ""
+    return ""
+
+
+def read_clique(handle: Any) -> str:
+    """`<cluster uuid>.<clique id>` of a device whose fabric is up, else empty."""
+    newer = pynvml.c_nvmlGpuFabricInfoV_t()
+    try:
+        pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(newer))
+        info: Any = newer
+    except pynvml.NVMLError_FunctionNotFound:
+        info = pynvml.c_nvmlGpuFabricInfo_t()
+        pynvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    uuid = bytes(info.clusterUuid)
+    if info.state & 0xFF != _FABRIC_COMPLETED or info.status != pynvml.NVML_SUCCESS or not any(uuid):
+        return ""
+    text = uuid.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}.{info.cliqueId}"

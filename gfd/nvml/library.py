@@ -1,0 +1,71 @@
+"""The library itself: which file it is, what old ones lack, and when it has to be loaded anew."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pynvml
+
+T = TypeVar("T")
+
+LIBRARY = "libnvidia-ml.so.1"
+
+_OLDER = {
+    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
+    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
+    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
+    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+    "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
+}
+"""Names that old libraries have for what pynvml asks for; the C signatures agree as far as they go."""
+
+UNKNOWN_HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
+"""The device or the library has no such thing: an answer, not a failure."""
+
+
+def load(library: str) -> None:
+    """Load the library for pynvml, by path or soname. Raises OSError if that cannot be done."""
+    loaded = pynvml.nvmlLib
+    if loaded is not None and loaded._name == library:
+        return
+    if loaded is not None:
+        unload()
+    fresh = ctypes.CDLL(library)
+    for name, older in _OLDER.items():
+        found = next((one for one in (name, *older) if hasattr(fresh, one)), None)
+        if found is not None and found != name:
+            setattr(fresh, name, getattr(fresh, found))
+    pynvml.nvmlLib = fresh
+
+
+def unload() -> None:
+    """Forget the library. To be called only when NVML is shut down."""
+    loaded = pynvml.nvmlLib
+    pynvml.nvmlLib = None
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    if loaded is not None:
+        _ctypes.dlclose(loaded._handle)
+
+
+def is_replaced() -> bool:
+    """Whether the file of the loaded library is gone, or another one, as after a driver upgrade (proc(5), "maps")."""
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        _, _, _, _, inode, *path = line.split(maxsplit=5)
+        if path and "/libnvidia-ml.so" in path[0]:
+            try:
+                return Path(path[0]).stat().st_ino != int(inode)
+            except OSError:
+                return True
+    return False
+
+
+def optional(call: Callable[[], T], otherwise: T) -> T:
+    """The answer, or `otherwise` after any error."""
+    try:
+        return call()
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return otherwise

@@ -1,0 +1,88 @@
+"""The feature file: `key=value` lines for NFD's local source, replaced in one step."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from nfd.errors import HostError
+
+MODE = 0o644
+_OLD_TEMPORARIES = "gfd-tmp"
+"""Folder beside the file that releases before 0.16 kept their temporary files in."""
+
+
+def render(labels: Mapping[str, str]) -> str:
+    """One label a line, sorted by key."""
+    return "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
+
+
+def parse(text: str) -> dict[str, str]:
+    """The inverse of `render`; lines that are no label are left out."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key: value for key, equals, value in pairs if equals}
+
+
+def read(path: str) -> dict[str, str]:
+    """The labels in the file; none if there is no readable one."""
+    try:
+        return parse(Path(path).read_text(errors="replace"))
+    except OSError:
+        return {}
+
+
+def write(path: str, labels: Mapping[str, str]) -> bool:
+    """Replace the file unless it says the same already; whether it did. Its folder must be there.
+
+    A reader sees the old content or the new one, never a part. Raises HostError.
+    """
+    target = Path(path)
+    content = render(labels).encode()
+    try:
+        if _is_written(target, content):
+            return False
+        _replace(target, content)
+    except OSError as error:
+        raise HostError(str(target), error.strerror or str(error), error.errno) from error
+    return True
+
+
+def remove(path: str) -> None:
+    """Remove the file, and what old releases left beside it. Raises HostError if it cannot be removed."""
+    target = Path(path)
+    try:
+        target.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (target.parent / _OLD_TEMPORARIES).rmdir()
+    except OSError as error:
+        raise HostError(str(target), error.strerror or str(error), error.errno) from error
+
+
+def _is_written(target: Path, content: bytes) -> bool:
+    try:
+        return target.read_bytes() == content and target.stat().st_mode & 0o777 == MODE
+    except FileNotFoundError:
+        return False
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """NFD ignores names that start with a dot, so the temporary file is never read."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, MODE)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,93 @@
+"""`nfd` and `kubectl-nfd`: everything that a person runs by hand.
+
+Each command is a module of this package with `add_flags(parser)` and `run(args) -> int`, imported only when its command
+is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, NoReturn
+
+from nfd import __version__
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+COMMANDS = {
+    "up": "worker and master on this machine, without a cluster: label, show, keep watching",
+    "discover": "scan a machine once and print its labels or features",
+    "record": "write what a scan reads to a directory, to replay it elsewhere",
+    "explain": "why a label is there, or why not",
+    "rules": "try out and check NodeFeatureRules: eval, validate",
+    "config": "the configuration's schema, example and reference; validate a file",
+}
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    program = "kubectl nfd" if os.path.basename(sys.argv[0]).startswith("kubectl") else "nfd"  # noqa: PTH119
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        status = _run(program, words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def _run(program: str, words: list[str]) -> int:
+    if words in (["--version"], ["version"]):
+        sys.stdout.write(f"{program} {__version__}\n")
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        (sys.stdout if words else sys.stderr).write(_usage(program))
+        return 0 if words else 2
+    if words[0] not in COMMANDS:
+        sys.stderr.write(f"{program}: {words[0]}: no such command; there are {', '.join(COMMANDS)}\n")
+        return 2
+    return _command(program, words[0], words[1:])
+
+
+def _command(program: str, name: str, words: list[str]) -> int:
+    from argparse import ArgumentParser
+
+    from nfd.errors import ConfigError, NfdError
+
+    class Parser(ArgumentParser):
+        """Says in one line what is wrong."""
+
+        def error(self, message: str) -> NoReturn:
+            raise ConfigError(f"{message} (see {self.prog} --help)")
+
+    command = import_module(f"nfd.cli.{name}")
+    parser: ArgumentParser = Parser(f"{program} {name}", description=command.__doc__, allow_abbrev=False)
+    try:
+        command.add_flags(parser)
+        status: int = command.run(parser.parse_args(words))
+    except NfdError as error:
+        from nfd.cli.screen import visible
+
+        sys.stderr.write(f"{program} {name}: {visible(str(error))}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    except SystemExit as answer:  # --help
+        return int(answer.code or 0)
+    return status
+
+
+def _usage(program: str) -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
+    return "\n".join([f"Usage: {program} COMMAND [flags]", "", *lines, "", f"More: {program} COMMAND --help", ""])

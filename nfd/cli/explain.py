@@ -1,0 +1,81 @@
+"""Why a label is there or not: the source or rule that made it and the features it was made from, or what stood in its
+way. NODE is - for the machine that --host-root or --replay names; rule files are evaluated as the master would."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+
+from nfd.cli.evidence import Make, find_evidence
+from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.reasons import Case, reasons
+from nfd.cli.rulecheck import ask_rules, read_rules
+from nfd.cli.screen import style_of, visible
+from nfd.errors import ConfigError
+from nfd.features import Features, Labels
+from nfd.master.desired import RULE
+from nfd.names import FEATURE_NS
+from nfd.rules.engine import Given
+
+HERE = "-"
+_MOST_SHOWN = 20
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_machine_flags(parser)
+    add_scan_flags(parser)
+    parser.add_argument("--rules", metavar="FILE", action="append", default=[], help="a file with NodeFeatureRules")
+    parser.add_argument("node", metavar="NODE", help="- for the machine that the flags name")
+    parser.add_argument("label", metavar="LABEL", help=f"a label's key; without a prefix, {FEATURE_NS}/ is put before")
+
+
+def run(args: Namespace) -> int:
+    if args.node != HERE:
+        raise ConfigError(f"NODE {args.node}: only - is known, the machine that --host-root or --replay names")
+    plan, problems = plan_of(args)
+    host = host_of(args)
+    rules = read_rules(args.rules)
+    key = args.label if "/" in args.label else f"{FEATURE_NS}/{args.label}"
+    case = Case(key, host, plan, rules, scan(host, plan, problems, rules))
+    style = style_of(sys.stdout)
+    value = case.seen.labels.get(key)
+    head = style.warn(f"{key} is not there") if value is None else f"{key}={style.value(value)}"
+    lines = reasons(case) if value is None else list(present(case))
+    sys.stdout.write("\n  ".join([head, *map(visible, lines)]) + "\n")
+    return 0
+
+
+def present(case: Case) -> Iterator[str]:
+    """Who made the label, from what, and who else wanted to."""
+    origin = case.seen.origins.get(case.key, "")
+    makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
+    if origin.startswith(RULE):
+        yield f"made by rule {origin.removeprefix(RULE)!r}"
+        yield from evidence(case, lambda features: _labels_of_rules(case, features))
+    else:
+        yield f"made by source {origin}"
+        for where, _, given in case.all_rules():
+            if isinstance(given, Given) and where.startswith(f"source {origin},") and case.name in given.labels:
+                yield f"by {where.partition(', ')[2]}"
+        yield from evidence(case, makers[origin])
+    for name, make in makers.items():
+        other = make(case.features).get(case.key) if name != origin else None
+        if other is not None:
+            yield f"source {name} gives it too, as {other!r}, and is overridden"
+
+
+def evidence(case: Case, make: Make) -> Iterator[str]:
+    """The features that the label was made from."""
+    elements: dict[str, list[str]] = {}
+    for one in find_evidence(make, case.features, case.key):
+        elements.setdefault(one.feature, []).extend([one.element] if one.element else [])
+    for feature, found in elements.items():
+        yield f"from feature {feature}" + (": " + ", ".join(found[:_MOST_SHOWN]) if found else "")
+
+
+def _labels_of_rules(case: Case, features: Features) -> Labels:
+    labels: dict[str, str] = {}
+    for asked in ask_rules(case.rules, features):
+        labels |= asked.labels
+    return labels

@@ -1,0 +1,84 @@
+"""Which machine a command looks at, and how it scans it: `--host-root`, `--replay`, `--config`, `--sources`."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+
+from nfd.cli.rulecheck import NO_RULES, ask_rules
+from nfd.config.load import files, load
+from nfd.config.text import split_items
+from nfd.discovery import Discovery, Plan, discover, make_plan
+from nfd.features import Problem
+from nfd.host import Host
+from nfd.host.replay import open_host
+from nfd.master.desired import derive_desired
+from nfd.report import Report
+from nfd.rules.compiled import Rules
+from nfd.rules.policy import Policy
+from nfd.store.base import Kind
+from nfd.worker.config import WorkerConfig, model
+
+POLICY = Policy()
+"""That of a master with default settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A scan, and what a master with default settings would make of it."""
+
+    discovery: Discovery
+    labels: dict[str, str]
+    origins: dict[str, str]
+    problems: tuple[Problem, ...]
+
+
+def add_machine_flags(parser: ArgumentParser) -> None:
+    """`--host-root` and `--replay`."""
+    root = os.environ.get("NFD_HOST_ROOT", "/")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--host-root", metavar="DIR", default=root, help=f"where this machine's / is mounted ({root})")
+    which.add_argument(
+        "--replay", metavar="DIR", default="", help="a recorded or hand-made machine instead of this one"
+    )
+
+
+def add_scan_flags(parser: ArgumentParser) -> None:
+    """`--config` and `--sources`."""
+    parser.add_argument("--config", metavar="FILE", help="a worker's configuration file")
+    parser.add_argument("--sources", metavar="LIST", help="sources to run, such as cpu,pci or all,-kernel")
+
+
+def host_of(args: Namespace) -> Host:
+    return open_host(args.host_root, args.replay, os.environ)
+
+
+def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
+    """The plan for a scan, and what was odd about the configuration."""
+    config, problems = config_of(args)
+    wanted = None if args.sources is None else tuple(split_items(args.sources))
+    core = config.core
+    plan = make_plan(
+        core.feature_sources if wanted is None else wanted,
+        core.label_sources if wanted is None else wanted,
+        config.sources,
+        core.label_white_list,
+    )
+    return plan, problems
+
+
+def config_of(args: Namespace) -> tuple[WorkerConfig, tuple[Problem, ...]]:
+    layers = files(args.config, required=True) if args.config else []
+    config, findings = load(model(), layers)
+    return config, tuple(Problem("config", f"{one.place}: {one.key}", one.reason) for one in findings)
+
+
+def scan(host: Host, plan: Plan, problems: tuple[Problem, ...] = (), rules: Rules = NO_RULES) -> Seen:
+    """One pass, labels as they would stand on the Node, those of the rules included."""
+    discovery = discover(host, plan)
+    report = Report("", labels=discovery.labels, origins=discovery.origins, features=discovery.features)
+    desired = derive_desired(report, POLICY, ask_rules(rules, discovery.features))
+    origins = {key: desired.origin(Kind.LABELS, key) or "" for key in desired.of(Kind.LABELS)}
+    dropped = tuple(Problem("master", one.key, f"dropped: {one.reason}") for one in desired.dropped)
+    return Seen(discovery, dict(desired.of(Kind.LABELS)), origins, (*problems, *discovery.problems, *dropped))

@@ -1,0 +1,148 @@
+"""What made a label, or what stood in its way, found by trying: the scan without its filters, with every source on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from nfd.cli.evidence import Make
+from nfd.cli.machine import POLICY, Seen
+from nfd.cli.rulecheck import judge
+from nfd.discovery import Plan, discover
+from nfd.features import Features, Labels
+from nfd.host import Host
+from nfd.labels import Naming, derive
+from nfd.names import FEATURE_NS
+from nfd.rules.compiled import CompiledRule, Rules
+from nfd.rules.engine import Given
+from nfd.rules.policy import prefix_keys
+from nfd.source import Labelled, Source
+from nfd.sources import custom, known
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One label on one machine."""
+
+    key: str
+    host: Host
+    plan: Plan
+    rules: Rules
+    seen: Seen
+
+    @property
+    def name(self) -> str:
+        """The part of the key that sources give."""
+        return self.key.removeprefix(f"{FEATURE_NS}/")
+
+    @property
+    def features(self) -> Features:
+        return self.seen.discovery.features
+
+    def config(self, source: Source) -> Any:
+        """What the source's labels are made with."""
+        config = self.plan.configs[source.name]
+        return source.load(self.host, config) if source.load is not None else config
+
+    def maker(self, source: Source) -> Make:
+        """The source's labels by full key, the white list left aside."""
+        config = self.config(source)
+
+        def make(features: Features) -> Labels:
+            found = source.labels(features, config)
+            naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
+            labels = found.labels if isinstance(found, Labelled) else found
+            return prefix_keys(derive(naming, labels).labels, POLICY)
+
+        return make
+
+    def all_rules(self) -> Iterator[tuple[str, CompiledRule, Given | str]]:
+        """Rules of the custom source and of the rule files: where from, the rule, what it gives or why nothing."""
+        for source in self.plan.label_sources:
+            config = self.config(source)
+            if isinstance(config, custom.Rules):
+                for rule, given in judge(config.rules, self.features):
+                    yield f"source {source.name}, rule {rule.name!r}", rule, given
+        for rule, given in judge(self.rules.rules, self.features):
+            yield f"rule {rule.name!r}", rule, given
+
+
+def reasons(case: Case) -> list[str]:
+    """Why the label is missing; the surest reasons first, one or more."""
+    sure = [*_dropped(case), *_switched_off(case), *_rules(case)]
+    return sure or list(_unused_feature(case)) or [*_failed(case), _unknown(case)]
+
+
+def _dropped(case: Case) -> Iterator[str]:
+    """What the problems of the scan say about this label."""
+    for problem in case.seen.problems:
+        names = (problem.subject, f"{problem.source}-{problem.subject}")
+        if case.key in names or case.name in names:
+            yield f"{problem.source}: {problem.subject}: {problem.reason}"
+
+
+def _switched_off(case: Case) -> Iterator[str]:
+    """Sources that would give it if they were asked to."""
+    everything = tuple(known())
+    plan = replace(case.plan, feature_sources=everything, label_sources=everything, allowed=None)
+    found = discover(case.host, plan)
+    labels = prefix_keys(found.labels, POLICY)
+    if case.key not in labels:
+        return
+    name = found.origins.get(case.key) or found.origins.get(case.name, "")
+    lists: Mapping[str, tuple[Source, ...]] = {
+        "featureSources": case.plan.feature_sources,
+        "labelSources": case.plan.label_sources,
+    }
+    off = [f"core.{option}" for option, sources in lists.items() if name not in {one.name for one in sources}]
+    if off:
+        yield f"source {name} would give {labels[case.key]!r}, but {' and '.join(off)} switch it off"
+    elif case.key not in case.seen.discovery.labels and case.name not in case.seen.discovery.labels:
+        yield f"source {name} gives {labels[case.key]!r}, but core.labelWhiteList does not match it"
+
+
+def _rules(case: Case) -> Iterator[str]:
+    """Rules that name the label, or might in a template, and do not hold."""
+    for where, rule, given in case.all_rules():
+        if isinstance(given, Given):
+            continue
+        if case.key in prefix_keys(rule.labels, POLICY):
+            yield f"{where} would set it: {given}"
+        elif rule.labels_template is not None:
+            yield f"{where} makes labels from a template and perhaps this one: {given}"
+
+
+def _unused_feature(case: Case) -> Iterator[str]:
+    """A feature from which a label of this name could be made, if the source's options let it."""
+    source, _, rest = case.name.partition("-")
+    feature, _, element = rest.partition(".")
+    name = f"{source}.{feature}"
+    if element in case.features.flags.get(name, ()) or element in case.features.attributes.get(name, {}):
+        yield _unused(name, element)
+        return
+    if element and name in {*case.features.flags, *case.features.attributes}:
+        yield f"feature {name} has no {element}"
+        return
+    words = set(feature.split("_"))
+    for name in sorted(case.features.instances):
+        for one in case.features.instances[name] if name.startswith(f"{source}.") else ():
+            if words and words <= set(one.values()):
+                shown = " ".join(f"{key}={value}" for key, value in sorted(one.items()))
+                yield _unused(name, shown)
+
+
+def _unused(name: str, element: str) -> str:
+    source = name.partition(".")[0]
+    return f"feature {name} has {element}, but source {source} makes no label of it; its options are sources.{source}"
+
+
+def _failed(case: Case) -> Iterator[str]:
+    for name, error in sorted(case.seen.discovery.failed.items()):
+        yield f"source {name} failed: {error}"
+
+
+def _unknown(case: Case) -> str:
+    close = get_close_matches(case.key, case.seen.labels, n=3)
+    return "no source and no rule makes it" + (f"; there are {', '.join(close)}" if close else "")

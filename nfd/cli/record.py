@@ -1,0 +1,36 @@
+"""Write what a scan of this machine reads to a directory that `--replay` takes, without serial numbers, UUIDs and MAC
+addresses. The recording is scanned at once, to see that it gives the same labels."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+
+from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.screen import visible
+from nfd.host.record import Recorder, check_empty
+from nfd.host.replay import Replay
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_machine_flags(parser)
+    add_scan_flags(parser)
+    parser.add_argument("directory", metavar="DIR", help="a directory that is empty or does not exist yet")
+
+
+def run(args: Namespace) -> int:
+    check_empty(args.directory)
+    plan, _ = plan_of(args)
+    recorder = Recorder(host_of(args))
+    live = scan(recorder, plan)
+    count = recorder.write(args.directory)
+    own = {name: value for name, value in os.environ.items() if name.startswith("NFD_")}
+    replayed = scan(Replay(args.directory, own), plan)
+    sys.stdout.write(f"{args.directory}: {count} files, {len(live.labels)} labels\n")
+    keys = live.labels.keys() | replayed.labels.keys()
+    different = sorted(key for key in keys if live.labels.get(key) != replayed.labels.get(key))
+    for key in different:
+        was, now = live.labels.get(key, "(none)"), replayed.labels.get(key, "(none)")
+        sys.stderr.write(visible(f"{key}: {was} here, {now} in the recording") + "\n")
+    return 1 if different else 0

@@ -1,0 +1,77 @@
+"""Try out and check rule files: NodeFeatureRule and NodeFeatureGroup YAML, several documents allowed. `eval` prints
+what the master would set on a node with the given features, `validate` every mistake with its line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from nfd.cli.screen import Style, style_of, visible
+from nfd.config.load import read_file
+from nfd.errors import ConfigError, NfdError
+from nfd.rules.parse import parse_text
+from nfd.rules.report import eval_files
+
+STANDARD_INPUT = "-"
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="eval|validate")
+    job = jobs.add_parser("eval", help="evaluate rules over the features of one node", allow_abbrev=False)
+    job.add_argument("--rules", metavar="FILE", nargs="+", action="extend", required=True, help="rule files")
+    job.add_argument("--features", metavar="FILE", required=True, help="a NodeFeature object or its spec")
+    job.add_argument("-o", "--output", choices=("json", "text"), help="text on a terminal, otherwise json")
+    job = jobs.add_parser("validate", help="check rule files; exit status 1 if anything is wrong", allow_abbrev=False)
+    job.add_argument("files", metavar="FILE", nargs="+", help="rule files, - for standard input")
+
+
+def run(args: Namespace) -> int:
+    if args.job == "validate":
+        return validate(args.files)
+    try:
+        outcome = eval_files([text_of(path) for path in args.rules], text_of(args.features))
+    except ValueError as error:
+        raise NfdError(f"{args.features}: {error}") from error
+    form = args.output or ("text" if sys.stdout.isatty() else "json")
+    text = json.dumps(outcome, indent=2) if form == "json" else as_text(outcome, style_of(sys.stdout))
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def validate(paths: list[str]) -> int:
+    """Print `file:line: reason` for each mistake."""
+    wrong = 0
+    for path in paths:
+        for finding in parse_text(text_of(path)).findings:
+            sys.stdout.write(visible(f"{path}:{finding.line}: {finding.reason}") + "\n")
+            wrong += 1
+    return 1 if wrong else 0
+
+
+def text_of(path: str) -> str:
+    """The text of a file; raises ConfigError naming it."""
+    try:
+        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path)
+        return data.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def as_text(outcome: Mapping[str, Any], style: Style) -> str:
+    """The parts of an outcome that have something in them."""
+    parts = []
+    for name, value in outcome.items():
+        lines = [f"{key}={style.value(str(one))}" for key, one in value.items()] if isinstance(value, dict) else []
+        lines += [_line(one) for one in value] if isinstance(value, list) else []
+        if lines:
+            parts.append("\n  ".join([style.head(name), *lines]))
+    return "\n\n".join(parts) or style.dim("nothing")
+
+
+def _line(item: Any) -> str:
+    return visible(": ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item))

@@ -1,0 +1,148 @@
+"""Worker and master on this machine, without a cluster: scan, report over gRPC on loopback, label a Node object in a
+folder, show it, and keep watching until interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from nfd import log, names
+from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_of
+from nfd.cli.screen import Style, problems, style_of, table, visible
+from nfd.config import yamltext
+from nfd.errors import NfdError
+from nfd.events.signals import Signals
+from nfd.features import Problem
+from nfd.master.service import Options, Service
+from nfd.report import Reply, Report
+from nfd.rpc.client import Reporter
+from nfd.store.file import FileStore
+from nfd.worker.agent import Agent, Settings
+from nfd.worker.cli import node_name
+
+LOOPBACK = "127.0.0.1"
+BEAT = 60.0
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_machine_flags(parser)
+    add_scan_flags(parser)
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
+    folder = state / "nfd" / "nodes"
+    parser.add_argument("--nodes", metavar="DIR", type=Path, default=folder, help=f"folder of Node objects ({folder})")
+    parser.add_argument("--oneshot", action="store_true", help="end after the first pass")
+
+
+def run(args: Namespace) -> int:
+    log.setup("warning")
+    host, signals = host_of(args), Signals()
+    node = node_name(host)
+    settings, odd = _settings(args)
+    with LocalMaster(args.nodes) as master:
+        screen = Screen(args.nodes / f"{node}.yaml", node, style_of(sys.stdout), (*odd, *settings.plan.problems))
+        reporter = Reporter(f"{LOOPBACK}:{master.port}", BEAT)
+
+        def send(report: Report) -> Reply:
+            reply = reporter.send(report)
+            screen.show(report)
+            return reply
+
+        agent = Agent(host, node, settings, signals, send, lambda: _settings(args)[0], live=not args.replay)
+        if args.oneshot:
+            return 0 if agent.run_once() else 1
+        agent.run()
+    return 0
+
+
+def _settings(args: Namespace) -> tuple[Settings, tuple[Problem, ...]]:
+    plan, odd = plan_of(args)
+    core = config_of(args)[0].core
+    return Settings(plan, core.sleep_interval, unpublished=core.no_publish_features), odd
+
+
+class LocalMaster:
+    """A master on loopback with the embedded node store, in a thread of its own for as long as the context lasts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = 0
+        self._folder = folder
+        self._ready = threading.Event()
+        self._error: Exception | None = None
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="nfd-master", daemon=True)
+
+    def __enter__(self) -> LocalMaster:
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        service = Service(FileStore(self._folder), Options(host=LOOPBACK, port=0, http_port=None))
+        try:
+            await service.start()
+            self.port = service.port
+            self._ready.set()
+            await self._stop.wait()
+        except (NfdError, OSError) as error:
+            self._error = error
+        finally:
+            await service.stop()
+
+
+class Screen:
+    """The Node object as it stands in its file: a table at first, then what changed."""
+
+    def __init__(self, path: Path, node: str, style: Style, odd: tuple[Problem, ...]) -> None:
+        self._path, self._node, self._style, self._odd = path, node, style, odd
+        self._shown: Mapping[str, str] | None = None
+
+    def show(self, report: Report) -> None:
+        """Print the labels of the Node, or how they differ from what was printed last."""
+        labels = self._labels()
+        if self._shown is None:
+            self._show_all(labels, report)
+        else:
+            self._show_changes(self._shown, labels)
+        self._shown = labels
+        sys.stdout.flush()
+
+    def _labels(self) -> dict[str, str]:
+        data = yamltext.parse(self._path.read_bytes(), str(self._path)).data
+        return dict(data["metadata"].get("labels") or {})
+
+    def _show_all(self, labels: Mapping[str, str], report: Report) -> None:
+        origins = {key if "/" in key else f"{names.FEATURE_NS}/{key}": one for key, one in report.origins.items()}
+        parts = [f"{self._style.head(f'node {self._node}')}: {len(labels)} labels", table(labels, origins, self._style)]
+        if self._odd:
+            parts.append(problems(self._odd, self._style))
+        print("\n\n".join([*parts, self._style.dim(f"the Node object is in {self._path}")]))
+
+    def _show_changes(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        for key in sorted(before.keys() | now.keys()):
+            if key not in now:
+                print(self._style.bad(visible(f"- {key}={before[key]}")))
+            elif before.get(key) != now[key]:
+                print(self._style.value(visible(f"{'~' if key in before else '+'} {key}={now[key]}")))

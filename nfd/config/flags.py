@@ -1,0 +1,245 @@
+"""Command lines as Go's `flag` package reads them, for the daemons: nfd-worker, nfd-master, gpu-feature-discovery.
+
+    FLAGS = (*daemon_flags(CONFIG_FILE), feature_gates(GATES), Extra("oneshot", "scan once and exit", switch=True))
+
+    parsed = parse("nfd-worker", argv, FLAGS, WorkerConfig, "NFD_WORKER")   # ConfigError: usage, exit status 2
+    if parsed.answer:                                   # --help, --version: print it and exit 0
+        ...
+    config, findings = configure(WorkerConfig, parsed)  # file, drop-ins, --options, variables, flags
+    parsed["oneshot"]                                   # value of an Extra: flag, variable or default
+
+`-name` and `--name` are the same, values follow `=` or come as the next word, a switch takes a value only after `=`,
+and a flag given twice counts with its last value. Every leaf of the model is a flag of its own
+(`--core.sleep-interval`) beside its established names. A flag or variable overrides the configuration only if it is
+given. Variables of an empty text stand for an empty text or list, or for false; for other types they count as unset.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd import __version__
+from nfd.config.load import Loaded, M, files, inline, load
+from nfd.config.options import Kind, Option, options
+from nfd.config.overlay import Layer, Origin
+from nfd.config.render import usage
+from nfd.config.section import Section
+from nfd.config.text import from_environment, parse_bool, parse_text
+from nfd.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A flag that is not part of the configuration file.
+
+    `read` turns its text into its value and raises ValueError saying what is wrong. `env` are variables, of which the
+    first that exists counts, even if empty.
+    """
+
+    name: str
+    help: str
+    default: Any = ""
+    read: Callable[[str], Any] = str
+    switch: bool = False
+    aliases: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def value(self, text: str) -> Any:
+        return parse_bool(text) if self.switch else self.read(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A feature gate: its default, and whether it can still be changed."""
+
+    default: bool
+    locked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A command line and the environment, read."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    given: frozenset[str] = frozenset()
+    """Names of the extra flags that were given, by flag or variable."""
+    layers: tuple[Layer, ...] = ()
+    """What variables and flags say about the configuration, in this order."""
+    rest: tuple[str, ...] = ()
+    """Words after the flags."""
+    answer: str = ""
+    """What --help or --version ask to print; empty otherwise."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+def daemon_flags(config_file: str) -> tuple[Extra, ...]:
+    """`--config` and `--options`."""
+    return (
+        Extra("config", f"configuration file; its drop-ins are {config_file}.d/*", config_file),
+        Extra("options", "configuration as YAML or JSON text, laid over the file"),
+    )
+
+
+def feature_gates(known: Mapping[str, Gate]) -> Extra:
+    """`-feature-gates Name=bool,…`; its value maps every known gate to whether it is on."""
+    defaults = {name: gate.default for name, gate in known.items()}
+    names = ", ".join(f"{name}={str(gate.default).lower()}" for name, gate in known.items())
+
+    def read(text: str) -> dict[str, bool]:
+        wanted = dict(_gate(item, known) for item in text.split(",") if item.strip())
+        return defaults | wanted
+
+    return Extra("feature-gates", f"comma-separated NAME=true|false; known, with defaults: {names}", defaults, read)
+
+
+def parse(
+    program: str,
+    argv: Sequence[str],
+    extras: Iterable[Extra] = (),
+    model: type[Section] | None = None,
+    env_prefix: str = "",
+    *,
+    about: str = "",
+    stray: bool = False,
+    version_flags: tuple[str, ...] = ("version",),
+    environment: Mapping[str, str] | None = None,
+) -> Parsed:
+    """Read a command line; a word that is no flag is an error unless `stray`, empty words are dropped as NFD does."""
+    extras = tuple(extras)
+    leaves = options(model, env_prefix) if model else ()
+    variables = os.environ if environment is None else environment
+    table: dict[str, Extra | Option] = {name: leaf for leaf in leaves for name in leaf.flags}
+    table |= {name: extra for extra in extras for name in (extra.name, *extra.aliases)}
+    questions = dict.fromkeys(("h", "help", *version_flags), True)
+    given, rest = _split(argv, {name: _is_switch(flag) for name, flag in table.items()} | questions)
+    asked = [name for name, _ in given if name in questions]
+    if "h" in asked or "help" in asked:
+        return Parsed(answer=usage(program, about, extras, leaves))
+    if asked:
+        return Parsed(answer=f"{program} {__version__}")
+    if rest and not stray:
+        raise ConfigError(f"{rest[0]!r}: not a flag; {program} takes no arguments")
+    _check_spellings(table, given)
+    values, seen = _extras(extras, given, variables)
+    layers = (*_environment(leaves, variables), *_flags(table, given))
+    return Parsed(values, frozenset(seen), layers, tuple(rest))
+
+
+def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> Loaded[M]:
+    """The configuration of a daemon that has the flags `config` and `options`."""
+    layers = [*files(parsed["config"]), *inline(parsed["options"]), *parsed.layers]
+    return load(model, layers, strict_text=strict_text)
+
+
+def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[str, str]], list[str]]:
+    """(name, text) pairs, and the words from the first that is no flag; `flags` tells which are switches."""
+    words = list(argv)
+    given: list[tuple[str, str]] = []
+    while words and (not words[0] or (words[0].startswith("-") and words[0] != "-")):
+        word = words.pop(0)
+        if not word:
+            continue
+        if word == "--":
+            break
+        name, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
+        if name not in flags:
+            raise ConfigError(f"{word.partition('=')[0]}: no such flag")
+        if not equals and not flags[name] and not words:
+            raise ConfigError(f"{word}: needs a value")
+        if not equals:
+            text = "true" if flags[name] else words.pop(0)
+        given.append((name, text))
+    return given, [word for word in words if word]
+
+
+def _check_spellings(table: Mapping[str, Extra | Option], given: Iterable[tuple[str, str]]) -> None:
+    """Two names of one flag do not go together: which of them should count?"""
+    used: dict[int, str] = {}
+    for name, _ in given:
+        if (other := used.setdefault(id(table[name]), name)) != name:
+            raise ConfigError(f"-{name}: is the same flag as -{other}, give one of them")
+
+
+def _is_switch(flag: Extra | Option) -> bool:
+    return flag.switch if isinstance(flag, Extra) else flag.shape.kind is Kind.BOOL
+
+
+def _extras(
+    extras: Iterable[Extra], given: Sequence[tuple[str, str]], variables: Mapping[str, str]
+) -> tuple[dict[str, Any], set[str]]:
+    """Values by name, and which of them were given."""
+    values: dict[str, Any] = {}
+    seen: set[str] = set()
+    for extra in extras:
+        values[extra.name] = extra.default
+        variable = next((name for name in extra.env if name in variables), None)
+        words = [(f"-{name}", text) for name, text in given if name in (extra.name, *extra.aliases)]
+        if not words and variable is not None:
+            text = variables[variable]
+            words = [(variable, text or ("false" if extra.switch else ""))]
+            if not text and not extra.switch and extra.read is not str:
+                continue
+        for place, text in words:
+            try:
+                values[extra.name] = extra.value(text)
+            except ValueError as error:
+                raise ConfigError(f"{place}: {error}") from error
+            seen.add(extra.name)
+    return values, seen
+
+
+def _environment(leaves: Iterable[Option], variables: Mapping[str, str]) -> list[Layer]:
+    """One layer for each option that a variable sets."""
+    layers: list[Layer] = []
+    for leaf in leaves:
+        name = next((name for name in leaf.env if name in variables and not _is_link(name, variables[name])), None)
+        if name is None:
+            continue
+        try:
+            value = from_environment(leaf.shape, variables[name], exact=leaf.mark.exact)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from error
+        if value is not None:
+            layers.append(Layer(name, _nest(leaf.path, value), Origin.VARIABLE))
+    return layers
+
+
+def _is_link(name: str, text: str) -> bool:
+    """Kubernetes sets NAME_PORT=tcp://… for a Service called `name` (Services, "Environment variables")."""
+    return name.endswith("_PORT") and text.startswith(("tcp://", "udp://", "sctp://"))
+
+
+def _flags(table: Mapping[str, Extra | Option], given: Iterable[tuple[str, str]]) -> list[Layer]:
+    layers: list[Layer] = []
+    for name, text in given:
+        leaf = table[name]
+        if isinstance(leaf, Extra):
+            continue
+        try:
+            value = parse_text(leaf.shape, text, exact=leaf.mark.exact)
+        except ValueError as error:
+            raise ConfigError(f"-{name}: {error}") from error
+        layers.append(Layer(f"-{name}", _nest(leaf.path, value), Origin.FLAG))
+    return layers
+
+
+def _nest(path: Sequence[str], value: Any) -> dict[str, Any]:
+    for key in reversed(path):
+        value = {key: value}
+    return value  # type: ignore[no-any-return]  # a path has at least one key
+
+
+def _gate(item: str, known: Mapping[str, Gate]) -> tuple[str, bool]:
+    name, _, text = (part.strip() for part in item.partition("="))
+    if name not in known:
+        raise ValueError(f"{name!r} is no feature gate; known: {', '.join(known)}")
+    value = parse_bool(text)
+    if known[name].locked and value is not known[name].default:
+        raise ValueError(f"{name} is locked to {str(known[name].default).lower()}")
+    return name, value

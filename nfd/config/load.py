@@ -1,0 +1,134 @@
+"""Loads a configuration: layers in order, each laid over the one before, then one validation.
+
+    layers = [*files("/etc/…/nfd-worker.conf"), *inline(options_text), *parsed.layers]
+    config, findings = load(WorkerConfig, layers)
+
+`files` gives the file and its drop-ins (`nfd-worker.conf.d/*`), `inline` the text of `--options`,
+`nfd.config.flags.parse` the layers of variables and flags; `nfd.config.flags.configure` does all of it at once.
+`findings` are warnings for the log (`str(finding)` is one line that names file and key); what cannot be used is a
+ConfigError, one line too. How a layer goes over another is in `nfd.config.overlay`, the reading of YAML in
+`nfd.config.yamltext`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+
+from nfd.config.overlay import Finding, Layer, Origin, Overlay, key_text
+from nfd.config.section import Section
+from nfd.config.yamltext import MAX_BYTES, parse
+from nfd.errors import ConfigError
+
+M = TypeVar("M", bound=Section)
+
+
+class Loaded(NamedTuple, Generic[M]):
+    """A configuration and the warnings that came up on the way."""
+
+    config: M
+    findings: tuple[Finding, ...]
+
+
+def load(model: type[M], layers: Iterable[Layer], *, strict_text: bool = False) -> Loaded[M]:
+    """Lay the layers over each other and validate once.
+
+    With `strict_text` a number where text belongs is an error. Raises ConfigError with the first thing that cannot be
+    used, and how many more there are.
+    """
+    config, findings = _load(model, layers, strict_text)
+    errors = [finding for finding in findings if finding.fatal]
+    if errors or config is None:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise ConfigError(f"{errors[0]}{more}")
+    return Loaded(config, findings)
+
+
+def check(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = False) -> tuple[Finding, ...]:
+    """Everything that `load` would warn of or refuse, in the order of the layers."""
+    return _load(model, layers, strict_text)[1]
+
+
+def files(path: str | Path, *, required: bool = False) -> list[Layer]:
+    """A configuration file and its drop-ins: what stands in `PATH.d`, in the order of names, but for hidden files.
+
+    Absent: a missing file is no layer, unless `required`.
+    """
+    if not str(path):
+        return []
+    path = Path(path)
+    folder = path.with_name(f"{path.name}.d")
+    try:
+        names = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder}: {getattr(error, 'strerror', None) or error}") from error
+    found = [_file(path, required=required), *(_file(name) for name in names if not name.is_dir())]
+    return [layer for layer in found if layer is not None]
+
+
+def inline(text: str, name: str = "--options") -> list[Layer]:
+    """The text of `--options`."""
+    return [Layer(name, parse(text, name).data, Origin.OPTIONS)] if text.strip() else []
+
+
+def read_file(path: str | Path) -> bytes:
+    """The bytes of a regular file of at most 1 MiB. Raises ConfigError, or FileNotFoundError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            data = _read(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if data is None:
+        raise ConfigError(f"{path}: is not a regular file")
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: is larger than {MAX_BYTES // 1024} KiB")
+    return data
+
+
+def _read(descriptor: int) -> bytes:
+    """At most one byte more than is allowed."""
+    data = b""
+    while len(data) <= MAX_BYTES and (part := os.read(descriptor, MAX_BYTES + 1 - len(data))):
+        data += part
+    return data
+
+
+def _file(path: Path, *, required: bool = False) -> Layer | None:
+    try:
+        data = read_file(path)
+    except FileNotFoundError as error:
+        if required:
+            raise ConfigError(f"{path}: {os.strerror(errno.ENOENT)}") from error
+        return None
+    document = parse(data, str(path))
+    return Layer(str(path), document.data, Origin.FILE, document.lines)
+
+
+def _load(model: type[M], layers: Iterable[Layer], strict_text: bool) -> tuple[M | None, tuple[Finding, ...]]:
+    overlay = Overlay(model, strict_text=strict_text)
+    for layer in layers:
+        overlay.lay(layer)
+    try:
+        config = model.model_validate(overlay.tree)
+    except ValidationError as error:
+        wrong = [_finding(overlay, detail["loc"], detail["msg"]) for detail in error.errors(include_url=False)]
+        return None, (*overlay.findings, *wrong)
+    return config, tuple(overlay.findings)
+
+
+def _finding(overlay: Overlay, path: tuple[str | int, ...], message: str) -> Finding:
+    reason = " ".join(message.removeprefix("Value error, ").split())
+    return Finding(overlay.place(path), key_text(path), reason, fatal=True)

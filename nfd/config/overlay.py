@@ -1,0 +1,278 @@
+"""Lays one layer of configuration over another, as NFD decodes YAML onto its structs.
+
+Sections are merged key by key and maps too, lists are replaced, lists of objects laid over index by index; keys match
+without regard to case; null leaves a section or a single value as it is and empties a list or map. Where text belongs,
+a number or boolean becomes text as in Go, with a warning. (sigs.k8s.io/yaml, encoding/json; NFD "Worker configuration
+reference".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import isfinite
+from typing import Any, Final
+
+from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
+from nfd.config.section import Replaces, Section, United
+from nfd.config.text import parse_text
+from nfd.config.yamltext import Path, scalar_text
+
+
+class Origin(Enum):
+    """What kind of place a layer comes from."""
+
+    FILE = "file"
+    OPTIONS = "options"
+    VARIABLE = "variable"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Part of a configuration: plain YAML values, and the name of where they stand (file, flag or variable)."""
+
+    name: str
+    data: Any
+    origin: Origin = Origin.FILE
+    lines: Mapping[Path, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with one key; as text it is one line. A mere warning unless `fatal`."""
+
+    place: str
+    key: str
+    reason: str
+    fatal: bool = False
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.place, self.key, self.reason) if part)
+
+
+_KEEP: Final = object()
+"""The layer says nothing about the value."""
+_UNITING = (Origin.FILE, Origin.OPTIONS)
+
+
+class Overlay:
+    """The configuration as it grows, layer by layer: plain values under their keys in `tree`."""
+
+    def __init__(self, model: type[Section], *, strict_text: bool = False) -> None:
+        self.tree: dict[str, Any] = {}
+        self.findings: list[Finding] = []
+        self._model = model
+        self._strict_text = strict_text
+        self._layer = Layer("", None)
+        self._writers: dict[Path, Layer] = {}
+
+    def lay(self, layer: Layer) -> None:
+        """Lay a layer over what is there."""
+        self._layer = layer
+        if layer.data is None:
+            return
+        if not isinstance(layer.data, Mapping):
+            self._fail((), f"expected a mapping, found {_name_of(layer.data)}")
+            return
+        self.tree = self._section(self._model, self.tree, layer.data, ())
+
+    def place(self, path: Path) -> str:
+        """File and line, flag or variable, that set the value at a path last; empty for a built-in default."""
+        for end in range(len(path), 0, -1):
+            if layer := self._writers.get(path[:end]):
+                return _place(layer, path)
+        return ""
+
+    def _section(self, model: type[Section], before: Mapping[str, Any], data: Mapping[str, Any], path: Path) -> Any:
+        """Lay a mapping over the plain values of a section."""
+        names = {key_of(name, one).lower(): name for name, one in model.model_fields.items()}
+        tree = dict(before)
+        for written, value in sorted(self._renamed(model, data, path).items()):
+            if (name := names.get(written.lower())) is None:
+                self._warn((*path, written), "no such key" + _nearest(written, model))
+                continue
+            one = model.model_fields[name]
+            key = key_of(name, one)
+            old = tree[key] if key in tree else _plain(one.get_default(call_default_factory=True))
+            new = self._value(shape_of(one, loose=model.loose), old, value, (*path, key))
+            if new is _KEEP:
+                continue
+            if find_mark(one, United) and key in tree and self._layer.origin in _UNITING:
+                new = list(dict.fromkeys([*tree[key], *new]))
+            tree[key] = new
+            self._writers[(*path, key)] = self._layer
+        return tree
+
+    def _renamed(self, model: type[Section], data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """Deprecated keys take the place of those that they stand for, or are left out."""
+        data = dict(data)
+        for name, one in model.model_fields.items():
+            if (replaces := find_mark(one, Replaces)) is None:
+                continue
+            target = key_of(replaces.field, model.model_fields[replaces.field])
+            for written in [written for written in data if written.lower() == key_of(name, one).lower()]:
+                value = data.pop(written)
+                if self._layer.origin is not Origin.FILE:
+                    self._warn((*path, written), f"is read from files only, use {target}")
+                elif value is not None:
+                    self._warn((*path, written), f"is deprecated, use {target}")
+                    data = {other: kept for other, kept in data.items() if other.lower() != target.lower()}
+                    data[target] = value
+        return data
+
+    def _value(self, shape: Shape, old: Any, new: Any, path: Path) -> Any:
+        """The plain value that comes of laying `new` over `old`, or _KEEP."""
+        if new is None:
+            return self._null(shape)
+        match shape.kind:
+            case Kind.SECTION if shape.model is not None:
+                return self._nested(shape.model, old, new, path)
+            case Kind.MAP if shape.item is not None:
+                return self._map(shape.item, old, new, path)
+            case Kind.LIST if shape.item is not None:
+                return self._list(shape.item, old, new, path)
+            case Kind.ANY:
+                return _lay_any(old, new)
+            case Kind.DURATION:
+                return new
+            case Kind.TEXT | Kind.PATTERN:
+                return self._text(new, path)
+            case _:
+                return self._number(shape, new, path)
+
+    def _null(self, shape: Shape) -> Any:
+        if shape.optional:
+            return None
+        return {Kind.LIST: [], Kind.MAP: {}}.get(shape.kind, _KEEP)
+
+    def _nested(self, model: type[Section], old: Any, new: Any, path: Path) -> Any:
+        if model.bare:
+            one = model.model_fields[model.bare]
+            key = key_of(model.bare, one)
+            value = self._value(shape_of(one), (old or {}).get(key), new, path)
+            return value if value is _KEEP else {key: value}
+        if not isinstance(new, Mapping):
+            return self._fail(path, f"expected a section, found {_name_of(new)}")
+        return self._section(model, old or {}, new, path)
+
+    def _map(self, item: Shape, old: Any, new: Any, path: Path) -> Any:
+        if not isinstance(new, Mapping):
+            return self._fail(path, f"expected a mapping, found {_name_of(new)}")
+        tree = dict(old or {})
+        for key, value in new.items():
+            value = "" if value is None and item.kind is Kind.TEXT else value
+            found = self._value(item, tree.get(key), value, (*path, key))
+            if found is not _KEEP:
+                tree[key] = found
+        return tree
+
+    def _list(self, item: Shape, old: Any, new: Any, path: Path) -> Any:
+        """Objects are laid over the older ones of the same index, everything else replaces."""
+        if not isinstance(new, list):
+            return self._fail(path, f"expected a list, found {_name_of(new)}")
+        older = old if isinstance(old, list) and item.kind in (Kind.SECTION, Kind.MAP, Kind.ANY) else []
+        items: list[Any] = []
+        for index, value in enumerate(new):
+            below = older[index] if index < len(older) else None
+            value = "" if value is None and item.kind is Kind.TEXT else value
+            found = self._value(item, below, value, (*path, index))
+            if found is not _KEEP:
+                items.append(found)
+        return items
+
+    def _text(self, new: Any, path: Path) -> Any:
+        if isinstance(new, str):
+            return new
+        if not isinstance(new, bool | int | float):
+            return self._fail(path, f"expected text, found {_name_of(new)}")
+        text = scalar_text(new)
+        if self._strict_text:
+            return self._fail(path, f"expected text, found {_name_of(new)} {text}; put it in quotes")
+        self._warn(path, f"expected text, {_name_of(new)} is read as {text!r}; put it in quotes")
+        return text
+
+    def _number(self, shape: Shape, new: Any, path: Path) -> Any:
+        """Booleans and numbers, of which a whole one may be written as 2.0."""
+        if isinstance(new, str) and shape.loose:
+            try:
+                return parse_text(shape, new)
+            except ValueError as error:
+                return self._fail(path, str(error))
+        good = {
+            Kind.BOOL: isinstance(new, bool),
+            Kind.INTEGER: _is_number(new) and new == new // 1,
+            Kind.NUMBER: _is_number(new),
+        }
+        if not good[shape.kind]:
+            return self._fail(path, f"expected {shape.kind}, found {_name_of(new)}")
+        return int(new) if shape.kind is Kind.INTEGER else new
+
+    def _warn(self, path: Path, reason: str) -> None:
+        self.findings.append(Finding(_place(self._layer, path), key_text(path), reason))
+
+    def _fail(self, path: Path, reason: str) -> Any:
+        self.findings.append(Finding(_place(self._layer, path), key_text(path), reason, fatal=True))
+        return _KEEP
+
+
+def key_text(path: Path) -> str:
+    """`core.sources[0]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def _place(layer: Layer, path: Path) -> str:
+    """The layer's name, with the line of the nearest value that has one."""
+    lines = {_folded(written): line for written, line in layer.lines.items()}
+    found = (lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
+    line = next((line for line in found if line), None)
+    return f"{layer.name}:{line}" if line else layer.name
+
+
+def _folded(path: Path) -> Path:
+    return tuple(part.lower() if isinstance(part, str) else part for part in path)
+
+
+def _nearest(written: str, model: type[Section]) -> str:
+    from difflib import get_close_matches
+
+    known = {key_of(name, one).lower(): key_of(name, one) for name, one in model.model_fields.items()}
+    found = get_close_matches(written.lower(), known, n=1)
+    return f"; did you mean {known[found[0]]}?" if found else ""
+
+
+def _plain(value: Any) -> Any:
+    """A default as YAML would have it; of a section only what differs from the defaults of its own model."""
+    if isinstance(value, Section):
+        return value.model_dump(by_alias=True, exclude_defaults=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence | frozenset) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _lay_any(old: Any, new: Any) -> Any:
+    """Values without a model: mappings merge, lists of mappings are laid over by index."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {**old, **{key: _lay_any(old.get(key), value) for key, value in new.items()}}
+    if isinstance(old, list) and isinstance(new, list) and all(isinstance(one, Mapping) for one in new):
+        return [_lay_any(old[index] if index < len(old) else None, one) for index, one in enumerate(new)]
+    return new
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _name_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    names: tuple[tuple[Any, str], ...] = (
+        (int | float, "a number"),
+        (str, "text"),
+        (list, "a list"),
+        (Mapping, "a mapping"),
+    )
+    return next((name for kind, name in names if isinstance(value, kind)), "nothing")

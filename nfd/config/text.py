@@ -1,0 +1,84 @@
+"""Text from a flag or a variable, read by the type of its option: nothing is guessed from what the text looks like.
+
+Numbers and booleans follow Go's strconv, lists and maps split at commas as NFD's flags do.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nfd.config.options import Kind, Shape
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|0|[1-9][0-9]*)", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
+def parse_bool(text: str) -> bool:
+    """Go's strconv.ParseBool."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+def parse_integer(text: str) -> int:
+    """Go's strconv.ParseInt with base 0: decimal, 0x, 0o, 0b, or octal after a leading zero; 64 bits."""
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a whole number")
+    digits = text.lstrip("+-")
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    value = int(digits, 8 if octal else 0) * (-1 if text.startswith("-") else 1)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{text!r} does not fit 64 bits")
+    return value
+
+
+def parse_number(text: str) -> float:
+    """A finite decimal number."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
+
+def split_items(text: str, *, exact: bool = False) -> list[str]:
+    """Items between commas; trimmed, blank ones dropped, unless `exact` (NFD's string-set flags)."""
+    items = text.split(",")
+    return items if exact else [item.strip() for item in items if item.strip()]
+
+
+def parse_text(shape: Shape, text: str, *, exact: bool = False) -> Any:
+    """The plain value that YAML would have given for this text; raises ValueError saying what is wrong."""
+    match shape.kind:
+        case Kind.BOOL:
+            return parse_bool(text)
+        case Kind.INTEGER:
+            return parse_integer(text)
+        case Kind.NUMBER:
+            return parse_number(text)
+        case Kind.LIST if shape.item is not None:
+            return [parse_text(shape.item, item) for item in split_items(text, exact=exact)]
+        case Kind.MAP if shape.item is not None:
+            return {name: parse_text(shape.item, value) for name, value in map(_pair, split_items(text))}
+        case Kind.SECTION:
+            raise ValueError("takes no value here; use --options with YAML text")
+        case _:
+            return text
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals:
+        raise ValueError(f"{item!r} is not NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def from_environment(shape: Shape, text: str, *, exact: bool = False) -> Any:
+    """As `parse_text`; an empty variable is an empty text or list, false, and otherwise None: as if it were unset."""
+    if text:
+        return parse_text(shape, text, exact=exact)
+    empty: dict[Kind, Any] = {Kind.TEXT: "", Kind.BOOL: False, Kind.LIST: [], Kind.MAP: {}, Kind.PATTERN: ""}
+    return empty.get(shape.kind)

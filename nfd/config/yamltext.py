@@ -1,0 +1,245 @@
+"""YAML as NFD reads it (sigs.k8s.io/yaml over go-yaml 2): YAML 1.1 words and octal numbers, text keys, duplicate keys.
+
+Built from parser events with a stack of our own, so that deep nesting, alias bombs and endless files are errors that
+name a line, never a crash. Dates stay text, as in Go.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from nfd.errors import ConfigError
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 100
+MAX_NODES = 100_000
+"""Values in one text, those behind aliases counted each time."""
+
+Path = tuple[str | int, ...]
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_INT = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document: its value, and the line of each value by path (lines count from 1)."""
+
+    data: Any
+    lines: Mapping[Path, int] = field(default_factory=dict)
+
+
+def parse(text: str | bytes, name: str) -> Document:
+    """The first document, which is all that NFD reads; an empty text gives None. Raises ConfigError naming `name`."""
+    return next(documents(text, name), Document(None))
+
+
+def documents(text: str | bytes, name: str) -> Iterator[Document]:
+    """All documents of a text. Raises ConfigError with name, line and reason."""
+    builder = _Builder(name)
+    try:
+        for event in yaml.parse(_decode(text, name), Loader=_LOADER):
+            if builder.take(event):
+                yield Document(builder.data, builder.lines)
+                builder = _Builder(name)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise ConfigError(f"{name}:{line}: not YAML: {error.problem or error.context}") from error
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(f"{name}: not YAML: {error.reason} (position {error.position})") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def _decode(text: str | bytes, name: str) -> str:
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{name}: is larger than {MAX_BYTES // 1024} KiB")
+    if isinstance(text, str):
+        return text.removeprefix("\ufeff")
+    try:
+        return text.decode("utf-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def resolve(text: str) -> Any:
+    """What a plain scalar stands for (go-yaml 2, resolve.go)."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    plain = text if text[0] == "." else text.replace("_", "")
+    if found := _INT.fullmatch(plain):
+        sign, *digits = found.groups()
+        number = next(int(part, base) for part, base in zip(digits, (16, 2, 8, 10), strict=True) if part)
+        number = -number if sign == "-" else number
+        if -(2**63) <= number < 2**64:
+            return number
+    if _FLOAT.fullmatch(plain) and math.isfinite(value := float(plain)):
+        return value
+    return text
+
+
+def scalar_text(value: bool | float) -> str:
+    """A number or boolean where text belongs, as sigs.k8s.io/yaml writes it: `true`, `192`, `1.5`, `1e+06`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}[str(value)]
+    _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    power = len(digits) + int(exponent) - 1
+    if value == 0 or -4 <= power < 6:
+        return repr(value).removesuffix(".0")
+    first, rest = str(digits[0]), "".join(map(str, digits[1:]))
+    mantissa = f"{'-' if value < 0 else ''}{first}{'.' if rest else ''}{rest}"
+    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A list or mapping that is being filled."""
+
+    into: list[Any] | dict[str, Any]
+    path: Path
+    anchor: str | None
+    line: int
+    start: int
+    key: str | None = None
+    merged: dict[str, Any] = field(default_factory=dict)
+
+    def finish(self) -> Any:
+        return {**self.merged, **self.into} if self.merged and isinstance(self.into, dict) else self.into
+
+
+class _Builder:
+    """Turns the events of one document into dicts, lists and scalars."""
+
+    def __init__(self, name: str) -> None:
+        self.data: Any = None
+        self.lines: dict[Path, int] = {}
+        self._name = name
+        self._nodes = 0
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+
+    def take(self, event: Any) -> bool:
+        """Handle one event; True at the end of the document."""
+        if isinstance(event, yaml.ScalarEvent):
+            self._count(1, event)
+            self._put(self._scalar(event), event, event.anchor, 1)
+        elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
+            self._open(event)
+        elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+            frame = self._stack.pop()
+            self._put(frame.finish(), event, frame.anchor, self._nodes - frame.start + 1, frame.line)
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                raise self._error(event, f"alias *{event.anchor} stands for nothing, or for what contains it")
+            value, size = self._anchors[event.anchor]
+            self._count(size, event)
+            self._put(value, event, None, size)
+        return isinstance(event, yaml.DocumentEndEvent)
+
+    def _open(self, event: Any) -> None:
+        self._count(1, event)
+        if len(self._stack) >= MAX_DEPTH:
+            raise self._error(event, f"is nested more than {MAX_DEPTH} levels deep")
+        path: Path = ()
+        if self._stack:
+            frame = self._stack[-1]
+            if isinstance(frame.into, dict) and frame.key is None:
+                raise self._error(event, "a key must be text")
+            path = (*frame.path, len(frame.into) if isinstance(frame.into, list) else frame.key or "")
+        into: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+        self._stack.append(_Frame(into, path, event.anchor, event.start_mark.line + 1, self._nodes))
+
+    def _put(self, value: Any, event: Any, anchor: str | None, size: int, line: int = 0) -> None:
+        """Give a finished value to the list or mapping around it."""
+        if anchor:
+            self._anchors[anchor] = (value, size)
+        line = line or event.start_mark.line + 1
+        if not self._stack:
+            self.data, self.lines[()] = value, line
+            return
+        frame = self._stack[-1]
+        if isinstance(frame.into, list):
+            self.lines[(*frame.path, len(frame.into))] = line
+            frame.into.append(value)
+        elif frame.key is None:
+            frame.key = self._key(value, event)
+            self.lines[(*frame.path, frame.key)] = line
+        else:
+            if frame.key == "<<":
+                self._merge(frame, value, event)
+            else:
+                frame.into[frame.key] = value
+            frame.key = None
+
+    def _scalar(self, event: Any) -> Any:
+        tag = (event.tag or "").removeprefix(_TAG)
+        if (event.tag is None and event.implicit[0]) or tag in ("int", "float", "bool", "null"):
+            return resolve(event.value)
+        return event.value
+
+    def _key(self, value: Any, event: Any) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool | int | float):
+            return scalar_text(value)
+        raise self._error(event, "a key must be text")
+
+    def _merge(self, frame: _Frame, value: Any, event: Any) -> None:
+        """`<<`: keys written in the mapping itself win, then those of the first of several."""
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, dict) for part in parts):
+            raise self._error(event, "<< must be a mapping or a list of mappings")
+        for part in parts:
+            frame.merged = {**part, **frame.merged}
+
+    def _count(self, size: int, event: Any) -> None:
+        self._nodes += size
+        if self._nodes > MAX_NODES:
+            raise self._error(event, f"holds more than {MAX_NODES} values, aliases counted each time")
+
+    def _error(self, event: Any, reason: str) -> ConfigError:
+        return ConfigError(f"{self._name}:{event.start_mark.line + 1}: {reason}")
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # chosen at run time
+    """Quotes every text that YAML 1.1, as Go reads it, takes for something else: `y`, `0300`, `1e3`."""
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    quoted = not isinstance(resolve(text), str)
+    return dumper.represent_scalar(f"{_TAG}str", text, style="'" if quoted else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(tuple, lambda dumper, items: dumper.represent_list(items))
+
+
+def dump(value: Any, *, flow: bool = False) -> str:
+    """YAML of plain values that Go reads back as the same values; with `flow` on one line."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**9, default_flow_style=flow
+    )
+    return text.removesuffix("...\n").strip() if flow else text

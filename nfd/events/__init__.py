@@ -1,0 +1,164 @@
+"""What wakes the worker early: kernel events, changed files, changed listings, signals.
+
+Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT. Listings are compared
+every POLL seconds, whether or not events are heard: that finds what no event tells, such as a network interface outside
+our network namespace.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from nfd import log
+from nfd.events.files import Folder, Watches
+from nfd.events.kernel import DeafError, KernelEvents
+from nfd.events.listing import POLLED, Listings
+from nfd.events.signals import Signals
+from nfd.host import Host
+from nfd.source import Source
+
+QUIET = 0.15
+MAX_WAIT = 1.0
+POLL = 10.0
+
+
+RELOAD = "configuration"
+"""Topic of a folder whose change asks for the configuration to be read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Which sources to run again, whether to reload, and why; empty when only time has passed."""
+
+    sources: frozenset[str] = frozenset()
+    reload: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Burst:
+    """What has come since the first event; `due` is when to tell."""
+
+    concerned: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Reason → source names, or RELOAD."""
+    first: float = 0.0
+    due: float = math.inf
+
+    def add(self, concerned: Mapping[str, frozenset[str]], now: float) -> None:
+        if not concerned:
+            return
+        self.first = self.first if self.concerned else now
+        self.concerned |= concerned
+        self.due = min(now + QUIET, self.first + MAX_WAIT)
+
+
+class Events:
+    """The events that concern some sources.
+
+    `folders` are further ones to watch, their topic RELOAD. `live` is false for a recorded machine, of which no kernel
+    tells. Listings are compared every `poll` seconds.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        sources: Iterable[Source],
+        signals: Signals,
+        *,
+        folders: Iterable[Folder] = (),
+        live: bool = True,
+        poll: float = POLL,
+    ) -> None:
+        self._log = log.get("events")
+        self._signals = signals
+        self._sources = tuple(sources)
+        subsystems = frozenset(one for source in self._sources for one in source.wakes)
+        self._listings = Listings(host, subsystems)
+        self._kernel = self._listen(subsystems) if live and subsystems else None
+        self._heard = subsystems if self._kernel is not None else frozenset()
+        own = [Folder(source.name, path, host.directory) for source in self._sources for path in source.watches]
+        self._files = self._watch([*own, *folders])
+        self._poll = poll
+        self._next_poll = time.monotonic() + poll
+        self._poller = select.poll()
+        for part in (self._signals, self._kernel, self._files):
+            if part is not None:
+                self._poller.register(part.fileno(), select.POLLIN)
+
+    def covers(self, source: Source) -> bool:
+        """Whether a change of anything the source wakes on is noticed without reading the source itself."""
+        return source.wakes <= POLLED | self._heard
+
+    def close(self) -> None:
+        if self._files is not None:
+            self._files.close()
+
+    def wait(self, seconds: float) -> Wake:
+        """Wait for events that concern a source, that long at most; a signal ends it early."""
+        deadline = time.monotonic() + seconds
+        burst = _Burst()
+        while not (self._signals.stop or self._signals.reload):
+            now = time.monotonic()
+            until = burst.due if burst.concerned else deadline
+            if now >= until:
+                break
+            ready = self._poller.poll(math.ceil((min(until, self._next_poll) - now) * 1000))
+            burst.add(self._read({descriptor for descriptor, _ in ready}), time.monotonic())
+        self._signals.drain()
+        if burst.concerned:  # what the events told must not be told again by the next comparison
+            burst.concerned |= self._compare()
+        if self._signals.reload:
+            self._signals.reload = False
+            burst.concerned["SIGHUP"] = frozenset({RELOAD})
+        concerned = frozenset(name for names in burst.concerned.values() for name in names)
+        return Wake(concerned - {RELOAD}, RELOAD in concerned, tuple(burst.concerned))
+
+    def _read(self, ready: AbstractSet[int]) -> dict[str, frozenset[str]]:
+        """Reason → source names, of the ready descriptors and, when it is time, of the listings."""
+        concerned: dict[str, frozenset[str]] = {}
+        topics: frozenset[str] = frozenset()
+        if self._kernel is not None and self._kernel.fileno() in ready:
+            concerned |= self._hear(self._kernel)
+        if self._files is not None and self._files.fileno() in ready:
+            topics |= self._files.read()
+        if time.monotonic() >= self._next_poll:
+            self._next_poll = time.monotonic() + self._poll
+            concerned |= self._compare()
+            topics |= self._files.sync() if self._files is not None else frozenset()
+        return concerned | {f"files of {topic} changed": frozenset({topic}) for topic in topics}
+
+    def _hear(self, kernel: KernelEvents) -> dict[str, frozenset[str]]:
+        concerned = {}
+        try:
+            for subsystem, action in kernel.read():
+                concerned[f"kernel event {subsystem} {action}"] = self._waking(subsystem)
+        except OverflowError as error:
+            concerned[str(error)] = frozenset(source.name for source in self._sources if source.wakes)
+        return concerned
+
+    def _compare(self) -> dict[str, frozenset[str]]:
+        return {f"listing of {one} changed": self._waking(one) for one in self._listings.changed()}
+
+    def _waking(self, subsystem: str) -> frozenset[str]:
+        return frozenset(source.name for source in self._sources if subsystem in source.wakes)
+
+    def _listen(self, subsystems: AbstractSet[str]) -> KernelEvents | None:
+        try:
+            return KernelEvents(subsystems)
+        except DeafError as error:
+            self._log.warning("kernel events cannot be heard, listings are compared instead", error=error)
+            return None
+
+    def _watch(self, folders: Sequence[Folder]) -> Watches | None:
+        if not folders:
+            return None
+        try:
+            return Watches(folders)
+        except OSError as error:
+            self._log.warning("files cannot be watched, they are read at every interval", error=error)
+            return None

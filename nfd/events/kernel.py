@@ -1,0 +1,89 @@
+"""Kernel uevents through pyudev: what the kernel itself sends, with or without a udev daemon.
+
+They are heard in a pod without hostNetwork and without root; those of `net` only in the network namespace of the
+device. In a user namespace nothing arrives and nothing fails, so that is looked up first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+UID_MAP = Path("/proc/self/uid_map")
+WHOLE_MAP = ["0", "0", "4294967295"]
+"""The only line of the initial user namespace (user_namespaces(7))."""
+
+_LIBUDEV = "libudev.so.1"
+
+
+class DeafError(Exception):
+    """Kernel events cannot be heard here; the text says why."""
+
+
+class KernelEvents:
+    """The uevents of some subsystems; raises DeafError if none could ever arrive."""
+
+    def __init__(self, subsystems: Iterable[str]) -> None:
+        if UID_MAP.exists() and UID_MAP.read_text().split() != WHOLE_MAP:
+            raise DeafError("the kernel sends no events into a user namespace")
+        try:
+            self._monitor = _monitor(subsystems)
+        except (ImportError, OSError) as error:
+            raise DeafError(str(error)) from error
+
+    def fileno(self) -> int:
+        return int(self._monitor.fileno())
+
+    def read(self) -> Iterator[tuple[str, str]]:
+        """Pending events as (subsystem, action), without waiting; raises OverflowError if some were lost."""
+        try:
+            while (device := self._monitor.poll(0)) is not None:
+                yield device.subsystem, device.action or "change"
+        except OSError as error:  # pyudev reports the error state of the socket, but leaves it there
+            with socket.socket(fileno=os.dup(self.fileno())) as same:
+                same.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            raise OverflowError("kernel events were lost") from error
+
+
+def _monitor(subsystems: Iterable[str]) -> Any:
+    import pyudev
+    from pyudev._ctypeslib import utils
+
+    with finding(utils, _find_libudev):
+        context = pyudev.Context()
+    monitor = pyudev.Monitor.from_netlink(context, source="kernel")
+    for subsystem in sorted(subsystems):
+        monitor.filter_by(subsystem)
+    monitor.start()
+    return monitor
+
+
+@contextmanager
+def finding(module: ModuleType, find: Callable[[str], str | None]) -> Iterator[None]:
+    """Let a module find its C library by `find` instead of `ctypes.util.find_library`.
+
+    The latter runs ldconfig, gcc and ld, which slim images lack and which take longer than a scan.
+    """
+    usual = module.find_library
+    module.find_library = find  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        module.find_library = usual  # type: ignore[attr-defined]
+
+
+def _find_libudev(name: str) -> str | None:
+    """libudev by the name of its ABI, as the dynamic linker finds it; else as Python does."""
+    try:
+        ctypes.CDLL(_LIBUDEV)
+    except OSError:
+        from ctypes.util import find_library
+
+        return find_library(name)
+    return _LIBUDEV

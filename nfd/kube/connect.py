@@ -1,0 +1,210 @@
+"""The one client of the Kubernetes API.
+
+`kubernetes.aio` finds the server and the credentials, and renews them; what is said a thousand times a minute goes as
+bytes through that client's own aiohttp session, without its models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from nfd import __version__
+from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable
+
+CONNECTIONS = 10
+TIMEOUT = 30.0
+"""Seconds for one request; a watch has its own."""
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""An answer that is a tenth of the whole object (Kubernetes API concepts, "Metadata-only fetches")."""
+
+_AGENT = f"nfd-master/{__version__}"
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call; `body` is encoded by the caller."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+
+
+class KubeClient:
+    """Requests to one API server; KubeErrors tell what went wrong."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        """The `kubernetes.aio` ApiClient, for what is rarely said (Lease, TokenReview, Secret)."""
+        self._configuration = api.configuration
+        self._rest = api.rest_client
+
+    async def json(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """The JSON of the answer. `options` are fields of Request; `query` may be left out."""
+        query = options.pop("query", {})
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        async with self.open(Request(method, path, query, data, **options)) as response:
+            try:
+                return json.loads(await response.read())
+            except ValueError as error:
+                raise Unavailable(f"{method} {path}: the answer is not JSON: {error}") from error
+
+    @asynccontextmanager
+    async def open(
+        self, request: Request, *, read_timeout: float | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer, to be read in the block; `read_timeout` is the longest silence, without a limit on the whole.
+
+        Raises: Forbidden (401, 403), NotFound, Conflict, Invalid (413, 422), Unavailable (no answer, 429, 5xx).
+        """
+        limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        if read_timeout is not None:
+            limit = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=read_timeout)
+        what = f"{request.method} {request.path}"
+        try:
+            async with self._session().request(
+                request.method,
+                self._url(request),
+                data=request.body,
+                headers=await self._headers(request),
+                timeout=limit,
+                allow_redirects=False,
+                **self._connection_options(),
+            ) as response:
+                if response.status >= 300:
+                    raise error_of(what, response.status, response.headers, await response.read())
+                yield response
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"{what}: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        await self.api.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._rest.pool_manager is None:
+            self._rest.pool_manager = self._rest._create_pool_manager()
+        session: aiohttp.ClientSession = self._rest.pool_manager
+        return session
+
+    def _url(self, request: Request) -> str:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return f"{self._configuration.host}{request.path}{query}"
+
+    async def _headers(self, request: Request) -> dict[str, str]:
+        headers = {"Accept": request.accept, "User-Agent": _AGENT}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        for setting in (await self._configuration.auth_settings()).values():
+            if setting["value"]:
+                headers["Authorization"] = setting["value"]
+        return headers
+
+    def _connection_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if self._configuration.tls_server_name:
+            options["server_hostname"] = self._configuration.tls_server_name
+        if self._rest.proxy:
+            options["proxy"] = self._rest.proxy
+        if self._rest.proxy_headers:
+            options["proxy_headers"] = self._rest.proxy_headers
+        return options
+
+
+async def connect(kubeconfig: str = "") -> KubeClient:
+    """A client by that file, else by `$KUBECONFIG`, else by the pod's service account. Nothing is sent yet.
+
+    Raises: ConfigError if the one that applies cannot be used.
+    """
+    from kubernetes import aio  # 50 MiB of generated models: only for who talks to a cluster
+
+    client, config = cast(Any, aio.client), cast(Any, aio.config)
+    configuration = client.Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.retries = False
+    path = kubeconfig or os.environ.get("KUBECONFIG", "")
+    try:
+        if path:
+            _check_readable(path)
+            await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+        return KubeClient(client.ApiClient(configuration))
+    except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ConfigError(_advice(path, error)) from error
+
+
+_KINDS: dict[int, type[KubeError]] = {
+    400: Invalid,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    413: Invalid,
+    415: Invalid,
+}
+
+
+def node_path(name: str, subresource: str = "") -> str:
+    """The API path of a Node."""
+    return f"/api/v1/nodes/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
+
+
+def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) -> KubeError:
+    """An error answer as the exception that says what it means."""
+    answer = _status_object(body)
+    reason = f"{what}: {status} {str(answer.get('message') or answer.get('reason') or '')[:_LONGEST_REASON]}".rstrip()
+    if status == 422:
+        return Conflict(reason) if "metadata.uid" in _fields(answer) else Invalid(reason)
+    if kind := _KINDS.get(status):
+        return kind(reason)
+    if status in (408, 429) or status >= 500:
+        return Unavailable(reason, retry_after=_retry_after(headers))
+    return KubeError(reason)
+
+
+def _advice(path: str, error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if path:
+        return f"kubeconfig {path}: {text}"
+    return f"no --kubeconfig, no KUBECONFIG, and not inside a pod with a service account: {text}"
+
+
+def _check_readable(path: str) -> None:
+    for part in path.split(os.pathsep):
+        with Path(part).expanduser().open("rb"):
+            pass
+
+
+def _status_object(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = {"message": body[:_LONGEST_REASON].decode(errors="replace").strip()}
+    return answer if isinstance(answer, Mapping) else {}
+
+
+def _fields(answer: Mapping[str, Any]) -> frozenset[str]:
+    details = answer.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return frozenset(str(cause.get("field")) for cause in causes or () if isinstance(cause, Mapping))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,1 @@
+"""The master: takes reports of workers and keeps the labels of Nodes right."""

@@ -1,0 +1,86 @@
+"""The master's configuration, as NFD's nfd-master.conf has it (NFD documentation, "Master configuration reference")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from nfd.config.klog import Klog
+from nfd.config.section import Duration, Flag, Pattern, Section, United, parse_pattern
+from nfd.rules.policy import Policy
+
+
+class LeaderElection(Section):
+    """Timing of the Lease; only looked at with --enable-leader-election."""
+
+    lease_duration: Duration = 15.0
+    """How long a lease holds after its last renewal."""
+    renew_deadline: Duration = 10.0
+    """How long the leader goes on trying to renew before it stops writing."""
+    retry_period: Duration = 2.0
+    """Time between two tries."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.lease_duration > self.renew_deadline > 1.2 * self.retry_period > 0:
+            raise ValueError("needs leaseDuration > renewDeadline > 1.2 * retryPeriod > 0")
+        return self
+
+
+class Restrictions(Section):
+    """What the master does not do, whoever asks for it."""
+
+    disable_labels: bool = False
+    """Publish no labels; those published earlier are removed."""
+    disable_extended_resources: bool = False
+    """Publish no extended resources; those published earlier are removed."""
+    disable_annotations: bool = False
+    """Publish no feature annotations; those published earlier are removed."""
+    allow_overwrite: bool = True
+    """Take over a label, annotation or extended resource that somebody else has set to another value."""
+    deny_node_feature_labels: bool = False
+    """Ignore the labels (not the features) of third-party NodeFeature objects."""
+
+
+class Config(Section):
+    """nfd-master.conf."""
+
+    extra_label_ns: Annotated[tuple[str, ...], Flag("extra-label-ns", exact=True), United()] = ()
+    """Label namespaces that are allowed although they are denied otherwise."""
+    deny_label_ns: Annotated[tuple[str, ...], Flag("deny-label-ns", exact=True), United()] = ()
+    """Label namespaces that are refused; a leading `*` makes an entry match by its end."""
+    label_white_list: Annotated[Pattern, Flag("label-whitelist")] = Field(default_factory=lambda: parse_pattern(""))
+    """Pattern searched in the part of a label key after the slash; labels that lack it are refused."""
+    auto_default_ns: bool = True
+    """Put feature.node.kubernetes.io/ before label names without a namespace."""
+    resource_labels: Annotated[tuple[str, ...], Flag("resource-labels", exact=True), United()] = ()
+    """Labels that become extended resources if their value is a whole number."""
+    enable_taints: Annotated[bool, Flag("enable-taints")] = False
+    """Let rules set taints; switched off again, the taints set by them are removed."""
+    no_publish: Annotated[bool, Flag("no-publish")] = False
+    """Take reports, but write nothing to any Node."""
+    resync_period: Annotated[Duration, Flag("resync-period")] = 3600.0
+    """Time between two looks at all nodes, whether anything happened or not; 0 switches it off."""
+    nfd_api_parallelism: Annotated[int, Flag("nfd-api-parallelism"), Field(gt=0)] = 10
+    """How many nodes are written at a time."""
+    informer_page_size: Annotated[int, Flag("informer-page-size"), Field(ge=0)] = 200
+    """Objects in one page of a list; 0 asks for the whole list at once."""
+    leader_election: LeaderElection = LeaderElection()
+    restrictions: Restrictions = Restrictions()
+    klog: Klog = Klog()
+
+    def policy(self, *, auto_prefix: bool = True) -> Policy:
+        """What nodes may carry."""
+        limits = self.restrictions
+        return Policy(
+            extra_label_ns=frozenset(self.extra_label_ns),
+            deny_label_ns=frozenset(self.deny_label_ns),
+            label_whitelist=self.label_white_list.pattern,
+            resource_labels=frozenset(self.resource_labels),
+            auto_prefix=auto_prefix and self.auto_default_ns,
+            enable_taints=self.enable_taints,
+            disable_labels=limits.disable_labels,
+            disable_annotations=limits.disable_annotations,
+            disable_extended_resources=limits.disable_extended_resources,
+        )

@@ -1,0 +1,152 @@
+"""What a Node should carry, and what speaks for it: report, rules and policy → desired state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nfd.features import Features
+from nfd.master.ownership import Origin
+from nfd.report import Report, State
+from nfd.rules import policy as policies
+from nfd.rules.model import Taint
+from nfd.rules.policy import Dropped, Policy
+from nfd.rules.terms import View
+from nfd.store.base import Kind
+
+RULE = "rule:"
+OBJECT = "object:"
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one rule, or one third-party object, asks of the Node: keys prefixed, nothing looked up or checked.
+
+    `origin` is `rule:OBJECT/RULE` or `object:NAMESPACE/NAME`.
+    """
+
+    origin: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    extended_resources: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Per kind the keys and values that are wanted, and where each key comes from. A taint is `KEY:EFFECT` → value."""
+
+    values: Mapping[Kind, Mapping[str, str]] = field(default_factory=dict)
+    origins: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
+    boot_id: str = ""
+    dropped: tuple[Dropped, ...] = ()
+
+    def of(self, kind: Kind) -> Mapping[str, str]:
+        return self.values.get(kind, {})
+
+    def origin(self, kind: Kind, key: str) -> Origin:
+        return self.origins.get(kind, {}).get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What a key's absence from the desired state is worth.
+
+    `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
+    report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
+    rules see less than there is.
+    """
+
+    sources: Mapping[str, bool] | None = None
+    rules_synced: bool = True
+    objects_synced: bool = True
+    blind: bool = False
+
+    def tells_of(self, origin: Origin) -> bool:
+        """Whether a key of that origin that is not wanted is really gone."""
+        if origin is None:
+            return self.rules_synced and self.objects_synced and all((self.sources or {}).values())
+        if origin.startswith(RULE):
+            return self.rules_synced and not self.blind
+        if origin.startswith(OBJECT):
+            return self.objects_synced
+        return self.sources is None or self.sources.get(origin, False)
+
+
+ALL_FRESH = Freshness()
+
+
+def derive_desired(report: Report, policy: Policy, contributions: Sequence[Contribution] = ()) -> Desired:
+    """Join the report with what rules and objects ask for (later ones win) and keep what the policy allows."""
+    origins: dict[Kind, dict[str, Origin]] = {kind: {} for kind in Kind}
+    labels = _report_labels(report, policy, origins[Kind.LABELS])
+    annotations = policies.prefix_keys(report.annotations, policy)
+    origins[Kind.ANNOTATIONS] |= {key: report.origins.get(key) for key in annotations}
+    resources: dict[str, str] = {}
+    taints: list[Taint] = []
+    for one in contributions:
+        labels |= one.labels
+        annotations |= one.annotations
+        resources |= one.extended_resources
+        taints += one.taints
+        _credit(one, origins)
+    lookup = _lookup(report.features)
+    allowed = policies.allow_labels(labels, lookup, policy)
+    left, moved, split = policies.split_resource_labels(allowed.values, policy)
+    origins[Kind.RESOURCES] = {key: origins[Kind.LABELS].get(key) for key in moved} | origins[Kind.RESOURCES]
+    allowed_annotations = policies.allow_annotations(annotations, policy)
+    allowed_resources = policies.allow_extended_resources({**moved, **resources}, lookup, policy)
+    allowed_taints, bad_taints = policies.allow_taints(taints, policy)
+    return Desired(
+        {
+            Kind.LABELS: left,
+            Kind.ANNOTATIONS: allowed_annotations.values,
+            Kind.RESOURCES: allowed_resources.values,
+            Kind.TAINTS: {_taint_key(taint): taint.value or "" for taint in allowed_taints},
+        },
+        origins,
+        report.order.boot_id if report.order else "",
+        (*allowed.dropped, *split.dropped, *allowed_annotations.dropped, *allowed_resources.dropped, *bad_taints),
+    )
+
+
+def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synced: bool = True) -> Freshness:
+    """What this report, and the lists of the cluster, speak for."""
+    if not report.sources:
+        return Freshness(None, rules_synced, objects_synced)
+    failed = {name for name, source in report.sources.items() if source.state is State.FAILED}
+    seen = {name.partition(".")[0] for name in report.features.names()}
+    sources = {name: name not in failed for name in report.sources}
+    return Freshness(sources, rules_synced, objects_synced, blind=bool(failed - seen))
+
+
+def _report_labels(report: Report, policy: Policy, origins: dict[str, Origin]) -> dict[str, str]:
+    """The report's labels with prefixes, their origins noted; a key written in full wins over a bare one, as in NFD."""
+    labels = policies.prefix_keys(report.labels, policy)
+    for key in labels:
+        short = key.rpartition("/")[2]
+        origins[key] = report.origins.get(key if key in report.labels else short)
+    return labels
+
+
+def _credit(one: Contribution, origins: dict[Kind, dict[str, Origin]]) -> None:
+    origins[Kind.LABELS] |= dict.fromkeys(one.labels, one.origin)
+    origins[Kind.ANNOTATIONS] |= dict.fromkeys(one.annotations, one.origin)
+    origins[Kind.RESOURCES] |= dict.fromkeys(one.extended_resources, one.origin)
+    origins[Kind.TAINTS] |= dict.fromkeys(map(_taint_key, one.taints), one.origin)
+
+
+def _taint_key(taint: Taint) -> str:
+    return f"{taint.key}:{taint.effect}"
+
+
+def _lookup(features: Features) -> Callable[[str, str], str | None]:
+    """Finds what `@domain.feature.element` stands for; the index is made when it is first needed."""
+    views: list[View] = []
+
+    def find(feature: str, element: str) -> str | None:
+        if not views:
+            views.append(View(features))
+        return views[0].attribute(feature, element)
+
+    return find

@@ -1,0 +1,52 @@
+"""The master's HTTP side: /healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from nfd.master.metrics import OPENMETRICS, PLAIN, Metrics
+
+
+class HttpServer:
+    """`ready` answers what is still missing, "" if nothing is."""
+
+    def __init__(self, metrics: Metrics, ready: Callable[[], str]) -> None:
+        self._metrics = metrics
+        self._ready = ready
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._show_metrics),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and answer the port. Raises: OSError."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host or None, port)
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        missing = self._ready()
+        return web.Response(text=f"{missing or 'ok'}\n", status=503 if missing else 200)
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        openmetrics = "application/openmetrics-text" in request.headers.get("Accept", "")
+        body = self._metrics.render(openmetrics=openmetrics).encode()
+        return web.Response(body=body, headers={"Content-Type": OPENMETRICS if openmetrics else PLAIN})

@@ -1,0 +1,164 @@
+"""What on a Node is ours and where each key came from, as annotations of that Node.
+
+The lists are NFD's own (NFD documentation, "Node annotations"), so that either product takes over from the other:
+keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`. What the lists cannot say is JSON in
+`nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of the lists it belongs to; and
+per kind the keys of each origin, left out where the key says it itself (`cpu-…` comes from source `cpu`) and written
+`NAMESPACE/*` where a whole namespace has one origin. A digest that does not fit means that somebody else wrote the
+lists since: then the origin of every key is unknown. So it is where no digest is written (reports of NFD's workers).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd import names
+from nfd.store.base import Kind
+
+Origin = str | None
+"""A source's name, `rule:OBJECT/RULE`, `object:NAMESPACE/NAME`; None when nobody knows any more."""
+
+LISTS = {
+    Kind.LABELS: "feature-labels",
+    Kind.ANNOTATIONS: "feature-annotations",
+    Kind.RESOURCES: "extended-resources",
+    Kind.TAINTS: "taints",
+}
+ORIGINS = "origins"
+LEGACY = ("master.version", "worker.version")
+"""Written by NFD up to 0.14; only ever removed."""
+
+_DEFAULT = names.FEATURE_NS + "/"
+_UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Per kind the keys we own, each with its origin; `taints` has the values that the list annotation tells."""
+
+    keys: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
+    taints: Mapping[str, str] = field(default_factory=dict)
+    boot_id: str = ""
+
+    def of(self, kind: Kind) -> Mapping[str, Origin]:
+        return self.keys.get(kind, {})
+
+
+def annotation(name: str, instance: str = "") -> str:
+    """The key of a bookkeeping annotation; `--instance` goes before all but the taints, as in NFD."""
+    prefix = f"{instance}." if instance and name != LISTS[Kind.TAINTS] else ""
+    return f"{prefix}{names.NFD_NS}/{name}"
+
+
+def bookkeeping(instance: str = "") -> frozenset[str]:
+    """The annotations that are ours to write or remove, legacy ones included."""
+    return frozenset(annotation(name, instance) for name in (*LISTS.values(), ORIGINS, *LEGACY))
+
+
+def parse_owned(annotations: Mapping[str, str], instance: str = "") -> Owned:
+    """Read the bookkeeping of a Node; anything that makes no sense in it is passed over."""
+    lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
+    record = _parse_origins(annotations.get(annotation(ORIGINS, instance), ""))
+    known = record.get("lists") == _digest(lists.values())
+    taints = dict(_parse_taints(lists[Kind.TAINTS]))
+    keys: dict[Kind, Mapping[str, Origin]] = {}
+    for kind, text in lists.items():
+        found = taints if kind is Kind.TAINTS else [_full(item) for item in text.split(",") if item]
+        keys[kind] = _with_origins(found, record.get(kind.value), known)
+    boot_id = record.get("boot", "")
+    return Owned(keys, taints, boot_id if isinstance(boot_id, str) else "")
+
+
+def render_owned(owned: Owned, instance: str = "") -> dict[str, str]:
+    """The annotations that say so; none of those whose list is empty."""
+    lists = {kind: ",".join(sorted(_short(key) for key in owned.of(kind))) for kind in LISTS}
+    lists[Kind.TAINTS] = ",".join(_taint(key, owned.taints.get(key, "")) for key in sorted(owned.of(Kind.TAINTS)))
+    rendered = {annotation(LISTS[kind], instance): text for kind, text in lists.items() if text}
+    if not rendered:
+        return {}
+    record: dict[str, Any] = {"boot": owned.boot_id} if owned.boot_id else {}
+    if any(origin is not None for keys in owned.keys.values() for origin in keys.values()):
+        record["lists"] = _digest(lists.values())
+        record |= {kind.value: groups for kind in LISTS if (groups := _group(owned.of(kind)))}
+    if record:
+        rendered[annotation(ORIGINS, instance)] = json.dumps(record, separators=(",", ":"), sort_keys=True)
+    return rendered
+
+
+def implied_origin(key: str) -> Origin:
+    """The built-in source that a key of the default namespace names before its first dash; else None."""
+    source, dash, _ = key.removeprefix(_DEFAULT).partition("-")
+    return source if dash and key.startswith(_DEFAULT) else None
+
+
+def _group(keys: Mapping[str, Origin]) -> dict[str, list[str]]:
+    """Origin → short keys, for all keys whose origin is not the implied one."""
+    uniform = _uniform_namespaces(keys)
+    groups: dict[str, set[str]] = {}
+    for key, origin in keys.items():
+        if origin == implied_origin(key) and origin is not None:
+            continue
+        namespace = names.namespace_of(key)
+        item = f"{namespace}/*" if namespace in uniform else _short(key)
+        groups.setdefault(_UNKNOWN if origin is None else origin, set()).add(item)
+    return {origin: sorted(items) for origin, items in sorted(groups.items())}
+
+
+def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
+    """Namespaces, the default one excepted, all of whose keys have one origin."""
+    origins: dict[str, set[Origin]] = {}
+    for key, origin in keys.items():
+        origins.setdefault(names.namespace_of(key), set()).add(origin)
+    return frozenset(name for name, found in origins.items() if len(found) == 1 and name not in ("", names.FEATURE_NS))
+
+
+def _with_origins(keys: Iterable[str], groups: Any, known: bool) -> dict[str, Origin]:
+    if not known:
+        return dict.fromkeys(keys)
+    explicit: dict[str, Origin] = {}
+    for origin, items in groups.items() if isinstance(groups, Mapping) else ():
+        for item in items if isinstance(items, list) else ():
+            explicit[str(item)] = None if origin == _UNKNOWN else str(origin)
+    found: dict[str, Origin] = {}
+    for key in keys:
+        wildcard = f"{names.namespace_of(key)}/*"
+        found[key] = explicit.get(_short(key), explicit.get(wildcard, implied_origin(key)))
+    return found
+
+
+def _parse_origins(text: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, Mapping) else {}
+
+
+def _short(key: str) -> str:
+    """A key in a list: the default namespace is left out, so a key without any gets a slash in front."""
+    return key.removeprefix(_DEFAULT) if "/" in key else f"/{key}"
+
+
+def _full(item: str) -> str:
+    return item[1:] if item.startswith("/") else item if "/" in item else _DEFAULT + item
+
+
+def _taint(key: str, value: str) -> str:
+    name, _, effect = key.rpartition(":")
+    return f"{name}={value}:{effect}" if value else key
+
+
+def _parse_taints(text: str) -> Iterator[tuple[str, str]]:
+    for item in text.split(","):
+        rest, colon, effect = item.rpartition(":")
+        if colon:
+            key, _, value = rest.partition("=")
+            yield f"{key}:{effect}", value
+
+
+def _digest(lists: Iterable[str]) -> str:
+    return hashlib.blake2b("\n".join(lists).encode(errors="replace"), digest_size=4).hexdigest()

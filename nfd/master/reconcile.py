@@ -1,0 +1,218 @@
+"""One pass over one node: read it, plan, write, and again on conflict. The only code that writes to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from nfd import log
+from nfd.errors import Conflict, Invalid, KubeError, NotFound
+from nfd.master.desired import Contribution, Desired, derive_desired, derive_freshness
+from nfd.master.drift import PAUSE, Drift, Key
+from nfd.master.metrics import Metrics
+from nfd.master.patch import guarded, patches
+from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.reports import Reports
+from nfd.report import Report
+from nfd.rules.policy import Policy
+from nfd.store.base import Kind, Node, NodeStore
+
+ATTEMPTS = 6
+"""Tries of one pass; the first three take the Node from the watch, the others ask for it."""
+CONFLICT_DELAY = 0.05
+"""Seconds after the first conflict, then twice as long each time: time for the watch to tell."""
+
+_log = log.get("master")
+
+
+def nothing_more(report: Report) -> Sequence[Contribution]:
+    """No rules and no third-party objects."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the configuration says about passes. `contributions` evaluates rules and objects for a report."""
+
+    policy: Policy = field(default_factory=Policy)
+    overwrite: bool = True
+    instance: str = ""
+    publish: bool = True
+    contributions: Callable[[Report], Sequence[Contribution]] = nothing_more
+    synced: Callable[[], tuple[bool, bool]] = lambda: (True, True)
+    """Whether the lists of rules and of third-party objects are complete."""
+
+
+class Reconciler:
+    """Brings Nodes to what their reports, and the rules, want."""
+
+    def __init__(
+        self,
+        store: NodeStore,
+        reports: Reports,
+        settings: Settings,
+        metrics: Metrics,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.drift = Drift()
+        self._store = store
+        self._reports = reports
+        self._settings = settings
+        self._metrics = metrics
+        self._now = now
+        self._settled: dict[str, Report] = {}
+        self._refused: dict[str, NodePlan] = {}
+        self._said: dict[str, int] = {}
+
+    async def reconcile(self, name: str) -> float | None:
+        """One pass; answers after how many seconds the node wants another, if it does. Raises: KubeError."""
+        self._metrics.add("node_update_requests")
+        for attempt in range(ATTEMPTS):
+            try:
+                node = await self._node(name, attempt)
+                report = self._reports.current(node) if node is not None else None
+                if node is None or report is None:
+                    return None
+                return await self._converge(node, report)
+            except NotFound:
+                return None
+            except Conflict as error:
+                self._metrics.add("node_write_conflicts")
+                if attempt == ATTEMPTS - 1:
+                    raise
+                _log.debug("node changed in between", node=name, error=error)
+                await asyncio.sleep(CONFLICT_DELAY * 2**attempt * random.uniform(1.0, 1.5))
+        return None
+
+    def unsettle(self) -> None:
+        """Rules or settings changed: what differs from now on is not somebody else's doing."""
+        self._settled.clear()
+        self._refused.clear()
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self.drift.forget(name)
+        for memory in (self._settled, self._refused, self._said):
+            memory.pop(name, None)
+
+    async def _node(self, name: str, attempt: int) -> Node | None:
+        if self._reports.get(name) is None:
+            return None
+        if attempt >= 3:
+            return await self._store.read(name)
+        node = self._store.get(name)
+        return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
+
+    async def _converge(self, node: Node, report: Report) -> float | None:
+        goal = self._goal(node.name, report)
+        planned = plan_node(goal, node)
+        again: float | None = None
+        drifted = _written(planned) if self._settled.get(node.name) is report else ()
+        if drifted and self._gives_up_some(node, drifted):
+            goal = replace(goal, contested=self.drift.contested(node.name, self._now()))
+            planned, again = plan_node(goal, node), PAUSE
+        self._tell(node.name, goal.desired, planned)
+        if not self._settings.publish:
+            return None
+        if planned:
+            await self._write(planned, goal)
+        if node.name not in self._refused:
+            self._settled[node.name] = report
+        return again
+
+    def _goal(self, name: str, report: Report) -> Goal:
+        settings = self._settings
+        rules_synced, objects_synced = settings.synced()
+        return Goal(
+            derive_desired(report, settings.policy, settings.contributions(report)),
+            derive_freshness(report, rules_synced=rules_synced, objects_synced=objects_synced),
+            settings.overwrite,
+            settings.instance,
+            self.drift.contested(name, self._now()),
+        )
+
+    def _gives_up_some(self, node: Node, keys: Sequence[Key]) -> bool:
+        """Somebody changed keys of ours, which are to be restored; whether some were restored too often already."""
+        del self._settled[node.name]
+        given_up = self.drift.note(node.name, node.writer, keys, self._now())
+        restored = [key for kind, key in keys if (kind, key) not in given_up]
+        fields = {"node": node.name, "manager": node.writer or None}
+        if restored:
+            self._metrics.add("drift_restored", len(restored))
+            _log.info("restoring keys that somebody changed", keys=restored, **fields)
+        if given_up:
+            _log.warning("keys left alone for an hour", keys=sorted(key for _, key in given_up), **fields)
+        return bool(given_up)
+
+    async def _write(self, planned: NodePlan, goal: Goal) -> None:
+        """Send a plan, but not what was refused before; a refused amount does not take the labels down with it."""
+        name = planned.node.name
+        before = self._refused.get(name)
+        if before is not None and before.same_as(planned):
+            return
+        try:
+            await self._send(planned)
+        except Invalid as error:
+            self._metrics.add("node_writes_refused")
+            _log.error("node refuses the change; it is not tried again as it is", node=name, error=error)
+            self._refused[name] = planned
+            rest = plan_node(goal.without_resources(planned.node), planned.node)
+            if planned.changes[Kind.RESOURCES] and rest:
+                await self._send(rest)
+            return
+        self._refused.pop(name, None)
+
+    async def _send(self, planned: NodePlan) -> None:
+        await apply_plan(self._store, planned, self._metrics)
+        self._metrics.add("node_updates")
+        counts = {"written": _count(planned, "write"), "removed": _count(planned, "remove")}
+        _log.info("node updated", node=planned.node.name, **counts)
+
+    def _tell(self, name: str, desired: Desired, planned: NodePlan) -> None:
+        """Count what was not allowed, and say what was not done, once for as long as it stays the same."""
+        for dropped in desired.dropped:
+            self._metrics.reject(dropped.kind)
+        refused = {key: kind for kind, change in planned.changes.items() for key in change.refused}
+        said = hash((desired.dropped, frozenset(refused)))
+        if self._said.get(name) == said:
+            return
+        self._said[name] = said
+        for dropped in desired.dropped:
+            _log.warning("not allowed", node=name, label=dropped.key, error=dropped.reason)
+        for key, kind in refused.items():
+            _log.info("left to its owner", node=name, label=key, kind=kind)
+
+
+async def apply_plan(store: NodeStore, planned: NodePlan, metrics: Metrics | None = None) -> None:
+    """Send a plan's patches. Raises: Conflict when the Node is no longer the one planned for, and other KubeErrors."""
+    node = planned.node
+    for number, patch in enumerate(patches(planned)):
+        if metrics is not None:
+            metrics.add("node_writes")
+        node = await store.patch(node.name, guarded(patch, node) if number else patch)
+
+
+async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], NodePlan]) -> NodePlan:
+    """Plan and write one node until no conflict is left; answers the plan that was carried out. Raises: KubeError."""
+    for attempt in range(ATTEMPTS):
+        planned = plan(await store.read(name))
+        try:
+            await apply_plan(store, planned)
+        except Conflict:
+            await asyncio.sleep(CONFLICT_DELAY * 2**attempt)
+        else:
+            return planned
+    raise KubeError(f"node {name}: changed {ATTEMPTS} times while it was being written")
+
+
+def _written(planned: NodePlan) -> list[Key]:
+    """What a plan sets, bookkeeping included."""
+    keys = [(kind, key) for kind, change in planned.changes.items() for key in change.write]
+    return keys + [(Kind.ANNOTATIONS, key) for key in planned.records]
+
+
+def _count(planned: NodePlan, what: str) -> int:
+    return sum(len(getattr(change, what)) for change in planned.changes.values())

@@ -1,0 +1,116 @@
+"""Reporter: connect, speak, close.
+
+An open TLS connection costs the master memory and both sides CPU for nothing, so a connection lives for one report. The
+first call names features by digest; a second one on the same connection brings those that the master lacks. A peer that
+does not know our call is NFD 0.16 or older and gets the whole report through `SetLabels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from nfd.errors import ReportError
+from nfd.report import Reply, Report
+from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
+from nfd.rpc.tls import TlsFiles, client_credentials
+
+MAX_HOPS = 2
+MAX_ROUNDS = 3
+"""Calls that may be answered with missing digests: the master can drop one between two calls."""
+
+_HOPELESS = frozenset({
+    "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "FAILED_PRECONDITION", "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+})  # fmt: skip
+"""Statuses that the same report would get again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Brings reports to `server` (`host:port`).
+
+    `server_name` is the name that the server's certificate must have if not the host's, `pace` the beat in seconds of a
+    peer that sets none, `deadline` limits each call, connecting included, in seconds.
+    """
+
+    server: str
+    pace: float = 60.0
+    tls: TlsFiles | None = None
+    server_name: str = ""
+    deadline: float = 10.0
+
+    def send(self, report: Report) -> Reply:
+        """Deliver a report; raises ReportError. A master that leads no more says who does, and is followed."""
+        outgoing = convert.encode(report)
+        target = self.server
+        for hop in range(MAX_HOPS + 1):
+            try:
+                with self._connect(target) as channel:
+                    return self._speak(channel, report, outgoing)
+            except grpc.RpcError as error:
+                failure = _failure(error, target)
+                if not failure.leader or hop == MAX_HOPS:
+                    raise failure from error
+                target = failure.leader
+        raise AssertionError("the last hop returns or raises")
+
+    @contextmanager
+    def _connect(self, target: str) -> Iterator[Any]:
+        """A channel of its own: no subchannel, and no back-off of one, is shared with the last report's."""
+        options: list[tuple[str, Any]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+        if self.tls is None:
+            channel = grpc.insecure_channel(target, options)
+        else:
+            name = self.server_name or (_host(self.server) if target != self.server else "")
+            if name:
+                options.append(("grpc.ssl_target_name_override", name))
+            try:
+                channel = grpc.secure_channel(target, client_credentials(self.tls), options)
+            except OSError as error:
+                raise ReportError(f"TLS files: {error}", retry=True) from error
+        try:
+            yield channel
+        finally:
+            channel.close()
+
+    def _speak(self, channel: Any, report: Report, outgoing: convert.Outgoing) -> Reply:
+        call = channel.unary_unary(f"/{SERVICE}/Report")
+        request = outgoing.request
+        for _ in range(MAX_ROUNDS):
+            try:
+                answer = convert.decode_answer(call(request, timeout=self.deadline))
+            except ValueError as error:
+                raise ReportError(f"{self.server}: {error}", retry=True) from error
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+                channel.unary_unary(f"/{SERVICE}/SetLabels")(convert.encode_plain(report), timeout=self.deadline)
+                return Reply(beat=self.pace)
+            if not answer.missing:
+                return Reply(beat=answer.beat)
+            request = outgoing.with_blobs(answer.missing)
+        raise ReportError(f"{self.server}: keeps asking for features it was given", retry=True)
+
+
+def _failure(error: Any, target: str) -> ReportError:
+    """Translate a gRPC failure."""
+    code = error.code().name
+    trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
+    wait = trailers.get(RETRY_AFTER, "")
+    return ReportError(
+        f"{target}: {code}: {error.details()}",
+        retry=code not in _HOPELESS,
+        retry_after=int(wait) / 1000 if wait.isdecimal() else None,
+        code=code,
+        leader=trailers.get(LEADER, "") if code == "FAILED_PRECONDITION" else "",
+    )
+
+
+def _host(target: str) -> str:
+    """The host in `host:port`, `[v6]:port` or `dns:///host:port`."""
+    return target.rpartition("/")[2].rpartition(":")[0].strip("[]")

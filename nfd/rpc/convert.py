@@ -1,0 +1,219 @@
+"""Reports ↔ protobuf messages; but for `content`, which does the features, no other module sees a protobuf type.
+
+What cannot be used raises ValueError with a phrase that says what and where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+
+from nfd import names
+from nfd.features import Features, Instance
+from nfd.report import Order, Report, SourceState, State
+from nfd.rpc import labeler_pb2 as pb
+from nfd.rpc.content import (
+    Content,
+    Set,
+    check_elements,
+    contents,
+    digest,
+    parse,
+    size,
+    text,
+    texts,
+    to_blob,
+    to_set,
+)
+
+MAX_FEATURES = 1_000
+"""Features of one report."""
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A report ready to be sent: `request` lacks the blobs, which are named by their digests."""
+
+    request: bytes
+    blobs: Mapping[bytes, bytes]
+
+    def with_blobs(self, wanted: Iterable[bytes]) -> bytes:
+        """The request again, with those blobs; repeated fields may simply be appended on the wire."""
+        found = [self.blobs[one] for one in wanted if one in self.blobs]
+        return self.request + pb.ReportRequest(blobs=found).SerializeToString()
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A report as it came: still without features, which `refs` lists by name and digest."""
+
+    report: Report
+    refs: tuple[tuple[str, bytes], ...]
+    blobs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The master's side of a `Report` call; digests in `missing` mean that nothing was taken."""
+
+    beat: float = 0.0
+    missing: tuple[bytes, ...] = ()
+
+
+def encode(report: Report) -> Outgoing:
+    """A report as the `Report` call sends it."""
+    message = pb.ReportRequest(
+        version=text(report.version),
+        node_name=text(report.node),
+        node_uid=text(report.node_uid),
+        labels=texts(report.labels),
+        annotations=texts(report.annotations),
+        origins=texts(report.origins),
+        sources={text(name): _state(state) for name, state in report.sources.items()},
+    )
+    if report.order is not None:
+        order = report.order
+        message.order.CopyFrom(pb.Order(boot_id=order.boot_id, started=order.started, sequence=order.sequence))
+    blobs: dict[bytes, bytes] = {}
+    for name, content in contents(report.features):
+        blob = to_blob(to_set(content))
+        blobs[digest(blob)] = blob
+        message.features.add(name=text(name), digest=digest(blob))
+    return Outgoing(message.SerializeToString(), blobs)
+
+
+def decode(data: bytes) -> Incoming:
+    """A `Report` call."""
+    message = parse(pb.ReportRequest, data)
+    order = Order(_string(message.order.boot_id, "boot id"), message.order.started, message.order.sequence)
+    report = Report(
+        node=_node_name(message.node_name),
+        version=_string(message.version, "version"),
+        node_uid=_string(message.node_uid, "node uid"),
+        order=order if message.HasField("order") else None,
+        labels=_entries(message.labels, "labels"),
+        annotations=_entries(message.annotations, "annotations"),
+        origins=_entries(message.origins, "origins"),
+        sources={name: _source_state(one) for name, one in _entries(message.sources, "sources").items()},
+    )
+    _check_features(len(message.features))
+    return Incoming(
+        report, tuple((_string(one.name, "feature"), one.digest) for one in message.features), tuple(message.blobs)
+    )
+
+
+def encode_plain(report: Report) -> bytes:
+    """A report as `SetLabels` of NFD v0.12 to v0.16 sends it."""
+    message = pb.SetLabelsRequest(nfd_version=text(report.version) or None, node_name=text(report.node))
+    message.labels.update(texts(report.labels))
+    message.features.SetInParent()
+    for name, content in contents(report.features):
+        part = to_set(content)
+        if isinstance(part, pb.FlagFeatureSet):
+            message.features.flags[text(name)].CopyFrom(part)
+        elif isinstance(part, pb.InstanceFeatureSet):
+            message.features.instances[text(name)].CopyFrom(part)
+        else:
+            message.features.vattributes[text(name)].CopyFrom(part)
+    return message.SerializeToString()
+
+
+def decode_plain(data: bytes) -> Incoming:
+    """A `SetLabels` call of any NFD: without features before v0.10, and features domain by domain before v0.12.
+
+    The older form never parses as the newer one, since the name of a domain is no protobuf message.
+    """
+    message: pb.SetLabelsRequest | pb.DomainSetLabelsRequest
+    try:
+        message = pb.SetLabelsRequest.FromString(data)
+        parts = list(_plain_sets(message.features))
+    except DecodeError:
+        message = parse(pb.DomainSetLabelsRequest, data)
+        domains = _entries(message.features, "features")
+        parts = [(f"{key}.{name}", part) for key in domains for name, part in _plain_sets(message.features[key])]
+    _check_features(len(parts))
+    node = _node_name(message.node_name)
+    blobs = [(name, to_blob(part)) for name, part in parts]
+    report = Report(node, _string(message.nfd_version, "nfd_version"), labels=_entries(message.labels, "labels"))
+    return Incoming(report, tuple((name, digest(blob)) for name, blob in blobs), tuple(blob for _, blob in blobs))
+
+
+def complete(report: Report, named: Iterable[tuple[str, Content]]) -> Report:
+    """The report with its features."""
+    flags: dict[str, frozenset[str]] = {}
+    attributes: dict[str, Mapping[str, str]] = {}
+    instances: dict[str, tuple[Instance, ...]] = {}
+    count = 0
+    for name, content in named:
+        count += size(content)
+        if isinstance(content, frozenset):
+            flags[name] = content
+        elif isinstance(content, tuple):
+            instances[name] = content
+        else:
+            attributes[name] = content
+    check_elements(count)
+    return replace(report, features=Features(flags, attributes, instances))
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return pb.ReportReply(beat=answer.beat, missing=answer.missing).SerializeToString()
+
+
+def decode_answer(data: bytes) -> Answer:
+    message = parse(pb.ReportReply, data)
+    return Answer(message.beat, tuple(message.missing))
+
+
+def _plain_sets(features: pb.Features) -> Iterator[tuple[str, Set]]:
+    yield from _entries(features.flags, "features.flags").items()
+    yield from _entries(features.vattributes, "features.vattributes").items()
+    yield from _entries(features.instances, "features.instances").items()
+
+
+def _state(state: SourceState) -> pb.SourceState:
+    return pb.SourceState(state=state.state.name, error=text(state.error), since=state.since)
+
+
+def _source_state(message: pb.SourceState) -> SourceState:
+    """A state we do not know counts as failed, which removes nothing."""
+    known = {pb.SourceState.FRESH: State.FRESH, pb.SourceState.OFF: State.OFF}
+    since = message.since if math.isfinite(message.since) and message.since > 0 else 0.0
+    return SourceState(known.get(message.state, State.FAILED), _string(message.error, "error"), since)
+
+
+def _entries(values: Mapping[str, V], where: str) -> dict[str, V]:
+    """A map of the request itself, where stray bytes are an error."""
+    try:
+        found = dict(values)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: {error.object!r} is not UTF-8") from error
+    for value in found.values():
+        if isinstance(value, bytes):
+            raise ValueError(f"{where}: {value!r} is not UTF-8")
+    return found
+
+
+def _string(value: str | bytes, where: str) -> str:
+    """A text field; protobuf gives bytes for what is not UTF-8."""
+    if isinstance(value, bytes):
+        raise ValueError(f"{where}: {value[:80]!r} is not UTF-8")
+    return value
+
+
+def _node_name(value: str) -> str:
+    name = _string(value, "node name")
+    if problem := names.subdomain_problem(name):
+        raise ValueError(f"node name {name[:80]!r} {problem}")
+    return name
+
+
+def _check_features(count: int) -> None:
+    if count > MAX_FEATURES:
+        raise ValueError(f"{count} features are more than {MAX_FEATURES}")

@@ -1,0 +1,153 @@
+"""The Labeler service: parse, convert, hand over; beside it gRPC's health service and reflection, on the same port."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from nfd import log
+from nfd.errors import ReportError
+from nfd.report import Reply, Report
+from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
+from nfd.rpc.blobs import Blobs
+from nfd.rpc.tls import TlsFiles, server_credentials
+
+MAX_MESSAGE = 4 * 1024 * 1024
+"""Bytes of one message, gRPC's default; a report is some 50 kB."""
+MAX_CALLS = 256
+"""Calls at a time; more are answered RESOURCE_EXHAUSTED."""
+MAX_DETAILS = 1_000
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_concurrent_streams", 16),
+    ("grpc.max_metadata_size", 16 * 1024),
+    # NFD's workers keep their connection open between reports a minute apart; half of that gives the memory back.
+    ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.so_reuseport", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is calling: its address, its `authorization` header, and the names of its verified client certificate."""
+
+    address: str = ""
+    authorization: str = ""
+    common_name: str = ""
+    alternative_names: tuple[str, ...] = ()
+
+
+Accept = Callable[[Report, Peer], Awaitable[Reply]]
+"""Takes a report; a ReportError says why not."""
+
+Admit = Callable[[str, Peer], Awaitable[None]]
+"""Decides, before any feature is parsed, whether the caller may speak for the node now; a ReportError says why not."""
+
+
+async def admit_all(node: str, peer: Peer) -> None:
+    """Anyone may report for any node, as in NFD without `-verify-node-name`."""
+
+
+class LabelerServer:
+    """Serves the API; `blobs.forget` is for the master to call when a node is gone."""
+
+    def __init__(self, accept: Accept, admit: Admit = admit_all, tls: TlsFiles | None = None) -> None:
+        self.blobs = Blobs()
+        self._accept = accept
+        self._admit = admit
+        self._tls = tls
+        self._log = log.get("rpc")
+        self._health = health.aio.HealthServicer()
+        self._server: Any = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+
+    async def start(self, address: str) -> int:
+        """Listen on `host:port` and return the port; raises OSError if that is impossible."""
+        methods = {"SetLabels": self._set_labels, "Report": self._report}
+        handlers = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+        try:
+            if self._tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, server_credentials(self._tls))
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: {error}") from error
+        await self._server.start()
+        return int(port)
+
+    async def serving(self, ready: bool) -> None:
+        """Tell the health service."""
+        states = health_pb2.HealthCheckResponse
+        await self._health.set("", states.SERVING if ready else states.NOT_SERVING)
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls, and give those in flight `grace` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    async def _set_labels(self, data: bytes, context: Any) -> bytes:
+        await self._answer(data, context, convert.decode_plain)
+        return b""
+
+    async def _report(self, data: bytes, context: Any) -> bytes:
+        return convert.encode_answer(await self._answer(data, context, convert.decode))
+
+    async def _answer(self, data: bytes, context: Any, decode: Callable[[bytes], convert.Incoming]) -> convert.Answer:
+        """Handle a call; everything that goes wrong ends it with a status."""
+        try:
+            return await self._handle(decode(data), _peer(context))
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:MAX_DETAILS])
+        except ReportError as error:
+            await context.abort(_status(error), str(error)[:MAX_DETAILS], _trailers(error))
+        except Exception as error:  # a defect of ours must not look like a verdict on the report
+            self._log.exception("report handling failed", error=error)
+            await context.abort(grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log")
+        raise AssertionError("abort always raises")
+
+    async def _handle(self, incoming: convert.Incoming, peer: Peer) -> convert.Answer:
+        node = incoming.report.node
+        await self._admit(node, peer)
+        with self.blobs.use(incoming) as missing:
+            if missing:
+                return convert.Answer(missing=missing)
+            report = convert.complete(incoming.report, self.blobs.contents(incoming))
+            reply = await self._accept(report, peer)
+            self.blobs.hold(node, incoming)
+        return convert.Answer(beat=reply.beat)
+
+
+def _peer(context: Any) -> Peer:
+    metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+    auth = {key: [one.decode("utf-8", "replace") for one in values] for key, values in context.auth_context().items()}
+    return Peer(
+        address=context.peer() or "",
+        authorization=metadata.get("authorization", ""),
+        common_name="".join(auth.get("x509_common_name", ())[:1]),
+        alternative_names=tuple(auth.get("x509_subject_alternative_name", ())),
+    )
+
+
+def _status(error: ReportError) -> Any:
+    """RESOURCE_EXHAUSTED and UNAVAILABLE mean: the same report again, later."""
+    if error.code:
+        return grpc.StatusCode[error.code]
+    return grpc.StatusCode.UNAVAILABLE if error.retry else grpc.StatusCode.FAILED_PRECONDITION
+
+
+def _trailers(error: ReportError) -> tuple[tuple[str, str], ...]:
+    trailers = []
+    if error.retry_after is not None:
+        trailers.append((RETRY_AFTER, str(math.ceil(error.retry_after * 1000))))
+    if error.leader:
+        trailers.append((LEADER, error.leader))
+    return tuple(trailers)

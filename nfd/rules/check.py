@@ -1,0 +1,115 @@
+"""What a person should know about a rule file before a cluster gets it: `nfd rules validate`.
+
+Beyond what parsing finds: operators and their values, patterns, templates, names and values that no node would get.
+Upstream does the same in `kubectl nfd validate`, but for one document only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nfd.config.yamltext import Path
+from nfd.errors import ConfigError
+from nfd.names import FEATURE_NS
+from nfd.rules import policy as policies
+from nfd.rules.model import Expression, GroupRule, Mistake, Rule, RuleObject, Term
+from nfd.rules.ops import compile_matcher
+from nfd.rules.parse import GROUP_FIELD, RULE_FIELD, Finding, all_mistakes, locate, read_objects, unreadable
+from nfd.rules.policy import Policy
+from nfd.rules.template import Template, TemplateError
+
+POLICY = Policy(enable_taints=True)
+
+
+def validate_text(name: str, text: str) -> list[str]:
+    """All mistakes in a rule file as `name:line: reason`, in the order of their lines."""
+    findings: list[Finding] = []
+    try:
+        for document, path, parsed in read_objects(text):
+            findings += locate(document, [*all_mistakes(parsed), *check_object(parsed, path)])
+    except ConfigError as error:
+        findings.append(unreadable(error))
+    findings.sort(key=lambda finding: finding.line)
+    return [f"{name}:{finding.line}: {finding.reason}" for finding in findings]
+
+
+def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
+    """Mistakes that show only when an object is used."""
+    if not parsed.name and not any(mistake.path == (*path, "kind") for mistake in parsed.mistakes):
+        yield Mistake((*path, "metadata"), "metadata.name is missing", False)
+    field = GROUP_FIELD if parsed.is_group else RULE_FIELD
+    for index, rule in enumerate(parsed.rules):
+        if rule.rule is not None:
+            yield from check_rule(rule.rule, (*path, "spec", field, index))
+
+
+def check_rule(rule: GroupRule, path: Path = ()) -> Iterator[Mistake]:
+    """Mistakes that show only when a rule is evaluated, or when a node does not get what it asks for."""
+    if not rule.name:
+        yield Mistake((*path, "name"), "rule has no name", False)
+    yield from _check_terms(rule.match_features or (), (*path, "matchFeatures"))
+    for index, one in enumerate(rule.match_any or ()):
+        yield from _check_terms(one.match_features or (), (*path, "matchAny", index, "matchFeatures"))
+    yield from _check_template(rule.vars_template, (*path, "varsTemplate"))
+    if isinstance(rule, Rule):
+        yield from _check_template(rule.labels_template, (*path, "labelsTemplate"))
+        yield from _check_items(rule, path)
+
+
+def _check_terms(terms: Sequence[Term], path: Path) -> Iterator[Mistake]:
+    for index, term in enumerate(terms):
+        place = (*path, index)
+        domain, _, feature = term.feature.partition(".")
+        if not domain or not feature or "." in feature:
+            yield Mistake((*place, "feature"), f"feature {term.feature!r} is not of the form domain.feature", False)
+        for name, expression in (term.match_expressions or {}).items():
+            yield from _check_expression(expression, (*place, "matchExpressions", name))
+        if term.match_name is not None:
+            yield from _check_expression(term.match_name, (*place, "matchName"))
+
+
+def _check_expression(expression: Expression, path: Path) -> Iterator[Mistake]:
+    if not expression.op:
+        yield Mistake(path, "op is missing", False)
+        return
+    mistake = compile_matcher(expression.op, expression.value or (), expression.type or "").mistake
+    if mistake is not None:
+        yield Mistake(path, mistake, False)
+    if expression.type not in (None, "", "version"):
+        yield Mistake((*path, "type"), f"invalid value type {expression.type!r}", False)
+
+
+def _check_template(text: str | None, path: Path) -> Iterator[Mistake]:
+    try:
+        if text:
+            Template(text).check()
+    except TemplateError as error:
+        yield Mistake(path, f"template: {error}", False)
+
+
+def _check_items(rule: Rule, path: Path) -> Iterator[Mistake]:
+    labels, annotations = _prefixed(rule.labels), _prefixed(rule.annotations)
+    resources = _prefixed(rule.extended_resources)
+    dropped = [
+        *(("labels", one) for one in policies.allow_labels(labels, _zero, POLICY).dropped),
+        *(("annotations", one) for one in policies.allow_annotations(annotations, POLICY).dropped),
+        *(("extendedResources", one) for one in policies.allow_extended_resources(resources, _zero, POLICY).dropped),
+    ]
+    for field, one in dropped:
+        yield Mistake((*path, field, _written(one.key)), f"{one.kind} {_written(one.key)!r}: {one.reason}", False)
+    for index, taint in enumerate(rule.taints or ()):
+        for one in policies.allow_taints((taint,), POLICY)[1]:
+            yield Mistake((*path, "taints", index), f"taint {taint.key!r}: {one.reason}", False)
+
+
+def _prefixed(values: Mapping[str, str] | None) -> dict[str, str]:
+    return policies.prefix_keys(values or {}, POLICY)
+
+
+def _written(key: str) -> str:
+    return key.removeprefix(f"{FEATURE_NS}/")
+
+
+def _zero(_feature: str, _element: str) -> str:
+    """A reference is taken to lead to a legal value."""
+    return "0"

@@ -1,0 +1,118 @@
+"""Rules made ready for evaluation: from the parsed models to plain frozen values, once per change of a rule object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd.rules import model
+from nfd.rules.ops import Matcher, compile_matcher
+from nfd.rules.template import Template
+from nfd.rules.terms import Term
+
+Terms = tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """One rule; `defect` is set if the rule cannot be evaluated at all."""
+
+    name: str
+    match_features: Terms = ()
+    match_any: tuple[Terms, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    labels_template: Template | None = None
+    vars: Mapping[str, str] = field(default_factory=dict)
+    vars_template: Template | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    extended_resources: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[model.Taint, ...] = ()
+    defect: str | None = None
+
+    @property
+    def has_templates(self) -> bool:
+        return self.labels_template is not None or self.vars_template is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A NodeFeatureGroup: the node belongs to it if one of its rules holds."""
+
+    name: str
+    namespace: str
+    rules: tuple[CompiledRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules of a cluster, in the order in which they are evaluated."""
+
+    rules: tuple[CompiledRule, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+
+def compile_rules(objects: Iterable[model.RuleObject]) -> Rules:
+    """Compile rule objects; they are taken in the byte order of `metadata.name`, whatever their order here."""
+    ordered = sorted(objects, key=lambda one: one.name)
+    rules = [compile_rule(rule) for one in ordered if not one.is_group for rule in one.rules]
+    groups = [
+        Group(one.name, one.namespace, tuple(compile_rule(rule) for rule in one.rules))
+        for one in ordered
+        if one.is_group
+    ]
+    return Rules(tuple(rules), tuple(groups))
+
+
+def compile_rule(parsed: model.ParsedRule) -> CompiledRule:
+    """Compile one rule; mistakes in it come up when it is evaluated."""
+    rule = parsed.rule
+    if rule is None:
+        return CompiledRule(parsed.name, defect=parsed.defect)
+    return CompiledRule(
+        name=rule.name,
+        match_features=_terms(rule.match_features),
+        match_any=tuple(_terms(one.match_features) for one in rule.match_any or ()),
+        vars=rule.vars or {},
+        vars_template=_template(rule.vars_template),
+        **_labels(rule),
+        **_extras(rule),
+    )
+
+
+def _labels(rule: model.GroupRule) -> dict[str, Any]:
+    """What rules of groups do not have."""
+    if not isinstance(rule, model.Rule | model.CustomRule):
+        return {}
+    return {"labels": rule.labels or {}, "labels_template": _template(rule.labels_template)}
+
+
+def _extras(rule: model.GroupRule) -> dict[str, Any]:
+    """What only rules of a NodeFeatureRule have."""
+    if not isinstance(rule, model.Rule):
+        return {}
+    return {
+        "annotations": rule.annotations or {},
+        "extended_resources": rule.extended_resources or {},
+        "taints": tuple(rule.taints or ()),
+    }
+
+
+def _terms(terms: Sequence[model.Term] | None) -> Terms:
+    return tuple(_term(term) for term in terms or ())
+
+
+def _term(term: model.Term) -> Term:
+    expressions = term.match_expressions
+    compiled = None
+    if expressions is not None:
+        compiled = tuple((name, _matcher(expressions[name])) for name in sorted(expressions))
+    return Term(term.feature, compiled, None if term.match_name is None else _matcher(term.match_name))
+
+
+def _matcher(expression: model.Expression) -> Matcher:
+    return compile_matcher(expression.op, expression.value or (), expression.type or "")
+
+
+def _template(text: str | None) -> Template | None:
+    return Template(text) if text else None

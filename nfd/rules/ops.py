@@ -1,0 +1,190 @@
+"""Match operators: one small function each, joined in the table `OPERATORS`.
+
+Upstream document: "Customization guide, matchExpressions" and the MatchOp type of api/nfd/v1alpha1/types.go. An
+operator function takes the values of an expression once, checks them, and returns the test for one present value. What
+is wrong with the values counts only when the test is needed, so a mistake is kept in the `Matcher` until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from nfd.errors import RuleError
+from nfd.rules.regexp import PatternError, compile_pattern, encode
+from nfd.rules.scalars import parse_integer, parse_version
+
+Test = Callable[[str], bool]
+Values = tuple[str, ...]
+Parse = Callable[[str], int | tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """How an operator treats a missing element and a flag, and when its values are checked."""
+
+    build: Callable[[Values, str], Test]
+    arity: tuple[int, int | None]
+    missing: bool = False
+    on_flag: Literal["never", "present", "absent", "always"] = "never"
+    always_checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One compiled expression, ready to be asked about an element."""
+
+    op: str
+    values: Values
+    test: Test | None
+    mistake: str | None
+    mistake_when_missing: bool
+    missing: bool
+    on_flag: Literal["never", "present", "absent", "always"]
+
+    def holds(self, text: str | None) -> bool:
+        """Judge a value; None is a missing element. Raises: RuleError for values that make no sense."""
+        if text is None:
+            if self.mistake_when_missing:
+                raise RuleError(self.mistake)
+            return self.missing
+        if self.test is None:
+            raise RuleError(self.mistake)
+        return self.test(text)
+
+    def holds_for_flag(self, present: bool) -> bool:
+        """Judge a flag, which has no value: only its presence can count."""
+        if self.mistake_when_missing and not self.test:
+            raise RuleError(self.mistake)
+        if self.on_flag == "never":
+            return False
+        return self.on_flag == "always" or present == (self.on_flag == "present")
+
+    def __str__(self) -> str:
+        return " ".join((self.op or "(any)", *((f"[{', '.join(self.values)}]",) if self.values else ())))
+
+
+def compile_matcher(op: str, values: Values, kind: str = "") -> Matcher:
+    """Compile an expression; never raises, mistakes come up when the expression is evaluated."""
+    operator = OPERATORS.get(op)
+    if operator is None:
+        return Matcher(op, values, None, f"invalid operator {op!r}", True, False, "never")
+    mistake = None
+    test: Test | None = None
+    try:
+        _check_arity(op, values, operator.arity)
+        test = operator.build(values, kind)
+    except (RuleError, PatternError) as error:
+        mistake = str(error)
+    checked = operator.always_checked and mistake is not None
+    return Matcher(op, values, test, mistake, checked, operator.missing, operator.on_flag)
+
+
+def _check_arity(op: str, values: Values, arity: tuple[int, int | None]) -> None:
+    low, high = arity
+    if len(values) < low or (high is not None and len(values) > high):
+        wanted = f"at least {low}" if high is None else str(low) if low else "no"
+        raise RuleError(
+            f"operator {op or '(any)'} takes {wanted} value{'' if wanted == '1' else 's'}, got {len(values)}"
+        )
+
+
+def op_in(values: Values, _kind: str) -> Test:
+    """The value is one of the listed ones."""
+    return frozenset(values).__contains__
+
+
+def op_not_in(values: Values, _kind: str) -> Test:
+    """The value is none of the listed ones."""
+    listed = frozenset(values)
+    return lambda text: text not in listed
+
+
+def op_in_regexp(values: Values, _kind: str) -> Test:
+    """One of the patterns matches somewhere in the value."""
+    patterns = [compile_pattern(value) for value in values]
+
+    def test(text: str) -> bool:
+        data = encode(text)
+        return any(pattern.search(data) is not None for pattern in patterns)
+
+    return test
+
+
+def op_any(_values: Values, _kind: str) -> Test:
+    """Anything will do, also for `Exists`, which is asked only about what is there."""
+    return lambda _text: True
+
+
+def op_does_not_exist(_values: Values, _kind: str) -> Test:
+    """Never true of something that is there."""
+    return lambda _text: False
+
+
+def op_equals(wanted: str, _values: Values, _kind: str) -> Test:
+    """The value is exactly `true` or `false`."""
+    return wanted.__eq__
+
+
+def op_compare(relation: str, values: Values, kind: str) -> Test:
+    """The value compares to the one bound as the operator says."""
+    parse = _parser(kind)
+    bound = parse(values[0])
+    compare: Callable[..., bool] = {
+        "Gt": lambda value: value > bound,
+        "Ge": lambda value: value >= bound,
+        "Lt": lambda value: value < bound,
+        "Le": lambda value: value <= bound,
+    }[relation]
+    return lambda text: compare(parse(text))
+
+
+def op_between(values: Values, kind: str) -> Test:
+    """Strictly between the two bounds."""
+    parse = _parser(kind)
+    low, high = _bounds(parse, values)
+    if not kind and low >= high:  # type: ignore[operator]  # both of one kind
+        raise RuleError(f"operator GtLt: {values[0]} is not less than {values[1]}")
+    return lambda text: low < parse(text) < high  # type: ignore[operator]
+
+
+def op_within(values: Values, kind: str) -> Test:
+    """Between the two bounds, bounds included; equal bounds are a range of one number."""
+    parse = _parser(kind)
+    low, high = _bounds(parse, values)
+    if not kind and low > high:  # type: ignore[operator]
+        raise RuleError(f"operator GeLe: {values[0]} is greater than {values[1]}")
+    return lambda text: low <= parse(text) <= high  # type: ignore[operator]
+
+
+def _bounds(parse: Parse, values: Values) -> tuple[int | tuple[int, ...], int | tuple[int, ...]]:
+    return parse(values[0]), parse(values[1])
+
+
+def _parser(kind: str) -> Parse:
+    if kind not in PARSERS:
+        raise RuleError(f"invalid value type {kind!r}")
+    return PARSERS[kind]
+
+
+PARSERS: dict[str, Parse] = {"": parse_integer, "version": parse_version}
+
+OPERATORS: dict[str, Operator] = {
+    "": Operator(op_any, (0, 0), missing=True, on_flag="always"),
+    "In": Operator(op_in, (1, None)),
+    "NotIn": Operator(op_not_in, (1, None)),
+    "InRegexp": Operator(op_in_regexp, (1, None)),
+    "Exists": Operator(op_any, (0, 0), on_flag="present", always_checked=True),
+    "DoesNotExist": Operator(op_does_not_exist, (0, 0), missing=True, on_flag="absent", always_checked=True),
+    "Gt": Operator(partial(op_compare, "Gt"), (1, 1)),
+    "Ge": Operator(partial(op_compare, "Ge"), (1, 1)),
+    "Lt": Operator(partial(op_compare, "Lt"), (1, 1)),
+    "Le": Operator(partial(op_compare, "Le"), (1, 1)),
+    "GtLt": Operator(op_between, (2, 2)),
+    "GeLe": Operator(op_within, (2, 2)),
+    "IsTrue": Operator(partial(op_equals, "true"), (0, 0)),
+    "IsFalse": Operator(partial(op_equals, "false"), (0, 0)),
+}
+"""All operators by name; "" is upstream's internal "any"."""

@@ -1,0 +1,208 @@
+"""From text or plain values to rule objects, with every mistake on its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from nfd.config.yamltext import Document, Path, documents
+from nfd.errors import ConfigError
+from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
+
+RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
+API_GROUP = "nfd.k8s-sigs.io/"
+RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
+_KINDS = {RULE: (RULE_FIELD, Rule, False), GROUP: (GROUP_FIELD, GroupRule, True)}
+_NAME = "rules"
+_OBJECT_KEYS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake in a rule file."""
+
+    line: int
+    reason: str
+    soft: bool
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleText:
+    """The rule objects of a file and what is wrong with it."""
+
+    objects: tuple[RuleObject, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomText:
+    """The rules of a file in the worker's dialect and what is wrong with it."""
+
+    rules: tuple[ParsedRule, ...]
+    findings: tuple[Finding, ...]
+
+
+def parse_text(text: str) -> RuleText:
+    """Parse a file of NodeFeatureRule and NodeFeatureGroup documents; broken text gives findings, no exception."""
+    objects: list[RuleObject] = []
+    findings: list[Finding] = []
+    try:
+        for document, _, parsed in read_objects(text):
+            objects.append(parsed)
+            findings.extend(locate(document, all_mistakes(parsed)))
+    except ConfigError as error:
+        findings.append(unreadable(error))
+    return RuleText(tuple(objects), tuple(findings))
+
+
+def read_objects(text: str) -> Iterator[tuple[Document, Path, RuleObject]]:
+    """The rule objects of a file, each with its document and its place there. Raises: ConfigError for broken YAML."""
+    for document in documents(text, _NAME):
+        for data, path in _unfold(document.data):
+            yield document, path, parse_object(data, path)
+
+
+def parse_custom_text(text: str) -> CustomText:
+    """Parse a drop-in file of the worker's `custom` source: YAML lists of rules."""
+    rules: list[ParsedRule] = []
+    findings: list[Finding] = []
+    try:
+        for document in documents(text, _NAME):
+            parsed = () if document.data is None else parse_custom(document.data)
+            rules.extend(parsed)
+            findings.extend(locate(document, [mistake for rule in parsed for mistake in rule.mistakes]))
+    except ConfigError as error:
+        findings.append(unreadable(error))
+    return CustomText(tuple(rules), tuple(findings))
+
+
+def unreadable(error: ConfigError) -> Finding:
+    """The finding that broken YAML is; its message starts with the name we gave, and the line if there is one."""
+    reason = str(error).removeprefix(f"{_NAME}:")
+    line, colon, rest = reason.partition(": ")
+    return Finding(int(line), rest, False) if colon and line.isdecimal() else Finding(1, reason.strip(), False)
+
+
+def parse_custom(data: Any) -> tuple[ParsedRule, ...]:
+    """Parse the worker's inline rules, a list of mappings (`sources.custom`)."""
+    if not isinstance(data, list | tuple):
+        return (ParsedRule("", None, (Mistake((), "must be a list of rules", False),)),)
+    return tuple(parse_rule(one, CustomRule, (index,)) for index, one in enumerate(data))
+
+
+def parse_object(data: Any, path: Path = ()) -> RuleObject:
+    """Parse one object as the API server hands it out. Mistakes are kept in the result."""
+    if not isinstance(data, Mapping):
+        return RuleObject("", (), mistakes=(Mistake(path, "must be a mapping", False),))
+    kind = data.get("kind")
+    mistakes = [Mistake((*path, key), f"unknown key {key!r}", True) for key in data if key not in _OBJECT_KEYS]
+    name, namespace = name_of(data.get("metadata")), _namespace(data.get("metadata"))
+    if not isinstance(kind, str) or kind not in _KINDS:
+        mistakes.append(Mistake((*path, "kind"), f"kind {kind!r} is neither {RULE} nor {GROUP}", False))
+        return RuleObject(name, (), namespace, mistakes=tuple(mistakes))
+    if not str(data.get("apiVersion", "")).startswith(API_GROUP):
+        mistakes.append(Mistake((*path, "apiVersion"), f"apiVersion must be {API_GROUP}v1alpha1", True))
+    field, shape, is_group = _KINDS[kind]
+    listed, more = _rule_list(data.get("spec"), field, (*path, "spec"))
+    rules = tuple(parse_rule(one, shape, (*path, "spec", field, index)) for index, one in enumerate(listed))
+    return RuleObject(name, rules, namespace, is_group, (*mistakes, *more))
+
+
+def _rule_list(spec: Any, field: str, path: Path) -> tuple[Sequence[Any], list[Mistake]]:
+    if not isinstance(spec, Mapping):
+        return (), [Mistake(path, "spec must be a mapping", spec is None)]
+    mistakes = [Mistake((*path, key), f"unknown key {key!r}", True) for key in spec if key != field]
+    listed = spec.get(field)
+    if isinstance(listed, list | tuple):
+        return listed, mistakes
+    reason = f"{field} must be a list"
+    return (), [*mistakes, Mistake((*path, field), reason, listed is None)]
+
+
+def parse_rule(data: Any, shape: type[GroupRule], path: Path = ()) -> ParsedRule:
+    """Parse one rule, repairing soft mistakes the way Kubernetes reads such text."""
+    mistakes: list[Mistake] = []
+    for _ in range(3):
+        try:
+            rule = shape.model_validate(data)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+            mistakes.extend(_mistake(one, path) for one in errors)
+            try:
+                for one in errors:
+                    data = _repaired(data, one["loc"], drop=_is_unknown(one), hard=not _is_soft(one))
+            except LookupError:
+                break
+        else:
+            return ParsedRule(rule.name, rule, tuple(mistakes))
+    return ParsedRule(name_of(data), None, tuple(mistakes))
+
+
+def _is_unknown(error: Any) -> bool:
+    return bool(error["type"] == "extra_forbidden")
+
+
+def _is_soft(error: Any) -> bool:
+    number = error["type"] == "string_type" and isinstance(error["input"], bool | int | float)
+    return number or _is_unknown(error)
+
+
+def _mistake(error: Any, path: Path) -> Mistake:
+    place: Path = (*path, *error["loc"])
+    where = ".".join(str(part) for part in error["loc"])
+    if _is_unknown(error):
+        return Mistake(place, f"unknown key {where!r}", True)
+    if _is_soft(error):
+        return Mistake(place, f"{where} {unquoted(error['input'])}", True)
+    return Mistake(place, f"{where or 'rule'}: {error['msg']}", False)
+
+
+def _repaired(data: Any, place: Path, *, drop: bool, hard: bool) -> Any:
+    """A copy without an unknown key, or with text in place of a number. Raises: LookupError where that cannot be."""
+    head, rest = place[0] if place else None, place[1:]
+    if hard or head is None or not isinstance(data, dict | list | tuple):
+        raise LookupError(place)
+    inner = data[head]  # type: ignore[index]  # an unfit index is the LookupError we promise
+    if drop and not rest:
+        return {key: value for key, value in data.items() if key != head} if isinstance(data, dict) else data
+    changed = _repaired(inner, rest, drop=drop, hard=hard) if rest else as_text(inner)
+    if isinstance(data, dict):
+        return data | {head: changed}
+    return [changed if index == head else one for index, one in enumerate(data)]
+
+
+def _unfold(value: Any) -> Iterator[tuple[Any, Path]]:
+    """The objects of a document: itself, the items of a list as `kubectl get -o yaml` prints it, or none."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    items = value.get("items") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+        yield from ((item, ("items", index)) for index, item in enumerate(items))
+    elif value is not None:
+        yield value, ()
+
+
+def _namespace(metadata: Any) -> str:
+    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    return namespace if isinstance(namespace, str) else ""
+
+
+def all_mistakes(parsed: RuleObject) -> list[Mistake]:
+    """Mistakes of an object and of its rules."""
+    return [*parsed.mistakes, *(mistake for rule in parsed.rules for mistake in rule.mistakes)]
+
+
+def locate(document: Document, mistakes: Iterable[Mistake]) -> list[Finding]:
+    """Mistakes with the line of their place, or of the nearest place around it."""
+    return [Finding(_line(document, mistake.path), mistake.reason, mistake.soft) for mistake in mistakes]
+
+
+def _line(document: Document, path: Path) -> int:
+    while path and path not in document.lines:
+        path = path[:-1]
+    return document.lines.get(path, 1)

@@ -1,0 +1,229 @@
+"""What a node may carry: prefixes, names, values and namespaces of labels, annotations, resources and taints.
+
+The same checks serve what rules ask for and what workers report. Upstream: pkg/nfd-master/nfd-master.go and
+pkg/apis/nfd/validate; documents "Security, Labels" and "Configuration reference, denyLabelNs, extraLabelNs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd.names import FEATURE_NS, PROFILE_NS, key_problem, namespace_of, value_problem
+from nfd.rules.model import Taint
+from nfd.rules.regexp import found
+from nfd.rules.scalars import parse_integer, quantity_problem
+
+MAX_ANNOTATION = 1024
+"""Bytes that the value of one annotation may have."""
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_KUBERNETES = "kubernetes.io"
+
+Lookup = Callable[[str, str], str | None]
+"""Finds an attribute by feature (`domain.feature`) and element name, exactly as written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the administrator allows; the defaults are the master's, with taints switched off."""
+
+    extra_label_ns: frozenset[str] = frozenset()
+    deny_label_ns: frozenset[str] = frozenset()
+    label_whitelist: str = ""
+    resource_labels: frozenset[str] = frozenset()
+    auto_prefix: bool = True
+    enable_taints: bool = False
+    disable_labels: bool = False
+    disable_annotations: bool = False
+    disable_extended_resources: bool = False
+
+    def denies(self, namespace: str) -> bool:
+        """Whether the deny list names this namespace; a leading `*` makes an entry match by its end."""
+        return any(
+            namespace.endswith(entry.lstrip("*")) if entry.startswith("*") else namespace == entry
+            for entry in self.deny_label_ns
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something the node will not get: kind (`label`, `annotation`, `extendedResource`, `taint`), key and reason."""
+
+    kind: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What passed, and what did not."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[Dropped, ...] = ()
+
+
+def prefix_keys(wanted: Mapping[str, str], policy: Policy) -> dict[str, str]:
+    """Put the default namespace before names without one; a name that is written with it wins."""
+    if not policy.auto_prefix:
+        return dict(wanted)
+    prefixed = {key: value for key, value in wanted.items() if "/" in key}
+    for key, value in wanted.items():
+        if "/" not in key:
+            prefixed.setdefault(f"{FEATURE_NS}/{key}", value)
+    return prefixed
+
+
+def allow_labels(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
+    """Labels that the node gets, references looked up."""
+    if policy.disable_labels:
+        return Allowed()
+    return _allow("label", wanted, lambda key, value: _label_problem(key, value, policy), lookup)
+
+
+def allow_annotations(wanted: Mapping[str, str], policy: Policy) -> Allowed:
+    """Annotations that the node gets; their values are taken as written."""
+    if policy.disable_annotations:
+        return Allowed()
+    return _allow("annotation", wanted, lambda key, value: _annotation_problem(key, value, policy), None)
+
+
+def allow_extended_resources(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
+    """Extended resources that the node gets, references looked up, amounts as written."""
+    if policy.disable_extended_resources:
+        return Allowed()
+    return _allow("extendedResource", wanted, lambda key, value: _resource_problem(key, value, policy), lookup)
+
+
+def allow_taints(wanted: Iterable[Taint], policy: Policy) -> tuple[tuple[Taint, ...], tuple[Dropped, ...]]:
+    """Taints that the node gets; key and effect identify one, the later of two wins."""
+    if not policy.enable_taints:
+        return (), ()
+    kept: dict[tuple[str, str], Taint] = {}
+    dropped: list[Dropped] = []
+    for taint in wanted:
+        problem = _taint_problem(taint)
+        if problem:
+            dropped.append(Dropped("taint", taint.key, problem))
+        else:
+            kept[taint.key, taint.effect] = taint
+    return tuple(kept.values()), tuple(dropped)
+
+
+def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[dict[str, str], dict[str, str], Allowed]:
+    """Labels that `resourceLabels` turns into extended resources: the labels left, the resources, and what failed.
+
+    An option of NFD 0.16 and before. A value that is no integer stays a label.
+    """
+    names = frozenset(prefix_keys(dict.fromkeys(policy.resource_labels, ""), policy))
+    resources = {key: value for key, value in labels.items() if key in names and _is_integer(value)}
+    dropped = tuple(
+        Dropped("extendedResource", key, f"{labels[key]!r} is not a whole number")
+        for key in sorted(names & labels.keys() - resources.keys())
+    )
+    left = {key: value for key, value in labels.items() if key not in resources}
+    return left, resources, Allowed(resources, dropped)
+
+
+def _allow(
+    kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str], str | None], lookup: Lookup | None
+) -> Allowed:
+    kept: dict[str, str] = {}
+    dropped: list[Dropped] = []
+    for key, text in wanted.items():
+        value, problem = resolve(text, lookup) if lookup and text[:1] == "@" else (text, None)
+        problem = problem or problem_of(key, value)
+        if problem:
+            dropped.append(Dropped(kind, key, problem))
+        else:
+            kept[key] = value
+    return Allowed(kept, tuple(dropped))
+
+
+def resolve(text: str, lookup: Lookup) -> tuple[str, str | None]:
+    """Look up `@domain.feature.element`: its value, or the text itself and why there is none."""
+    parts = text[1:].split(".", 2)
+    if len(parts) < 3:
+        return text, f"reference {text!r} is not of the form @domain.feature.element"
+    value = lookup(f"{parts[0]}.{parts[1]}", parts[2])
+    if value is None:
+        return text, f"reference {text!r}: no such attribute"
+    return value, None
+
+
+def _label_problem(key: str, value: str, policy: Policy) -> str | None:
+    namespace = namespace_of(key)
+    if problem := _key_problem(key, policy):
+        return problem
+    extra = namespace in policy.extra_label_ns
+    if namespace and not extra and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS, PROFILE_NS):
+        return f"namespace {namespace!r} is not allowed"
+    if problem := value_problem(value):
+        return f"value {value[:100]!r} {problem}"
+    if namespace and not extra and policy.denies(namespace):
+        return f"namespace {namespace!r} is denied"
+    if policy.label_whitelist and not found(policy.label_whitelist, key.rpartition("/")[2]):
+        return "name does not match labelWhiteList"
+    return None
+
+
+def _annotation_problem(key: str, value: str, policy: Policy) -> str | None:
+    if problem := _key_problem(key, policy) or _namespace_problem(key):
+        return problem
+    size = len(value.encode("utf-8", "replace"))
+    return f"value has {size} bytes, at most {MAX_ANNOTATION} are allowed" if size > MAX_ANNOTATION else None
+
+
+def _resource_problem(key: str, value: str, policy: Policy) -> str | None:
+    if problem := _key_problem(key, policy) or _namespace_problem(key):
+        return problem
+    problem = quantity_problem(value, fraction_allowed=namespace_of(key).endswith(_KUBERNETES))
+    return f"amount {problem}" if problem else None
+
+
+def _taint_problem(taint: Taint) -> str | None:
+    if not namespace_of(taint.key):
+        return f"key {taint.key!r} has no namespace"
+    if problem := key_problem(taint.key):
+        return f"key {problem}"
+    if problem := _namespace_problem(taint.key):
+        return problem
+    if taint.effect not in EFFECTS:
+        return f"effect {taint.effect!r} is none of {', '.join(EFFECTS)}"
+    problem = value_problem(taint.value or "")
+    return f"value {problem}" if problem else None
+
+
+def _key_problem(key: str, policy: Policy) -> str | None:
+    if problem := key_problem(key):
+        return f"key {problem}"
+    return "key has no namespace" if policy.auto_prefix and not namespace_of(key) else None
+
+
+def _namespace_problem(key: str) -> str | None:
+    namespace = namespace_of(key)
+    if namespace and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS):
+        return f"namespace {namespace!r} is not allowed"
+    return None
+
+
+def _is_kubernetes(namespace: str) -> bool:
+    return namespace == _KUBERNETES or namespace.endswith(f".{_KUBERNETES}")
+
+
+def _is_ours(namespace: str, *ours: str) -> bool:
+    return any(namespace == one or namespace.endswith(f".{one}") for one in ours)
+
+
+def _is_integer(value: str) -> bool:
+    try:
+        parse_integer(value)
+    except Exception:
+        return False
+    return True
+
+
+def as_json(taint: Taint) -> dict[str, Any]:
+    """A taint as Kubernetes writes it; an empty value is left out."""
+    return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}

@@ -1,0 +1,53 @@
+"""Go's text/template with Sprig's functions, as far as rule authors have them.
+
+`lexer` → `parser` → `nodes` → `interpreter`; `calls` tells how functions are declared and `functions/` holds them. Why
+this is our own and no library: docs/decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nfd.rules.regexp import encode
+from nfd.rules.template.calls import Clock
+from nfd.rules.template.functions import FUNCTIONS
+from nfd.rules.template.interpreter import execute
+from nfd.rules.template.nodes import Body
+from nfd.rules.template.parser import parse
+from nfd.rules.template.values import TemplateError, wrap_data
+
+MAX_TEXT = 65_536
+"""Bytes that the text of a template may have."""
+
+Data = dict[str, dict[str, list[Mapping[str, str]]]]
+"""Matched elements: domain → feature → elements."""
+
+__all__ = ["Clock", "Data", "Template", "TemplateError"]
+
+
+class Template:
+    """A template; it is parsed when it is first run, since a rule that never holds may hold a broken one."""
+
+    __slots__ = ("_bodies", "_mistake", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._bodies: dict[str, Body] | None = None
+        self._mistake: str | None = None
+
+    def check(self) -> None:
+        """Parse it. Raises: TemplateError."""
+        if self._bodies is None and self._mistake is None:
+            try:
+                if len(encode(self.text)) > MAX_TEXT:
+                    raise TemplateError(f"has more than {MAX_TEXT} bytes")
+                self._bodies = parse(self.text, FUNCTIONS)
+            except TemplateError as error:
+                self._mistake = str(error)
+        if self._mistake is not None:
+            raise TemplateError(self._mistake)
+
+    def render(self, data: Data, *, clock: Clock | None = None) -> str:
+        """Run it on matched elements. Raises: TemplateError."""
+        self.check()
+        return execute(self._bodies or {}, FUNCTIONS, wrap_data(data), clock)

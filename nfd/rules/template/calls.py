@@ -1,0 +1,117 @@
+"""How template functions are declared, and how arguments are fitted to them.
+
+A function names the types of its parameters, since Go's templates refuse an argument of another type: `any`, `string`,
+`int`, `bool`, `float64`, `dict` (made in the template, never a matched element), `time`. A last type with a star takes
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from nfd.rules.template.budget import Budget
+from nfd.rules.template.nodes import Constant
+from nfd.rules.template.values import ANY, GoMap, GoObject, TemplateError, kind_of, type_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Clock = Callable[[], datetime]
+"""Tells the present moment, with its time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What functions may ask for: the budget of the execution, and the time if somebody tells it."""
+
+    budget: Budget
+    clock: Clock | None = None
+
+    def now(self) -> datetime:
+        if self.clock is None:
+            raise TemplateError("the present time is not known here")
+        return self.clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A template function: what it takes, and whether it wants the `Runtime` first or reads whole arguments."""
+
+    call: Callable[..., Any]
+    parameters: tuple[str, ...]
+    rest: str | None
+    runtime: bool
+    peeks: bool
+
+    def check_count(self, given: int, name: str) -> None:
+        if given < len(self.parameters) or (self.rest is None and given > len(self.parameters)):
+            least = "at least " if self.rest else ""
+            raise TemplateError(f"wrong number of args for {name}: want {least}{len(self.parameters)} got {given}")
+
+    def type_at(self, index: int) -> str:
+        return self.parameters[index] if index < len(self.parameters) else self.rest or "any"
+
+    def account(self, values: Sequence[Any], budget: Budget) -> None:
+        """Charge for reading large arguments."""
+        if not self.peeks:
+            budget.spend(sum(len(value) for value in values if isinstance(value, str | list | dict)) >> 8)
+
+    def invoke(self, runtime: Runtime, values: Sequence[Any]) -> Any:
+        return self.call(runtime, *values) if self.runtime else self.call(*values)
+
+
+class Library(dict[str, Function]):
+    """Functions by name; `@library.function("name", "string", "*any")` adds one."""
+
+    def function(self, names: str, *parameters: str, runtime: bool = False, peeks: bool = False) -> Callable[[F], F]:
+        rest = parameters[-1][1:] if parameters and parameters[-1].startswith("*") else None
+        fixed = parameters[:-1] if rest else parameters
+
+        def add(call: F) -> F:
+            for name in names.split():
+                self[name] = Function(call, fixed, rest, runtime, peeks)
+            return call
+
+        return add
+
+
+_PYTHON_TYPES: Mapping[str, type] = {"string": str, "int": int, "bool": bool, "float64": float}
+_GO_NAMES = {"any": ANY, "dict": f"map[string]{ANY}", "time": "time.Time"}
+
+
+def check_type(value: Any, wanted: str) -> Any:
+    """Refuse a value of another type. Raises: TemplateError."""
+    if wanted == "any":
+        return value
+    if value is None and wanted == "dict":
+        return GoMap(is_nil=True)
+    if wanted == "dict":
+        fits = isinstance(value, GoMap) and value.elem == ANY
+    elif wanted == "time":
+        fits = isinstance(value, GoObject) and value.type_name == "time.Time"
+    else:
+        fits = type(value) is _PYTHON_TYPES[wanted]
+    if not fits:
+        expected = _GO_NAMES.get(wanted, wanted)
+        raise TemplateError(f"wrong type for value; expected {expected}; got {type_name(value)}")
+    return value
+
+
+def constant_as(wanted: str, constant: Constant) -> Any:
+    """A literal as a parameter of this type wants it. Raises: TemplateError."""
+    value = constant.value
+    if wanted == "any":
+        if constant.overflows:
+            raise TemplateError("number overflows int")
+        return value
+    if value is None and wanted == "dict":
+        return GoMap(is_nil=True)
+    if wanted == "int" and constant.as_int is not None:
+        return constant.as_int
+    if wanted == "float64" and constant.as_float is not None:
+        return constant.as_float
+    if wanted in ("string", "bool") and type(value) is _PYTHON_TYPES[wanted]:
+        return value
+    raise TemplateError(f"expected {_GO_NAMES.get(wanted, wanted)}; found {kind_of(value)}")

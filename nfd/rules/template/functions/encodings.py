@@ -1,0 +1,221 @@
+"""Encodings, check sums and JSON; upstream: Sprig strings.go, crypto.go and defaults.go, Go encoding/json."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import zlib
+from typing import Any
+
+from nfd.rules.regexp import decode, encode
+from nfd.rules.template.calls import Library, Runtime
+from nfd.rules.template.quoting import format_float
+from nfd.rules.template.values import MAX_NESTING, GoList, GoMap, GoObject, TemplateError, legible, type_name
+
+LIBRARY = Library()
+function = LIBRARY.function
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_BROKEN = re.compile("[\ud800-\udfff]")
+_BASE32 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+
+
+@function("b64enc", "string")
+def b64enc(text: str) -> str:
+    return base64.b64encode(encode(text)).decode()
+
+
+@function("b32enc", "string")
+def b32enc(text: str) -> str:
+    return base64.b32encode(encode(text)).decode()
+
+
+@function("b64dec", "string")
+def b64dec(text: str) -> str:
+    """Broken input gives the mistake as text, as upstream does."""
+    data = encode(text)
+    bad = _base64_mistake(data)
+    if bad is not None:
+        return f"illegal base64 data at input byte {bad}"
+    return decode(base64.b64decode(data.translate(None, b"\r\n")))
+
+
+def _base64_mistake(data: bytes) -> int | None:
+    """Where the first mistake is, as Go counts."""
+    letters = [(index, byte) for index, byte in enumerate(data) if byte not in b"\r\n"]
+    place = next((place for place, (_, byte) in enumerate(letters) if byte not in _BASE64), len(letters))
+    if place == len(letters):
+        return len(data) - place % 4 if place % 4 else None
+    index, byte = letters[place]
+    if byte != ord("=") or place % 4 < 2:
+        return index
+    if place % 4 == 2:
+        place += 1
+        if place == len(letters):
+            return len(data)
+        if letters[place][1] != ord("="):
+            return letters[place][0] - 1
+    return letters[place + 1][0] if place + 1 < len(letters) else None
+
+
+@function("b32dec", "string")
+def b32dec(text: str) -> str:
+    """Broken input gives the mistake as text, as upstream does."""
+    data = encode(text).translate(None, b"\r\n")
+    body = data.rstrip(b"=")
+    bad = next((index for index, byte in enumerate(body) if byte not in _BASE32), None)
+    if bad is None and (len(data) % 8 or len(data) - len(body) not in (0, 1, 3, 4, 6)):
+        bad = len(data) - len(data) % 8 if body == data else len(data) if len(data) % 8 else len(body)
+    return decode(base64.b32decode(data)) if bad is None else f"illegal base32 data at input byte {bad}"
+
+
+@function("sha1sum", "string")
+def sha1sum(text: str) -> str:
+    return hashlib.sha1(encode(text), usedforsecurity=False).hexdigest()
+
+
+@function("sha256sum", "string")
+def sha256sum(text: str) -> str:
+    return hashlib.sha256(encode(text)).hexdigest()
+
+
+@function("sha512sum", "string")
+def sha512sum(text: str) -> str:
+    return hashlib.sha512(encode(text)).hexdigest()
+
+
+@function("adler32sum", "string")
+def adler32sum(text: str) -> str:
+    return str(zlib.adler32(encode(text)))
+
+
+@function("fromJson", "string")
+def from_json(text: str) -> Any:
+    """Broken JSON gives nothing."""
+    try:
+        return must_from_json(text)
+    except TemplateError:
+        return None
+
+
+@function("mustFromJson", "string")
+def must_from_json(text: str) -> Any:
+    try:
+        value = json.loads(legible(text), parse_int=float, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise TemplateError(f"not JSON: {type(error).__name__}") from error
+    return _as_go(value)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _as_go(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_NESTING:
+        raise TemplateError("value is nested too deeply")
+    if isinstance(value, dict):
+        return GoMap({_sound(key): _as_go(one, depth + 1) for key, one in value.items()})
+    if isinstance(value, list):
+        return GoList(_as_go(one, depth + 1) for one in value)
+    if isinstance(value, float) and math.isinf(value):
+        raise TemplateError("number out of range")
+    return _sound(value) if isinstance(value, str) else value
+
+
+def _sound(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@function("toJson", "any", runtime=True)
+def to_json(runtime: Runtime, value: Any) -> str:
+    return _or_nothing(runtime, value, indent=False)
+
+
+@function("toPrettyJson", "any", runtime=True)
+def to_pretty_json(runtime: Runtime, value: Any) -> str:
+    return _or_nothing(runtime, value, indent=True)
+
+
+@function("mustToJson", "any", runtime=True)
+def must_to_json(runtime: Runtime, value: Any) -> str:
+    return _escape_html(_json(runtime, value, indent=False))
+
+
+@function("mustToPrettyJson", "any", runtime=True)
+def must_to_pretty_json(runtime: Runtime, value: Any) -> str:
+    return _escape_html(_json(runtime, value, indent=True))
+
+
+@function("toRawJson mustToRawJson", "any", runtime=True)
+def to_raw_json(runtime: Runtime, value: Any) -> str:
+    return _json(runtime, value, indent=False)
+
+
+def _or_nothing(runtime: Runtime, value: Any, *, indent: bool) -> str:
+    try:
+        return _escape_html(_json(runtime, value, indent=indent))
+    except ValueError:
+        return ""
+
+
+def _json(runtime: Runtime, value: Any, *, indent: bool, depth: int = 0) -> str:
+    """JSON with sorted keys. Raises: ValueError for what has no JSON form."""
+    runtime.budget.spend()
+    if depth > MAX_NESTING:
+        raise TemplateError("value is nested too deeply")
+    if isinstance(value, GoList | GoMap) and value.is_nil:
+        return "null"
+    if isinstance(value, GoMap):
+        colon = ": " if indent else ":"
+        parts = [
+            _quote(key) + colon + _json(runtime, value[key], indent=indent, depth=depth + 1) for key in sorted(value)
+        ]
+        return _wrapped(runtime, parts, "{}", indent, depth)
+    if isinstance(value, GoList):
+        parts = [_json(runtime, one, indent=indent, depth=depth + 1) for one in value]
+        return _wrapped(runtime, parts, "[]", indent, depth)
+    return _json_scalar(value)
+
+
+def _wrapped(runtime: Runtime, parts: list[str], brackets: str, indent: bool, depth: int) -> str:
+    runtime.budget.reserve(sum(map(len, parts)) + 2 * len(parts) * (depth + 2))
+    if not indent or not parts:
+        return f"{brackets[0]}{','.join(parts)}{brackets[1]}"
+    pad = "\n" + "  " * (depth + 1)
+    return f"{brackets[0]}{pad}{(',' + pad).join(parts)}{pad[:-2]}{brackets[1]}"
+
+
+def _json_scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float) and math.isfinite(value):
+        return _json_float(value)
+    if isinstance(value, str):
+        return _quote(value)
+    if isinstance(value, GoObject):
+        return _quote(value.json_text())
+    raise ValueError(f"no JSON form of a {type_name(value)}")
+
+
+def _json_float(value: float) -> str:
+    if value and not 1e-6 <= abs(value) < 1e21:
+        text = format_float(value, "e")
+        return text[:-2] + text[-1] if text[-4:-1] == "e-0" else text
+    return format_float(value, "f")
+
+
+def _quote(text: str) -> str:
+    quoted = json.dumps(decode(encode(text)), ensure_ascii=False)
+    quoted = quoted if quoted.isascii() else _BROKEN.sub(r"\\ufffd", quoted)
+    return quoted.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _escape_html(text: str) -> str:
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,179 @@
+"""One value printed by one verb; upstream: Go fmt/print.go and fmt/format.go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nfd.rules.regexp import encode
+from nfd.rules.template.budget import Budget
+from nfd.rules.template.quoting import SHORTEST, can_backquote, format_float, quote
+from nfd.rules.template.values import ANY, MAX_NESTING, GoList, GoMap, GoObject, TemplateError, type_name
+
+
+@dataclass(slots=True)
+class Spec:
+    """What stands between `%` and the verb."""
+
+    plus: bool = False
+    minus: bool = False
+    sharp: bool = False
+    space: bool = False
+    zero: bool = False
+    width: int | None = None
+    precision: int | None = None
+
+    def pad(self, text: str) -> str:
+        """Fill up to the width, counted in letters."""
+        if self.width is None or len(text) >= self.width:
+            return text
+        if self.minus:
+            return text.ljust(self.width)
+        return text.rjust(self.width, "0" if self.zero else " ")
+
+
+PLAIN = Spec()
+
+
+def show(value: Any, verb: str, spec: Spec, budget: Budget, depth: int = 0) -> str:
+    """A value as `verb` prints it; a verb that does not fit prints as a mistake and does not fail."""
+    budget.spend()
+    if depth > MAX_NESTING:
+        raise TemplateError("value is nested too deeply")
+    if value is None and depth and verb == "v" and spec.sharp:
+        return f"{ANY}(nil)"
+    if value is None:
+        return "<nil>" if depth else spec.pad("<nil>") if verb == "v" else _bad(value, verb, spec, budget)
+    if isinstance(value, GoObject) and verb in "vsxXq" and "String" in value.methods:
+        value = value.methods["String"](value)
+    if verb == "v" and spec.plus:
+        spec = replace(spec, plus=False)
+    if isinstance(value, GoMap | GoList):
+        return _collection(value, verb, spec, budget, depth)
+    text = _scalar(value, verb, spec)
+    return _bad(value, verb, spec, budget) if text is None else budget.check(text)
+
+
+def _scalar(value: Any, verb: str, spec: Spec) -> str | None:
+    """A single value, or None if the verb does not fit it."""
+    if isinstance(value, bool):
+        return spec.pad("true" if value else "false") if verb in "tv" else None
+    if isinstance(value, int):
+        return _integer(value, verb, spec)
+    if isinstance(value, float):
+        return _float(value, verb, spec)
+    if isinstance(value, complex):
+        return _complex(value, verb, spec)
+    if isinstance(value, str):
+        return _string(value, verb, spec)
+    return spec.pad(f"{{{type_name(value)}}}") if verb == "v" else None
+
+
+def _bad(value: Any, verb: str, spec: Spec, budget: Budget) -> str:
+    if value is None:
+        return f"%!{verb}(<nil>)"
+    return f"%!{verb}({type_name(value)}={show(value, 'v', spec, budget)})"
+
+
+def _collection(value: GoMap | GoList, verb: str, spec: Spec, budget: Budget, depth: int) -> str:
+    go_syntax = verb == "v" and spec.sharp
+    if isinstance(value, GoMap):
+        parts = [
+            f"{show(key, verb, spec, budget, depth + 1)}:{show(value[key], verb, spec, budget, depth + 1)}"
+            for key in sorted(value)
+        ]
+    else:
+        parts = [show(one, verb, spec, budget, depth + 1) for one in value]
+    budget.reserve(sum(map(len, parts)))
+    if go_syntax:
+        return f"{type_name(value)}(nil)" if value.is_nil else f"{type_name(value)}{{{', '.join(parts)}}}"
+    return f"map[{' '.join(parts)}]" if isinstance(value, GoMap) else f"[{' '.join(parts)}]"
+
+
+def _string(value: str, verb: str, spec: Spec) -> str | None:
+    if verb in "sv" and not (verb == "v" and spec.sharp):
+        return spec.pad(_cut(value, spec))
+    if verb in "qv":
+        text = _cut(value, spec)
+        if spec.sharp and verb == "q" and can_backquote(text):
+            return spec.pad(f"`{text}`")
+        return spec.pad(quote(text, ascii_only=spec.plus))
+    if verb in "xX":
+        return spec.pad(_hex(encode(value), verb, spec))
+    return None
+
+
+def _cut(value: str, spec: Spec) -> str:
+    return value if spec.precision is None else value[: spec.precision]
+
+
+def _hex(data: bytes, verb: str, spec: Spec) -> str:
+    data = data if spec.precision is None else data[: spec.precision]
+    prefix = f"0{verb}" if spec.sharp and data else ""
+    parts = [f"{byte:02{verb}}" for byte in data]
+    if spec.space:
+        return " ".join(prefix + part for part in parts)
+    return prefix + "".join(parts)
+
+
+def _integer(value: int, verb: str, spec: Spec) -> str | None:
+    if verb in "dv":
+        return _number(value, "d", spec)
+    if verb in "boOxX":
+        return _number(value, verb, spec)
+    if verb in "cqU":
+        return _rune(value, verb, spec)
+    return None
+
+
+def _number(value: int, verb: str, spec: Spec) -> str:
+    digits = format(abs(value), {"O": "o"}.get(verb, verb))
+    sign = "-" if value < 0 else "+" if spec.plus else " " if spec.space else ""
+    if spec.precision is not None:
+        if not spec.precision and not value:
+            return " " * (spec.width or 0)
+        digits = digits.rjust(spec.precision, "0")
+    elif spec.zero and not spec.minus and spec.width is not None:
+        digits = digits.rjust(spec.width - len(sign), "0")
+    if spec.sharp:
+        digits = {"b": "0b", "x": "0x", "X": "0X", "o": "" if digits[0] == "0" else "0"}.get(verb, "") + digits
+    if verb == "O":
+        digits = f"0o{digits}"
+    text = sign + digits
+    width = spec.width or 0
+    return text.ljust(width) if spec.minus else text.rjust(width)
+
+
+def _rune(value: int, verb: str, spec: Spec) -> str:
+    legal = 0 <= value <= 0x10FFFF and not 0xD800 <= value <= 0xDFFF
+    char = chr(value) if legal else "\ufffd"
+    if verb == "c":
+        return spec.pad(char)
+    if verb == "q":
+        return spec.pad(quote(char, "'", ascii_only=spec.plus))
+    text = f"U+{value % (1 << 64):0{max(spec.precision or 0, 4)}X}"
+    return spec.pad(f"{text} '{char}'" if spec.sharp and legal and char.isprintable() else text)
+
+
+def _float(value: float, verb: str, spec: Spec) -> str | None:
+    if verb not in "vbgGxXeEfF":
+        return None
+    precision = spec.precision
+    if verb in "eEfF" and precision is None:
+        precision = 6
+    plain = {"v": "g", "F": "f"}.get(verb, verb)
+    text = format_float(value, plain, SHORTEST if precision is None else precision)
+    body = text.lstrip("+-")
+    finite = body not in ("Inf", "NaN")
+    sign = "-" if text[0] == "-" else "+" if spec.plus or body == "Inf" else " " if spec.space else ""
+    width = spec.width or 0
+    if spec.zero and finite and not spec.minus:
+        body = body.rjust(width - len(sign), "0")
+    text = sign + body
+    return text.ljust(width) if spec.minus else text.rjust(width)
+
+
+def _complex(value: complex, verb: str, spec: Spec) -> str | None:
+    real = _float(value.real, verb, spec)
+    imaginary = _float(value.imag, verb, Spec(plus=True, width=spec.width, precision=spec.precision))
+    return None if real is None else f"({real}{imaginary}i)"

@@ -1,0 +1,159 @@
+"""Matching one term of `matchFeatures` against a node's features.
+
+A feature may exist as flags, attributes and instances at once. Flags and attributes are looked at as a union, instances
+one by one; upstream: api/nfd/v1alpha1/expression.go, "MatchMulti".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nfd.features import Features, Instance
+from nfd.rules.ops import Matcher
+
+Element = Mapping[str, str]
+"""What a template sees of one match: `Name` and `Value`, or the attributes of an instance."""
+
+MATCHED = "rule.matched"
+"""The attribute feature that collects what earlier rules gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A compiled term; `expressions` is sorted by element name, None if the rule has none."""
+
+    feature: str
+    expressions: tuple[tuple[str, Matcher], ...] | None
+    name: Matcher | None
+
+    @property
+    def key(self) -> str:
+        """The name under which the feature is looked up."""
+        return self.feature.lower()
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """Domain and feature as templates spell them."""
+        domain, dot, feature = self.feature.partition(".")
+        return (domain, feature) if dot else (domain.lower(), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """All containers of one feature name; None where it does not exist in that form."""
+
+    flags: frozenset[str] | None = None
+    attributes: Mapping[str, str] | None = None
+    instances: tuple[Instance, ...] | None = None
+
+
+class View:
+    """A node's features by lower-case name, and `rule.matched`, which grows while rules are evaluated."""
+
+    __slots__ = ("_features", "_names", "matched")
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._names = _index(features)
+        seed = features.attributes.get(MATCHED)
+        self.matched: dict[str, str] | None = None if seed is None else dict(seed)
+
+    def get(self, key: str) -> Feature | None:
+        """The feature of that lower-case name, or None if the node does not report it."""
+        name = self._names.get(key)
+        if key == MATCHED and self.matched is not None:
+            return Feature(self._features.flags.get(MATCHED), self.matched, self._features.instances.get(MATCHED))
+        if name is None:
+            return None
+        features = self._features
+        return Feature(features.flags.get(name), features.attributes.get(name), features.instances.get(name))
+
+    def attribute(self, feature: str, element: str) -> str | None:
+        """One attribute, found by the exact names."""
+        if feature == MATCHED and self.matched is not None:
+            return self.matched.get(element)
+        return self._features.attributes.get(feature, {}).get(element)
+
+    def remember(self, outcome: Iterable[Mapping[str, str]]) -> None:
+        """Add what a rule gave to `rule.matched`; nothing still creates it."""
+        if self.matched is None:
+            self.matched = {}
+        for values in outcome:
+            self.matched.update(values)
+
+
+def _index(features: Features) -> dict[str, str]:
+    """Lower-case name → reported name; the lower-case spelling wins where both are reported."""
+    names: dict[str, str] = {}
+    for container in (features.flags, features.attributes, features.instances):
+        for name in container:
+            key = name.lower()
+            if key == name or names.get(key) is None:
+                names[key] = name
+    return names
+
+
+def match_term(term: Term, view: View, collected: list[Element] | None) -> bool:
+    """Whether the term holds; what matched is added to `collected` if given. Raises: RuleError."""
+    feature = view.get(term.key)
+    if feature is None:
+        return False
+    if term.expressions is not None and not _match_expressions(term.expressions, feature, collected):
+        return False
+    return term.name is None or _match_name(term.name, feature, collected)
+
+
+def _match_expressions(
+    expressions: tuple[tuple[str, Matcher], ...], feature: Feature, collected: list[Element] | None
+) -> bool:
+    elements: list[Element] | None = None if collected is None else []
+    union = _match_union(expressions, feature, elements)
+    if union and collected is not None and elements:
+        collected.extend(elements)
+    found = [one for one in feature.instances or () if all(m.holds(one.get(name)) for name, m in expressions)]
+    if collected is not None:
+        collected.extend(found)
+    return union or bool(found)
+
+
+def _match_union(
+    expressions: tuple[tuple[str, Matcher], ...], feature: Feature, elements: list[Element] | None
+) -> bool:
+    """Every expression must hold among the flags or the attributes; what asks for absence, among both."""
+    flags, attributes = feature.flags, feature.attributes
+    if flags is None and attributes is None:
+        return False
+    for name, matcher in expressions:
+        by_flag = flags is not None and matcher.holds_for_flag(name in flags)
+        by_value = attributes is not None and matcher.holds(attributes.get(name))
+        if matcher.on_flag == "absent":
+            if (flags is not None and not by_flag) or (attributes is not None and not by_value):
+                return False
+        elif not by_flag and not by_value:
+            return False
+        if elements is not None:
+            if by_flag:
+                elements.append({"Name": name})
+            if by_value and attributes is not None:
+                elements.append({"Name": name, "Value": attributes.get(name, "")})
+    return True
+
+
+def _match_name(matcher: Matcher, feature: Feature, collected: list[Element] | None) -> bool:
+    """The expression is asked about names; an instance counts if one of its attribute names holds."""
+    flags = sorted(name for name in feature.flags or () if matcher.holds(name))
+    attributes = feature.attributes or {}
+    named = sorted(name for name in attributes if matcher.holds(name))
+    instances = [one for one in feature.instances or () if _any_holds(matcher, one)]
+    if collected is not None:
+        elements: list[Element] = [{"Name": name} for name in flags]
+        elements += [{"Name": name, "Value": attributes[name]} for name in named]
+        collected.extend(sorted(elements, key=lambda element: element["Name"]))
+        collected.extend(instances)
+    return bool(flags or named or instances)
+
+
+def _any_holds(matcher: Matcher, names: Iterable[str]) -> bool:
+    """Ask about every name, so that a mistake comes up whatever the order."""
+    return any([matcher.holds(name) for name in names])  # noqa: C419  # all of them

@@ -1,0 +1,153 @@
+"""Processors: instruction set flags, model, topology, power, cache allocation, trusted execution.
+
+Features `cpu.cpuid` (flags; attributes on x86), `cpu.coretype` (flags), and as attributes `cpu.model`, `cpu.topology`,
+`cpu.cstate`, `cpu.pstate`, `cpu.sst`, `cpu.rdt`, `cpu.security`, `cpu.coprocessor`; names and values are NFD's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Mapping
+
+from nfd.config.section import Section
+from nfd.errors import HostError
+from nfd.features import Features, Labels
+from nfd.host import Host
+from nfd.source import Source
+from nfd.sources.cpu import flags, hwcap, power, procinfo, rdt, security, topology
+from nfd.sources.cpu.cpuid import PROBE, Cpuid, parse_cpuid
+from nfd.sources.cpu.machine import read_cpuid_text
+from nfd.sources.cpu.model import read_model
+
+Attributes = Mapping[str, str]
+Read = Callable[[], Attributes | None]
+
+CPUID = "cpu.cpuid"
+CORE_TYPE = "cpu.coretype"
+
+_ARCHITECTURES = {
+    **dict.fromkeys(("x86_64", "amd64", "i386", "i486", "i586", "i686"), "x86"),
+    **dict.fromkeys(("aarch64", "arm64"), "arm64"),
+    **dict.fromkeys(("armv6l", "armv7l", "armv8l", "arm"), "arm"),
+    "ppc64le": "ppc64le",
+    "s390x": "s390x",
+}
+_DENIED = (errno.EACCES, errno.EPERM)
+_NX_GZIP = "sys/devices/vio/ibm,compression-v1/nx_gzip_caps"
+
+
+class CpuidConfig(Section):
+    attribute_blacklist: tuple[str, ...] = (
+        *("AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX"),
+        *("POPCNT", "RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3", "SSE4", "SSE42", "SSSE3"),
+        "TDX_GUEST",
+    )
+    """CPU flags that become no labels; not looked at when there is a whitelist."""
+    attribute_whitelist: tuple[str, ...] = ()
+    """The only CPU flags that become labels; empty: all but those of the blacklist."""
+
+
+class Config(Section):
+    cpuid: CpuidConfig = CpuidConfig()
+    """Which CPU flags become labels."""
+
+
+def discover(host: Host, config: Config) -> Features:
+    """Read the processors; docstrings of the single readers say from where.
+
+    Absent: most things, on most machines; then the feature is there without elements.
+    Raises: HostError if CPUID or the auxiliary vector of a recorded machine is malformed, or a file cannot be read for
+    a reason that may pass.
+    """
+    arch = _ARCHITECTURES.get(host.arch(), "")
+    cpuid = read_cpuid(host) if arch == "x86" else None
+    words = {} if cpuid is not None else hwcap.read_hwcap(host, arch)
+    found = hwcap.derive_flags(words, arch) if cpuid is None else flags.derive_flags(cpuid)
+    readers: dict[str, Read] = {
+        "cpu.model": lambda: read_model(host, arch, cpuid, words),
+        "cpu.topology": lambda: topology.read_topology(host),
+        "cpu.cstate": dict,
+        "cpu.pstate": dict,
+        "cpu.sst": dict,
+        "cpu.rdt": dict,
+        "cpu.security": lambda: security.read_s390x(host) if arch == "s390x" else {},
+        "cpu.coprocessor": lambda: read_coprocessor(host) if arch == "ppc64le" else {},
+    }
+    if cpuid is not None:
+        readers |= _x86_readers(host, cpuid, found)
+    attributes = {name: _isolated(host, read) for name, read in readers.items()}
+    return Features(
+        flags={CPUID: found, CORE_TYPE: topology.read_core_types(host)},
+        attributes={name: elements for name, elements in attributes.items() if elements is not None},
+    )
+
+
+def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, Read]:
+    return {
+        CPUID: lambda: flags.derive_avx10(cpuid, found),
+        "cpu.cstate": lambda: power.read_cstate(host),
+        "cpu.pstate": lambda: power.read_pstate(host),
+        "cpu.sst": lambda: power.read_sst(host, cpuid),
+        "cpu.rdt": lambda: rdt.read_rdt(host, cpuid),
+        "cpu.security": lambda: security.read_x86(host, cpuid, found),
+    }
+
+
+def _isolated(host: Host, read: Read) -> Attributes | None:
+    """What we may not read spoils only its own feature; any other failure may pass, and the last good result stands."""
+    try:
+        return read()
+    except HostError as error:
+        if error.errno not in _DENIED:
+            raise
+        host.note(error.path, error.reason)
+        return {}
+
+
+def read_cpuid(host: Host) -> Cpuid:
+    """The processor's own answer; where policy denies it or a recording lacks it, as far as proc/cpuinfo tells."""
+    try:
+        text, reason = host.probe(PROBE, read_cpuid_text), "not there"
+    except HostError as error:
+        if error.errno not in _DENIED:
+            raise
+        text, reason = None, error.reason
+    if text is not None:
+        return parse_cpuid(text)
+    host.note(PROBE, f"{reason}: flags and model are derived from {procinfo.PATH}")
+    return procinfo.derive_cpuid(host.value(procinfo.PATH) or "")
+
+
+def read_coprocessor(host: Host) -> Attributes:
+    """`nx_gzip` if the POWER accelerator is there (kernel drivers/crypto/nx)."""
+    return {"nx_gzip": "true"} if host.exists(_NX_GZIP) else {}
+
+
+def labels(features: Features, config: Config) -> Labels:
+    """`true` for every flag that the configuration lets through; attributes by value, but for counts."""
+    flagged = (name for name in sorted(features.flags.get(CPUID, ())) if _is_wanted(name, config.cpuid))
+    return {
+        **{f"cpuid.{name}": "true" for name in flagged},
+        **dict.fromkeys(sorted(features.flags.get(CORE_TYPE, ())), "true"),
+        **dict(_attribute_labels(features.attributes)),
+    }
+
+
+def _is_wanted(flag: str, config: CpuidConfig) -> bool:
+    if config.attribute_whitelist:
+        return flag in config.attribute_whitelist
+    return flag not in config.attribute_blacklist
+
+
+def _attribute_labels(attributes: Mapping[str, Attributes]) -> Iterator[tuple[str, str]]:
+    for name in ("cpuid", "model", "cstate", "pstate", "security", "coprocessor"):
+        for element, value in attributes.get(f"cpu.{name}", {}).items():
+            if element not in security.NUMBERS:
+                yield f"{name}.{element}", value
+    for element, value in attributes.get("cpu.sst", {}).items():
+        yield f"power.sst_{element}", value
+    if threads := attributes.get("cpu.topology", {}).get("hardware_multithreading"):
+        yield "hardware_multithreading", threads
+
+
+SOURCE = Source("cpu", Config, discover, labels, wakes=frozenset({"cpu", "module"}))

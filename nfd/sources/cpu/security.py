@@ -1,0 +1,78 @@
+"""`cpu.security`: trusted execution. What is off is not there."""
+
+from __future__ import annotations
+
+import re
+
+from nfd.host import Host
+from nfd.sources.cpu.cpuid import EAX, ECX, EDX, Cpuid
+
+NUMBERS = frozenset({"sgx.epc", "tdx.total_keys", "sev.asids", "sev.encrypted_state_ids"})
+"""Elements that are counts and become no labels."""
+
+_CAPACITIES = ("sys/fs/cgroup/misc.capacity", "sys/fs/cgroup/misc/misc.capacity")
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_KVM_INTEL = "sys/module/kvm_intel/parameters"
+_KVM_AMD = "sys/module/kvm_amd/parameters"
+
+
+def read_x86(host: Host, cpuid: Cpuid, flags: frozenset[str]) -> dict[str, str]:
+    """SGX, TDX (as host and as guest) and SEV.
+
+    Reads: CPUID; parameters of kvm_intel and kvm_amd; misc.capacity (kernel admin-guide/cgroup-v2.rst, "Misc")
+    """
+    found: dict[str, str] = {}
+    if "SGX" in flags and (size := derive_epc_size(cpuid)):
+        found |= {"sgx.enabled": "true", "sgx.epc": str(size)}
+    if host.untrimmed(f"{_KVM_INTEL}/tdx") == "Y\n":
+        found |= {"tdx.enabled": "true"} | _capacity(host, "tdx", "tdx.total_keys")
+    if "TDX_GUEST" in flags:
+        found["tdx.protected"] = "true"
+    if _is_on(host, "sev"):
+        found |= {"sev.enabled": "true"} | _capacity(host, "sev", "sev.asids")
+    if _is_on(host, "sev_es"):
+        found |= {"sev.es.enabled": "true"} | _capacity(host, "sev_es", "sev.encrypted_state_ids")
+    if _is_on(host, "sev_snp"):
+        found["sev.snp.enabled"] = "true"
+    return found
+
+
+def read_s390x(host: Host) -> dict[str, str]:
+    """Secure Execution.
+
+    Reads: sys/firmware/uv/prot_virt_host (kernel arch/s390/kernel/uv.c)
+    """
+    return {"se.enabled": "true"} if host.untrimmed("sys/firmware/uv/prot_virt_host") == "1\n" else {}
+
+
+def derive_epc_size(cpuid: Cpuid) -> int:
+    """Bytes of the SGX enclave page cache: the sections in leaf 12 from subleaf 2 on (Intel SDM vol. 3D chapter 38)."""
+    size = 0
+    for subleaf in range(2, 10):
+        registers = cpuid.registers(0x12, subleaf)
+        kind = registers[EAX] & 0xF
+        if kind == 0:
+            break
+        if kind == 1:
+            size += (registers[ECX] & 0xFFFFF000) + ((registers[EDX] & 0xFFFFF) << 32)
+    return size
+
+
+def parse_capacity(text: str, resource: str) -> str | None:
+    """The amount of a resource in misc.capacity, found by its whole name."""
+    for line in text.splitlines():
+        name, _, rest = line.partition(" ")
+        if name == resource:
+            amount = rest.split(" ")[0]
+            return str(int(amount)) if _INTEGER.fullmatch(amount) else None
+    return None
+
+
+def _capacity(host: Host, resource: str, element: str) -> dict[str, str]:
+    path = next((path for path in _CAPACITIES if host.exists(path)), None)
+    amount = parse_capacity(host.value(path) or "", resource) if path else None
+    return {} if amount is None else {element: amount}
+
+
+def _is_on(host: Host, parameter: str) -> bool:
+    return (host.untrimmed(f"{_KVM_AMD}/{parameter}") or "")[:1] in ("1", "Y")

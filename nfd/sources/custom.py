@@ -1,0 +1,150 @@
+"""Labels from rules: two static ones, those of the configuration (`sources.custom`), and those of custom.d.
+
+There is no feature of its own; the rules see the features of all other sources, and in `rule.matched` the labels and
+vars of the rules before. (NFD documentation, "Customization guide", custom feature source.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, ClassVar
+
+from nfd.config.section import Section
+from nfd.features import Features, printable
+from nfd.host import CUSTOM_D, Host
+from nfd.rules.compiled import CompiledRule, compile_rule
+from nfd.rules.engine import run_custom
+from nfd.rules.parse import parse_custom, parse_custom_text
+from nfd.rules.template import Clock
+from nfd.source import Labelled, Source
+from nfd.sources.reading import Reading
+
+OPTION = "sources.custom"
+
+STATIC: tuple[dict[str, Any], ...] = (
+    {
+        "name": "RDMA capable static rule",
+        "labels": {"rdma.capable": "true"},
+        "matchFeatures": [{"feature": "pci.device", "matchExpressions": {"vendor": {"op": "In", "value": ["15b3"]}}}],
+    },
+    {
+        "name": "RDMA available static rule",
+        "labels": {"rdma.available": "true"},
+        "matchFeatures": [{"feature": "kernel.loadedmodule", "matchExpressions": ["ib_uverbs", "rdma_ucm"]}],
+    },
+)
+
+
+class Config(Section):
+    """Rules in the worker's configuration."""
+
+    bare: ClassVar[str] = "rules"
+
+    rules: tuple[Any, ...] = ()
+    """Rules that give labels: name, labels, labelsTemplate, vars, varsTemplate, matchFeatures, matchAny."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules in the order of their evaluation, and what was wrong with the texts they come from.
+
+    `error` names a file that could not be read or used: its rules are missing. `clock` is for templates.
+    """
+
+    rules: tuple[CompiledRule, ...]
+    clock: Clock
+    notes: tuple[tuple[str, str], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """A file of custom.d; a rejected one gives no rules, and the first note says why."""
+
+    rules: tuple[CompiledRule, ...] = ()
+    notes: tuple[str, ...] = ()
+    rejected: bool = False
+
+
+def discover(host: Host, config: Config) -> Features:
+    """Nothing: rules run when labels are made."""
+    return Features()
+
+
+def load(host: Host, config: Config) -> Rules:
+    """The static rules, the configured ones, and those of custom.d.
+
+    Reads: etc/kubernetes/node-feature-discovery/custom.d/{*,*/*}, files in the order of their names, hidden ones passed
+    over, each a YAML list of rules
+    Absent: no such directory is no rules.
+    """
+    configured = parse_custom(config.rules)
+    notes = [(f"{OPTION}: {rule.name}", mistake.reason) for rule in configured for mistake in rule.mistakes]
+    rules = [*static_rules(), *map(compile_rule, configured)]
+    reading = Reading(host)
+    rejected: list[str] = []
+    for path in rule_files(reading):
+        file = reading.parsed(path, parse_file) or RuleFile()
+        rules.extend(file.rules)
+        notes.extend((printable(path), note) for note in file.notes)
+        if file.rejected:
+            rejected.append(f"{printable(path)}: {file.notes[0]}")
+    errors = [reading.failure, *rejected]
+    error = "; ".join(filter(None, errors))
+    return Rules(tuple(rules), lambda: datetime.fromtimestamp(host.now(), UTC), tuple(notes), error)
+
+
+@cache
+def static_rules() -> tuple[CompiledRule, ...]:
+    """STATIC, made ready once."""
+    return tuple(map(compile_rule, parse_custom(STATIC)))
+
+
+def rule_files(reading: Reading) -> Iterator[str]:
+    """Visible files of the folder and of its folders, hidden folders among them; in byte order of their names.
+
+    Names that start with two dots are the kubelet's copies of a mounted ConfigMap, to which visible links lead.
+    """
+    for name in reading.names(CUSTOM_D):
+        if name.startswith(".."):
+            continue
+        path = f"{CUSTOM_D}/{name}"
+        if reading.has_dir(path):
+            inner = (name for name in reading.names(path) if not name.startswith("."))
+            yield from (file for file in (f"{path}/{name}" for name in inner) if not reading.has_dir(file))
+        elif not name.startswith("."):
+            yield path
+
+
+def parse_file(data: bytes) -> RuleFile:
+    """The rules of a file; a mistake in one, an unknown field included, rejects the file as a whole."""
+    parsed = parse_custom_text(data.decode("utf-8", "replace"))
+    wrong = [finding for finding in parsed.findings if not finding.soft or finding.reason.startswith("unknown key")]
+    if wrong:
+        return RuleFile(notes=tuple(map(str, wrong)), rejected=True)
+    return RuleFile(tuple(map(compile_rule, parsed.rules)), tuple(map(str, parsed.findings)))
+
+
+def labels(features: Features, config: Rules) -> Labelled:
+    """The labels of all rules that hold, later ones overwriting equal names; a rule that fails gives none."""
+    given = run_custom(config.rules, features, clock=config.clock)
+    failures = tuple((f"rule {failure.rule!r}", failure.reason) for failure in given.errors)
+    return Labelled(given.labels, config.notes + failures, config.error)
+
+
+SOURCE = Source(
+    "custom",
+    Config,
+    discover,
+    labels,
+    load=load,
+    priority=10,
+    verbatim=True,
+    namespaced=True,
+    cleaned=False,
+    dependent=True,
+    watches=(CUSTOM_D,),
+)

@@ -1,0 +1,101 @@
+"""The kernel: version, configuration, modules, SELinux and KVM.
+
+Features `kernel.version`, `kernel.config`, `kernel.selinux`, `kernel.kvm` (attributes), `kernel.loadedmodule` and
+`kernel.enabledmodule` (flags).
+"""
+
+from __future__ import annotations
+
+from nfd.config.section import Section
+from nfd.errors import HostError
+from nfd.features import Features, Labels
+from nfd.host import Host
+from nfd.source import Partial, Source
+from nfd.sources.kernel import kconfig, modules, version
+from nfd.sources.reading import Reading, attributes, gather
+
+VERSION, CONFIG, SELINUX, KVM = "kernel.version", "kernel.config", "kernel.selinux", "kernel.kvm"
+LOADED, ENABLED = "kernel.loadedmodule", "kernel.enabledmodule"
+
+
+class Config(Section):
+    """Where the kernel's configuration is, and what of it is labelled."""
+
+    kconfig_file: str = ""
+    """File with the kernel's configuration, tried before the usual places; a name ending in .gz is decompressed."""
+    config_opts: tuple[str, ...] = ("NO_HZ", "NO_HZ_IDLE", "NO_HZ_FULL", "PREEMPT")
+    """Configuration options that get a label, without CONFIG_."""
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
+    """Read what the running kernel says about itself, and the files that belong to its release."""
+    return gather(
+        host,
+        {
+            VERSION: read_version,
+            CONFIG: lambda reading: attributes(CONFIG, kconfig.read(host, config.kconfig_file, release_or_none(host))),
+            LOADED: lambda reading: _flags(LOADED, modules.read_loaded(host)),
+            ENABLED: lambda reading: _flags(ENABLED, modules.read_enabled(reading, release_or_none(host))),
+            SELINUX: read_selinux,
+            KVM: read_kvm,
+        },
+    )
+
+
+def release_or_none(host: Host) -> str | None:
+    """The release as part of paths; None if it is unknown, which the version feature reports, or no name of a file."""
+    try:
+        release = version.read_release(host)
+    except HostError:
+        return None
+    return None if not release or "/" in release or "\0" in release else release
+
+
+def read_version(reading: Reading) -> Features:
+    """`full`, and as far as it has them `major`, `minor` and `revision`.
+
+    Reads: proc/sys/kernel/osrelease  (uname(2))
+    """
+    release = version.read_release(reading.host)
+    return attributes(VERSION, None if release is None else version.parse(release))
+
+
+def read_selinux(reading: Reading) -> Features:
+    """`enabled`: whether SELinux enforces its policy; permissive is false.
+
+    Reads: sys/fs/selinux/enforce  (selinuxfs)
+    Absent: without SELinux the file is missing, which is false; without sys/fs there is no feature.
+    """
+    if not reading.host.is_dir("sys/fs"):
+        return Features()
+    text = reading.host.text("sys/fs/selinux/enforce") or ""
+    return attributes(SELINUX, {"enabled": "true" if text.startswith("1") else "false"})
+
+
+def read_kvm(reading: Reading) -> Features:
+    """`enabled`: whether /dev/kvm is served.
+
+    Reads: sys/devices/virtual/misc/kvm, whether it exists  (kernel virt/kvm/api)
+    """
+    exists = reading.host.exists("sys/devices/virtual/misc/kvm")
+    return attributes(KVM, {"enabled": "true" if exists else "false"})
+
+
+def _flags(feature: str, names: frozenset[str] | None) -> Features:
+    return Features() if names is None else Features(flags={feature: names})
+
+
+def labels(features: Features, config: Config) -> Labels:
+    """`version.<part>`, `config.<option>` (`true` for y and m, else the value) and `selinux.enabled`."""
+    version_of = features.attributes.get(VERSION, {})
+    options = features.attributes.get(CONFIG, {})
+    found = {f"version.{part}": text for part, text in version_of.items() if text}
+    for name in config.config_opts:
+        if name in options:
+            found[f"config.{name}"] = "true" if options[name] in ("y", "m") else options[name]
+    if features.attributes.get(SELINUX, {}).get("enabled") == "true":
+        found["selinux.enabled"] = "true"
+    return found
+
+
+SOURCE = Source("kernel", Config, discover, labels, wakes=frozenset({"module"}))

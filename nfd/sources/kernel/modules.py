@@ -1,0 +1,46 @@
+"""Kernel modules: loaded ones, and those built into the kernel."""
+
+from __future__ import annotations
+
+from nfd.errors import HostError
+from nfd.host import Host
+from nfd.sources.reading import Reading
+
+LOADED_FILE = "proc/modules"
+
+
+def read_loaded(host: Host) -> frozenset[str] | None:
+    """Names of the loaded modules; None if the kernel has no list.
+
+    Reads: proc/modules  (proc(5))
+    """
+    text = host.text(LOADED_FILE)
+    return None if text is None else parse_loaded(text)
+
+
+def read_enabled(reading: Reading, release: str | None) -> frozenset[str] | None:
+    """Loaded and built-in modules; None without a list of the built-in ones. Spelled as the files have it.
+
+    Reads: lib/modules/<release>/modules.builtin  (kernel kbuild/kbuild), proc/modules
+    """
+    if release is None:
+        return None
+    builtin = reading.host.parsed(f"lib/modules/{release}/modules.builtin", parse_builtin)
+    if builtin is None:
+        return None
+    try:
+        return builtin | (read_loaded(reading.host) or frozenset())
+    except HostError as error:
+        reading.errors.append(error)
+        return builtin
+
+
+def parse_loaded(text: str) -> frozenset[str]:
+    """The first word of each line; blank lines say nothing."""
+    return frozenset(words[0] for line in text.split("\n") if (words := line.split(maxsplit=1)))
+
+
+def parse_builtin(data: bytes) -> frozenset[str]:
+    """Base names of the lines that end in `.ko`, without it."""
+    lines = (line.strip() for line in data.decode("utf-8", "replace").split("\n"))
+    return frozenset(line.rpartition("/")[2].removesuffix(".ko") for line in lines if line.endswith(".ko"))

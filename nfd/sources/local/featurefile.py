@@ -1,0 +1,91 @@
+"""The format of feature files.
+
+A line is `key`, which means `key=true`, or `key=value`; `#` starts a comment line. Comments `# +expiry-time=TIME`,
+`# +no-label` and `# +no-feature` are directives. (NFD documentation, "Customization guide", feature files.)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+
+EXPIRY, NO_FEATURE, NO_LABEL = "expiry-time", "no-feature", "no-label"
+DIRECTIVE = "# +"
+
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+
+
+@dataclass(slots=True)
+class Entries:
+    """What a file says, and (line number, reason) for each directive that makes no sense."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    features: dict[str, str] = field(default_factory=dict)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _State:
+    """Directives in force: an expiry time holds until the next one, the others for one entry that is not expired."""
+
+    expired: bool = False
+    no_feature: bool = False
+    no_label: bool = False
+
+
+def parse(text: str, now: float) -> Entries:
+    """Read a file; `now` in seconds since the epoch decides what has expired."""
+    entries, state = Entries(), _State()
+    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        line = raw.strip()
+        if line.startswith(DIRECTIVE):
+            problem = _direct(state, line.removeprefix(DIRECTIVE), now)
+            if problem:
+                entries.notes.append((number, problem))
+        elif line and not line.startswith("#") and not state.expired:
+            _enter(entries, state, line)
+    return entries
+
+
+def _direct(state: _State, directive: str, now: float) -> str | None:
+    """Obey a directive, or say what is wrong with it; a wrong one changes nothing."""
+    name, _, value = directive.partition("=")
+    if name == NO_FEATURE:
+        state.no_feature = True
+    elif name == NO_LABEL:
+        state.no_label = True
+    elif name == EXPIRY:
+        try:
+            state.expired = parse_time(value.strip()) < now
+        except ValueError as error:
+            return f"{EXPIRY}: {error}"
+    else:
+        return f"there is no directive {name!r}, only {EXPIRY}, {NO_FEATURE} and {NO_LABEL}"
+    return None
+
+
+def _enter(entries: Entries, state: _State, line: str) -> None:
+    key, equals, value = line.partition("=")
+    value = value if equals else "true"
+    for barred, target in ((state.no_feature, entries.features), (state.no_label, entries.labels)):
+        if barred:
+            target.pop(key, None)
+        else:
+            target[key] = value
+    state.no_feature = state.no_label = False
+
+
+def parse_time(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time; raises ValueError."""
+    match = _RFC3339.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        moment, fraction, sign, hours, minutes = match.groups()
+        offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        zone = timezone(-offset if sign == "-" else offset) if sign else UTC
+        whole = datetime.fromisoformat(moment).replace(tzinfo=zone)
+        return whole.timestamp() + float(f"0.{fraction or 0}")
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r} is not a time such as 2030-01-31T12:00:00Z") from error

@@ -1,0 +1,34 @@
+"""What pci and usb share: which devices earn a label, and how its name is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nfd.features import Instance
+
+
+def is_listed(device: Instance, classes: Sequence[str]) -> bool:
+    """Whether the device's class starts with one of the entries, in lower case; an empty entry lets all through."""
+    return device.get("class", "").startswith(tuple(entry.lower() for entry in classes))
+
+
+def choose_fields(
+    wanted: Sequence[str], valid: Sequence[str], default: Sequence[str]
+) -> tuple[tuple[str, ...], list[tuple[str, str]]]:
+    """The label fields in their fixed order, and notes about the wanted ones that do not exist.
+
+    `default` takes the place of a choice without any valid field.
+    """
+    option = "deviceLabelFields"
+    notes = [
+        (option, f"there is no field {name!r}; fields are {', '.join(valid)}") for name in wanted if name not in valid
+    ]
+    fields = tuple(name for name in valid if name in wanted)
+    if not fields:
+        notes.append((option, f"names no field, so {', '.join(default)} are used"))
+    return fields or tuple(default), notes
+
+
+def join_fields(device: Instance, fields: Sequence[str]) -> str:
+    """The device's values joined by underscores; a missing one is empty."""
+    return "_".join(device.get(field, "") for field in fields)

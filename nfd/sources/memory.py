@@ -1,0 +1,117 @@
+"""Memory: NUMA nodes, swap, persistent memory and huge pages.
+
+Features `memory.numa`, `memory.swap`, `memory.hugepages` (attributes) and `memory.nv` (instances).
+"""
+
+from __future__ import annotations
+
+import re
+
+from nfd.config.section import Section
+from nfd.features import Features, Instance, Labels, printable
+from nfd.host import Host
+from nfd.source import Partial, Source
+from nfd.sources.reading import Reading, attributes, gather, is_positive
+
+NUMA, SWAP, NV, HUGEPAGES = "memory.numa", "memory.swap", "memory.nv", "memory.hugepages"
+
+NODES = "sys/bus/node/devices"
+NVDIMMS = "sys/bus/nd/devices"
+PAGE_SIZES = "sys/kernel/mm/hugepages"
+
+_DECIMAL = re.compile(r"[0-9]+", re.ASCII)
+_UNITS = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def discover(host: Host, config: Section) -> Features | Partial:
+    """Read what the kernel tells about memory."""
+    return gather(host, {NUMA: read_numa, SWAP: read_swap, NV: read_nvdimms, HUGEPAGES: read_hugepages})
+
+
+def read_numa(reading: Reading) -> Features:
+    """`is_numa` and `node_count`.
+
+    Reads: sys/bus/node/devices, one entry per memory node  (kernel ABI/stable/sysfs-devices-node)
+    Absent: a kernel without NUMA has no such directory, and then there is no feature.
+    """
+    if not reading.host.is_dir(NODES):
+        return Features()
+    count = len(reading.host.names(NODES))
+    return attributes(NUMA, {"is_numa": _flag(count > 1), "node_count": str(count)})
+
+
+def read_swap(reading: Reading) -> Features:
+    """`enabled`: whether any swap area is in use.
+
+    Reads: proc/swaps, a header and one line per area  (proc(5))
+    """
+    text = reading.host.text("proc/swaps")
+    if text is None:
+        return Features()
+    lines = [line for line in text.split("\n") if line.strip()]
+    return attributes(SWAP, {"enabled": _flag(len(lines) > 1)})
+
+
+def read_nvdimms(reading: Reading) -> Features:
+    """Every device of the NVDIMM bus, regions and buses too: `name`, and `devtype`, `mode` where it has them.
+
+    Reads: sys/bus/nd/devices/*/{devtype,mode}  (kernel ABI/removed/sysfs-bus-nfit, driver-api/nvdimm)
+    Absent: no such bus is an empty list.
+    """
+    files = {"devtype": "devtype", "mode": "mode"}
+    found = (
+        {"name": printable(name), **dict(reading.values(f"{NVDIMMS}/{name}", files))}
+        for name in reading.host.names(NVDIMMS)
+    )
+    return Features(instances={NV: tuple(found)})
+
+
+def read_hugepages(reading: Reading) -> Features:
+    """`enabled`, and the number of reserved pages of each size as `hugepages-<size>` (`2Mi`, `1Gi`).
+
+    Reads: sys/kernel/mm/hugepages/hugepages-<n>kB/nr_hugepages  (kernel ABI/testing/sysfs-kernel-mm-hugepages)
+    Absent: a kernel without huge pages says enabled=false; a size without a count has an empty one.
+    """
+    counts: dict[str, str] = {}
+    for name in reading.host.names(PAGE_SIZES):
+        folder = f"{PAGE_SIZES}/{name}"
+        if not reading.has_dir(folder):
+            continue
+        size = page_size(name)
+        if size is None:
+            reading.host.note(printable(folder), "is not named after a page size")
+        else:
+            counts[f"hugepages-{size}"] = reading.value(f"{folder}/nr_hugepages") or ""
+    return attributes(HUGEPAGES, {"enabled": _flag(any(map(is_positive, counts.values()))), **counts})
+
+
+def page_size(name: str) -> str | None:
+    """The size in a directory's name as Kubernetes writes quantities (`hugepages-2048kB` → `2Mi`), None without one."""
+    digits = name.removeprefix("hugepages-").rstrip("kB")
+    if not digits:
+        return "0"
+    if not _DECIMAL.fullmatch(digits) or len(digits) > 18:
+        return None
+    size, unit = int(digits), 0
+    while size and size % 1024 == 0 and unit < len(_UNITS) - 1:
+        size, unit = size // 1024, unit + 1
+    return f"{size}{_UNITS[unit]}" if size else "0"
+
+
+def labels(features: Features, config: Section) -> Labels:
+    """`numa`, `swap`, `nv.present` and `nv.dax`, each `true` or missing."""
+    devices: tuple[Instance, ...] = features.instances.get(NV, ())
+    conditions = {
+        "numa": features.attributes.get(NUMA, {}).get("is_numa") == "true",
+        "swap": features.attributes.get(SWAP, {}).get("enabled") == "true",
+        "nv.present": bool(devices),
+        "nv.dax": any(device.get("devtype") == "nd_dax" for device in devices),
+    }
+    return {name: "true" for name, holds in conditions.items() if holds}
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+SOURCE = Source("memory", Section, discover, labels, wakes=frozenset({"memory"}))

@@ -1,0 +1,86 @@
+"""PCI devices: feature `pci.device`, one instance per device."""
+
+from __future__ import annotations
+
+from nfd.config.section import Section
+from nfd.features import Features, Instance, printable
+from nfd.host import Host
+from nfd.source import Labelled, Partial, Source
+from nfd.sources.matching import choose_fields, is_listed, join_fields
+from nfd.sources.reading import Reading, gather
+
+DEVICE = "pci.device"
+
+DEVICES = "sys/bus/pci/devices"
+FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+MORE = ("sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version")
+
+CLASS_DIGITS = 4
+"""Base class and subclass; the programming interface, the last two digits, is cut off."""
+
+
+class Config(Section):
+    """Which PCI devices are labelled, and how."""
+
+    device_class_whitelist: tuple[str, ...] = ("03", "0b40", "12")
+    """Beginnings of the classes that get labels: display controllers, co-processors, processing accelerators."""
+    device_label_fields: tuple[str, ...] = ("class", "vendor")
+    """Parts of a label's name, of class, vendor, device, subsystem_vendor and subsystem_device."""
+    vendor_alias: bool = True
+    """Also set `pci-<vendor>.present`, the name that charts for GPU nodes ask for."""
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
+    """List the devices.
+
+    Reads: sys/bus/pci/devices/*/{class,vendor,device,subsystem_vendor,subsystem_device,sriov_totalvfs}
+    (kernel ABI/testing/sysfs-bus-pci), iommu_group/type and iommu/intel-iommu/version
+    (ABI/testing/sysfs-kernel-iommu_groups, sysfs-class-iommu-intel-iommu)
+    Absent: no such directory means no feature; a device without one of the first five files is left out.
+    """
+    return gather(host, {DEVICE: read_devices})
+
+
+def read_devices(reading: Reading) -> Features:
+    """Values without `0x`; `class` has four digits. The address is no attribute."""
+    host = reading.host
+    if not host.is_dir(DEVICES):
+        return Features()
+    found = (read_device(reading, name) for name in host.names(DEVICES))
+    return Features(instances={DEVICE: tuple(device for device in found if device is not None)})
+
+
+def read_device(reading: Reading, name: str) -> Instance | None:
+    """One device, None if it lacks a mandatory value."""
+    device: dict[str, str] = {}
+    for field in (*FIELDS, *MORE):
+        text = reading.text(f"{DEVICES}/{name}/{field}")
+        if text is not None:
+            device[field] = text.removeprefix("0x").strip()
+        elif field in FIELDS:
+            reading.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
+            return None
+    device["class"] = device["class"][:CLASS_DIGITS]
+    return device
+
+
+def labels(features: Features, config: Config) -> Labelled:
+    """`<fields>.present`, and `<fields>.sriov.capable` where the device tells a number of virtual functions, even 0.
+
+    The vendor-only alias is for the same devices, and `.present` alone.
+    """
+    fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor"))
+    found: dict[str, str] = {}
+    for device in features.instances.get(DEVICE, ()):
+        if not is_listed(device, config.device_class_whitelist):
+            continue
+        name = join_fields(device, fields)
+        found[f"{name}.present"] = "true"
+        if "sriov_totalvfs" in device:
+            found[f"{name}.sriov.capable"] = "true"
+        if config.vendor_alias and device["vendor"]:
+            found[f"{device['vendor']}.present"] = "true"
+    return Labelled(found, tuple(notes))
+
+
+SOURCE = Source("pci", Config, discover, labels, wakes=frozenset({"pci"}), settled=True)

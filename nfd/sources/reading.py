@@ -1,0 +1,106 @@
+"""How sources read: one feature's trouble stays with that feature."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from nfd.errors import HostError
+from nfd.features import Features, join
+from nfd.host import Host
+from nfd.source import Partial
+
+T = TypeVar("T")
+
+NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
+"""What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
+
+
+class Reading:
+    """Reads one feature and remembers what was there but unreadable."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.errors: list[HostError] = []
+
+    def value(self, path: str) -> str | None:
+        """A sysfs value, trimmed; None where there is none, which after an error leaves the feature incomplete."""
+        text = self.text(path)
+        return None if text is None else text.strip()
+
+    def text(self, path: str) -> str | None:
+        """As `value`, untouched."""
+        return self._try(lambda: self.host.text(path), None)
+
+    def values(self, folder: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """(attribute, value) for each file of the folder that is there; `files` maps attributes to file names."""
+        for attribute, name in files.items():
+            value = self.value(f"{folder}/{name}")
+            if value is not None:
+                yield attribute, value
+
+    def parsed(self, path: str, parse: Callable[[bytes], T]) -> T | None:
+        """`parse` of a file, kept while the file stays the same; None where there is none, as for `value`."""
+        return self._try(lambda: self.host.parsed(path, parse), None)
+
+    def has(self, path: str) -> bool:
+        """Whether something is there; not being able to tell is a no, and leaves the feature incomplete."""
+        return self._try(lambda: self.host.exists(path), False)
+
+    def has_dir(self, path: str) -> bool:
+        """As `has`, for a directory."""
+        return self._try(lambda: self.host.is_dir(path), False)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Names in a directory, sorted; an unreadable one is empty and leaves the feature incomplete."""
+        return self._try(lambda: self.host.names(path), ())
+
+    @property
+    def failure(self) -> str:
+        """The first error and how many more there were; empty if all went well."""
+        more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
+        return f"{self.errors[0]}{more}" if self.errors else ""
+
+    def _try(self, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except HostError as error:
+            if error.errno not in NOT_NOW:
+                self.errors.append(error)
+            return otherwise
+
+
+Part = Callable[[Reading], Features]
+
+
+def gather(host: Host, parts: Mapping[str, Part]) -> Features | Partial:
+    """Read the features of a source, by name, each on its own: what one of them meets does not touch the others."""
+    found: list[Features] = []
+    failed: dict[str, str] = {}
+    for feature, read in parts.items():
+        reading = Reading(host)
+        try:
+            found.append(read(reading))
+        except HostError as error:
+            reading.errors.append(error)
+        if reading.failure:
+            failed[feature] = reading.failure
+    features = join(found)
+    return Partial(features, failed) if failed else features
+
+
+def attributes(feature: str, elements: Mapping[str, str] | None) -> Features:
+    """One attribute feature; None: there is no such feature."""
+    return Features() if elements is None else Features(attributes={feature: elements})
+
+
+def is_whole_number(text: str) -> bool:
+    """Go's idea of a decimal integer: an optional sign and ASCII digits."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isascii() and digits.isdigit()
+
+
+def is_positive(text: str | None) -> bool:
+    """Whether the text is an integer above zero."""
+    return text is not None and is_whole_number(text) and int(text) > 0

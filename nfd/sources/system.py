@@ -1,0 +1,109 @@
+"""The operating system and the machine: features `system.name`, `system.osrelease` and `system.dmiid`."""
+
+from __future__ import annotations
+
+import re
+
+from nfd.config.section import Section
+from nfd.features import Features, Labels
+from nfd.host import Host
+from nfd.source import Partial, Source
+from nfd.sources.reading import Reading, attributes, gather
+
+NAME, OS_RELEASE, DMI = "system.name", "system.osrelease", "system.dmiid"
+
+OS_RELEASE_FILE = "etc/os-release"
+DMI_FOLDER = "sys/devices/virtual/dmi/id"
+DMI_FIELDS = (
+    "bios_date",
+    "bios_vendor",
+    "bios_version",
+    "board_asset_tag",
+    "board_name",
+    "board_vendor",
+    "board_version",
+    "chassis_asset_tag",
+    "chassis_type",
+    "chassis_vendor",
+    "chassis_version",
+    "product_family",
+    "product_name",
+    "product_sku",
+    "product_version",
+    "sys_vendor",
+)
+"""Serial numbers and the product UUID are left out on purpose: they identify a machine."""
+
+MAX_LINE = 65535
+"""Bytes; NFD's line reader gives up at a longer line, and so do we, with a note."""
+
+LABELLED = ("ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor")
+
+_LINE = re.compile(r"(\w+)=(.+)", re.ASCII)
+_VERSION = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\..*)?", re.ASCII | re.DOTALL)
+
+
+def discover(host: Host, config: Section) -> Features | Partial:
+    """Read node name, os-release and DMI."""
+    return gather(host, {NAME: read_name, OS_RELEASE: read_os_release, DMI: read_dmi})
+
+
+def read_name(reading: Reading) -> Features:
+    """`nodename`: the variable NODE_NAME, empty if unset."""
+    return attributes(NAME, {"nodename": reading.host.env("NODE_NAME")})
+
+
+def read_os_release(reading: Reading) -> Features:
+    """The fields of os-release, and the parts of VERSION_ID.
+
+    Reads: etc/os-release  (os-release(5)); there is no fall-back to usr/lib.
+    Absent: no such file means no feature.
+    """
+    data = reading.host.data(OS_RELEASE_FILE)
+    if data is None:
+        return Features()
+    fields, whole = parse_os_release(data)
+    if not whole:
+        reading.host.note(OS_RELEASE_FILE, f"a line is longer than {MAX_LINE} bytes; it and all after it is left out")
+    return attributes(OS_RELEASE, fields | split_version(fields.get("VERSION_ID", "")))
+
+
+def read_dmi(reading: Reading) -> Features:
+    """What the firmware says about the machine; empty values are kept.
+
+    Reads: sys/devices/virtual/dmi/id/*  (kernel ABI/testing/sysfs-class-dmi, SMBIOS specification)
+    Absent: no field at all means no feature.
+    """
+    return attributes(DMI, dict(reading.values(DMI_FOLDER, dict(zip(DMI_FIELDS, DMI_FIELDS, strict=True)))) or None)
+
+
+def parse_os_release(data: bytes) -> tuple[dict[str, str], bool]:
+    """Fields by name, the later of two equal names winning; False if the text was read only up to a very long line.
+
+    A line is `KEY=value` from its first character; quotes of both kinds around the value are stripped, shell escapes
+    are not interpreted.
+    """
+    fields: dict[str, str] = {}
+    for line in data.split(b"\n"):
+        if len(line) > MAX_LINE:
+            return fields, False
+        match = _LINE.fullmatch(line.decode("utf-8", "replace").removesuffix("\r"))
+        if match:
+            fields[match.group(1)] = match.group(2).strip("\"'")
+    return fields, True
+
+
+def split_version(version: str) -> dict[str, str]:
+    """`VERSION_ID.major` and `VERSION_ID.minor`, as far as the version has them; one `v` may stand before it."""
+    match = _VERSION.fullmatch(version)
+    parts = zip(("VERSION_ID.major", "VERSION_ID.minor"), match.groups() if match else (), strict=False)
+    return {name: part for name, part in parts if part}
+
+
+def labels(features: Features, config: Section) -> Labels:
+    """`os_release.<field>` for the fields that schedulers ask for."""
+    fields = features.attributes.get(OS_RELEASE, {})
+    return {f"os_release.{name}": fields[name] for name in LABELLED if name in fields}
+
+
+SOURCE = Source("system", Section, discover, labels)

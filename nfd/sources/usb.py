@@ -1,0 +1,71 @@
+"""USB devices: feature `usb.device`, one instance per device or, where the device leaves its class open, interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nfd.config.section import Section
+from nfd.features import Features, Instance
+from nfd.host import Host
+from nfd.source import Labelled, Partial, Source
+from nfd.sources.matching import choose_fields, is_listed, join_fields
+from nfd.sources.reading import Reading, gather
+
+DEVICE = "usb.device"
+
+DEVICES = "sys/bus/usb/devices"
+FIELDS = ("class", "vendor", "device", "serial")
+FILES = {"class": "bDeviceClass", "vendor": "idVendor", "device": "idProduct", "serial": "serial"}
+
+PER_INTERFACE = "00"
+"""bDeviceClass of a device whose interfaces have classes of their own  (USB 2.0 specification, table 9-8)."""
+
+
+class Config(Section):
+    """Which USB devices are labelled, and how."""
+
+    device_class_whitelist: tuple[str, ...] = ("0e", "ef", "fe", "ff")
+    """Beginnings of the classes that get labels: video, miscellaneous, application and vendor specific."""
+    device_label_fields: tuple[str, ...] = ("class", "vendor", "device")
+    """Parts of a label's name, of class, vendor, device and serial."""
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
+    """List the devices.
+
+    Reads: sys/bus/usb/devices/*/{bDeviceClass,idVendor,idProduct,serial} and */bInterfaceClass below
+    (kernel ABI/stable/sysfs-bus-usb, ABI/testing/sysfs-bus-usb)
+    Absent: no USB at all is an empty list; a value that is missing or empty is left out.
+    """
+    return gather(host, {DEVICE: read_devices})
+
+
+def read_devices(reading: Reading) -> Features:
+    """The entries that have an idProduct: devices and hubs, not their interfaces."""
+    folders = (f"{DEVICES}/{name}" for name in reading.host.names(DEVICES))
+    found = (one for folder in folders for one in read_device(reading, folder))
+    return Features(instances={DEVICE: tuple(found)})
+
+
+def read_device(reading: Reading, folder: str) -> Iterator[Instance]:
+    """One instance, or one per interface if the class is 00."""
+    if not reading.has(f"{folder}/idProduct"):
+        return
+    device = {key: value for key, value in reading.values(folder, FILES) if value}
+    if device.get("class") != PER_INTERFACE:
+        yield device
+        return
+    for name in reading.names(folder):
+        interface = reading.value(f"{folder}/{name}/bInterfaceClass")
+        if interface is not None:
+            yield device | {"class": interface}
+
+
+def labels(features: Features, config: Config) -> Labelled:
+    """`<fields>.present` for each listed device; a slash in a serial number is no namespace."""
+    fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor", "device"))
+    listed = (one for one in features.instances.get(DEVICE, ()) if is_listed(one, config.device_class_whitelist))
+    return Labelled({f"{join_fields(device, fields)}.present": "true" for device in listed}, tuple(notes))
+
+
+SOURCE = Source("usb", Config, discover, labels, wakes=frozenset({"usb"}), settled=True)

@@ -1,0 +1,191 @@
+"""What the master knows of a Node, and what it asks of the place where Nodes are kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from nfd import names
+
+FIELD_MANAGER = "nfd-gfd"
+"""How our writes are named in `metadata.managedFields`."""
+
+LONGEST_ANNOTATION = 1024
+"""Bytes; NFD's limit for feature annotations. A longer annotation is never one of ours, but for the bookkeeping."""
+
+
+class Kind(StrEnum):
+    """The four things a master sets on a Node."""
+
+    LABELS = "labels"
+    ANNOTATIONS = "annotations"
+    RESOURCES = "extendedResources"
+    TAINTS = "taints"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A v1 Node, trimmed to what is planned with.
+
+    `version` is the resourceVersion; `resources` are the extended resources of `status.capacity`; `taints` are whole.
+    `writer` is who last wrote anything but the status, as far as `metadata.managedFields` tells; "" otherwise.
+    """
+
+    name: str
+    uid: str
+    version: str
+    boot_id: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    resources: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    writer: str = ""
+
+    def actual(self, kind: Kind) -> Mapping[str, str]:
+        """The present values of one kind; a taint is `KEY:EFFECT` → value."""
+        if kind is Kind.TAINTS:
+            return {taint_id(taint): taint.get("value", "") for taint in self.taints}
+        found: Mapping[str, str] = getattr(self, "resources" if kind is Kind.RESOURCES else kind.value)
+        return found
+
+    def same_content(self, other: Node) -> bool:
+        """Whether a plan made for one holds for the other: all but version and writer."""
+        return all(getattr(self, name) == getattr(other, name) for name in _CONTENT)
+
+
+_CONTENT = ("uid", "boot_id", "labels", "annotations", "resources", "taints")
+
+
+def taint_id(taint: Mapping[str, str]) -> str:
+    """What tells two taints of a Node apart: key and effect."""
+    return f"{taint.get('key', '')}:{taint.get('effect', '')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A JSON merge patch (RFC 7386) of one Node; `subresource` is "" or `status`."""
+
+    body: Mapping[str, Any]
+    subresource: str = ""
+
+
+class NodeStore(Protocol):
+    """A place where Nodes are kept, with a cache of all of them that follows every change."""
+
+    async def start(self, changed: Callable[[str], None]) -> None:
+        """Fill the cache, then keep it filled; `changed(name)` tells of each Node that came, changed or went.
+
+        What a call answers is not told besides.
+
+        Raises: Forbidden, ConfigError; whoever is merely unreachable is waited for.
+        """
+
+    @property
+    def connected(self) -> bool:
+        """Whether changes are being heard at present."""
+
+    def get(self, name: str) -> Node | None:
+        """The Node as last heard of."""
+
+    def names(self) -> Collection[str]:
+        """The names of all Nodes."""
+
+    async def read(self, name: str) -> Node:
+        """The Node as it is now. Raises: NotFound and other KubeErrors."""
+
+    async def ensure(self, name: str) -> Node | None:
+        """The Node, made on the spot by a store whose Nodes nobody else makes; None if others have to make it."""
+
+    async def patch(self, name: str, patch: Patch) -> Node:
+        """Apply the patch and answer the Node after it.
+
+        Raises: Conflict if `metadata.uid` or `metadata.resourceVersion` in the patch are not the Node's own, NotFound,
+        Invalid, Forbidden, Unavailable.
+        """
+
+    async def close(self) -> None:
+        """Stop following changes."""
+
+
+def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
+    """A Node object as JSON gives it → what is planned with; equal strings of all nodes share their memory.
+
+    Raises: ValueError naming the part that is not as a v1 Node has it.
+    """
+    metadata, status = _mapping(node, "metadata"), _mapping(node, "status")
+    spec = _mapping(node, "spec")
+    return Node(
+        name=_text(metadata.get("name"), "metadata.name"),
+        uid=_text(metadata.get("uid"), "metadata.uid"),
+        version=version if version is not None else _text(metadata.get("resourceVersion"), "metadata.resourceVersion"),
+        boot_id=_text(_mapping(status, "nodeInfo").get("bootID"), "status.nodeInfo.bootID"),
+        labels=texts(_mapping(metadata, "labels"), "metadata.labels"),
+        annotations=trim_annotations(metadata),
+        resources={
+            sys.intern(key): sys.intern(str(value))
+            for key, value in _mapping(status, "capacity").items()
+            if "/" in str(key)
+        },
+        taints=_taints(spec.get("taints")),
+        writer=last_writer(metadata.get("managedFields")),
+    )
+
+
+def trim_annotations(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    """The annotations, those too long to be ours cut short: they still differ from anything we would write."""
+    found = _mapping(metadata, "annotations")
+    kept = {
+        key: value[: LONGEST_ANNOTATION + 1]
+        if isinstance(value, str) and not str(key).rpartition("/")[0].endswith(names.NFD_NS)
+        else value
+        for key, value in found.items()
+    }
+    return texts(kept, "metadata.annotations")
+
+
+def texts(values: Mapping[Any, Any], where: str) -> Mapping[str, str]:
+    """A mapping of text to text, interned. Raises: ValueError."""
+    for key, value in values.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ValueError(f"{where}: {key!r}: {value!r} is not text; quote it")
+    return {sys.intern(key): sys.intern(value) for key, value in values.items()}
+
+
+def last_writer(managed: Any) -> str:
+    """The manager with the latest time among those that did not write a subresource; others go before ourselves."""
+    if not isinstance(managed, list):
+        return ""
+    candidates = [
+        (str(entry.get("time", "")), entry.get("manager") != FIELD_MANAGER, str(entry.get("manager", "")))
+        for entry in managed
+        if isinstance(entry, Mapping) and not entry.get("subresource")
+    ]
+    return sys.intern(max(candidates, default=("", True, ""))[2])
+
+
+def _taints(value: Any) -> tuple[Mapping[str, str], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(taint, Mapping) for taint in value):
+        raise ValueError("spec.taints: not a list of mappings")
+    return tuple(texts(taint, "spec.taints") for taint in value)
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = parent.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{key}: expected a mapping, found {type(value).__name__}")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{where}: {value!r} is not text; quote it")
+    return sys.intern(value)

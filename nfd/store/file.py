@@ -1,0 +1,293 @@
+"""The embedded node store: a folder of v1/Node objects, `NODE.yaml` each.
+
+It keeps what others put there: foreign labels, unknown fields, numbers as numbers; comments alone are lost when it
+writes. Files are replaced whole (temporary file, fsync, rename), and writers of this kind keep apart by a lock on the
+folder. Edits by hand are noticed through inotify, and by a look at the folder every ten seconds where that is deaf
+(network file systems). A Node's version is a digest of its file, so an edit in between is a Conflict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from inotify_simple import INotify, flags
+
+from nfd import log, names
+from nfd.config import yamltext
+from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
+from nfd.store.base import Node, Patch, trim
+from nfd.store.merge import merge
+
+LOOK_AGAIN = 10.0
+"""Seconds."""
+
+_SUFFIX = ".yaml"
+_WATCHED = flags.CLOSE_WRITE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE
+_log = log.get("store")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file as last looked at: what `stat` said of it, and its Node or what is wrong with it."""
+
+    stamp: tuple[int, int, int]
+    node: Node | None
+    problem: str = ""
+
+
+class FileStore:
+    """A NodeStore in `folder`, which is made if it is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._entries: dict[str, _Entry] = {}
+        self._changed: Callable[[str], None] = lambda name: None
+        self._watch: INotify | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._connected = False
+
+    async def start(self, changed: Callable[[str], None]) -> None:
+        """Raises: ConfigError if the folder cannot be made or read."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._look()
+        except OSError as error:
+            raise ConfigError(f"node store {self._folder}: {error.strerror}") from error
+        self._changed = changed
+        self._connected = True
+        self._listen()
+        self._looking = asyncio.get_running_loop().create_task(self._look_again())
+
+    @property
+    def connected(self) -> bool:
+        """Whether the last look at the folder succeeded."""
+        return self._connected
+
+    def get(self, name: str) -> Node | None:
+        entry = self._entries.get(name)
+        return entry.node if entry else None
+
+    def names(self) -> Collection[str]:
+        return [name for name, entry in self._entries.items() if entry.node is not None]
+
+    async def read(self, name: str) -> Node:
+        self._look_at(name)
+        entry = self._entries.get(name)
+        if entry is None:
+            raise NotFound(f"{self._path(name)}: no such file")
+        if entry.node is None:
+            raise KubeError(entry.problem)
+        return entry.node
+
+    async def ensure(self, name: str) -> Node | None:
+        """Raises: KubeError if there is a file already, but no usable Node in it."""
+        if (entry := self._entries.get(name)) is not None and entry.problem:
+            raise KubeError(entry.problem)
+        with self._locked():
+            if not self._path(name).exists():
+                metadata = {"name": name, "uid": str(uuid.uuid4())}
+                self._replace(name, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        return await self.read(name)
+
+    async def patch(self, name: str, patch: Patch) -> Node:
+        with self._locked():
+            content, node = self._load(name)
+            body = _check_guard(name, node, patch)
+            if patch.subresource == "status":
+                body.pop("spec", None)
+            else:
+                body.pop("status", None)
+            merged = merge(content, body)
+            if merged != content:
+                _check(merged, name)
+                self._replace(name, merged)
+        return await self.read(name)
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+        if self._watch is not None:
+            asyncio.get_running_loop().remove_reader(self._watch.fileno())
+            self._watch.close()
+            self._watch = None
+
+    def _listen(self) -> None:
+        try:
+            self._watch = INotify(nonblocking=True)
+            self._watch.add_watch(str(self._folder), _WATCHED)
+        except OSError as error:
+            _log.info("changes are noticed by looking", path=self._folder, seconds=LOOK_AGAIN, error=error.strerror)
+            return
+        asyncio.get_running_loop().add_reader(self._watch.fileno(), self._hear)
+
+    def _hear(self) -> None:
+        assert self._watch is not None
+        self._watch.read(timeout=0)
+        self._look_safely()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            self._look_safely()
+
+    def _look_safely(self) -> None:
+        try:
+            self._look()
+        except OSError as error:
+            if self._connected:
+                _log.warning("node store unreadable", path=self._folder, error=error.strerror)
+            self._connected = False
+        else:
+            self._connected = True
+
+    def _look(self) -> None:
+        """Compare every file with what is known of it."""
+        with os.scandir(self._folder) as found:
+            present = {entry.name.removesuffix(_SUFFIX) for entry in found if _is_node_file(entry.name)}
+        for name in present | self._entries.keys():
+            if self._look_at(name):
+                self._changed(name)
+
+    def _look_at(self, name: str) -> bool:
+        """Whether the Node came, changed or went since the last look."""
+        path = self._path(name)
+        before = self._entries.get(name)
+        try:
+            stamp = _stamp(path)
+        except FileNotFoundError:
+            return self._entries.pop(name, None) is not None
+        if before is not None and before.stamp == stamp:
+            return False
+        try:
+            entry = _Entry(stamp, self._load(name)[1])
+        except NotFound:
+            return False
+        except KubeError as error:
+            entry = _Entry(stamp, None, str(error))
+            _log.error("node file unusable", node=name, error=entry.problem)
+        self._entries[name] = entry
+        return not _same(before.node if before else None, entry.node)
+
+    def _load(self, name: str) -> tuple[dict[str, Any], Node]:
+        """Raises: NotFound, Unavailable (unreadable now), Invalid (not a Node)."""
+        path = self._path(name)
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound(f"{path}: no such file") from error
+        except OSError as error:
+            raise Unavailable(f"{path}: {error.strerror}") from error
+        try:
+            content = yamltext.parse(text, str(path)).data
+        except ConfigError as error:
+            raise Invalid(str(error)) from error
+        node = _check(content, name, hashlib.blake2b(text, digest_size=8).hexdigest(), str(path))
+        return content, node
+
+    def _replace(self, name: str, content: Mapping[str, Any]) -> None:
+        path = self._path(name)
+        text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+        try:
+            mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+            with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False, encoding="utf-8") as file:
+                try:
+                    file.write(text)
+                    file.flush()
+                    os.fchmod(file.fileno(), mode)
+                    os.fsync(file.fileno())
+                    Path(file.name).replace(path)
+                except BaseException:
+                    Path(file.name).unlink(missing_ok=True)
+                    raise
+            self._sync_folder()
+        except OSError as error:
+            raise Unavailable(f"{path}: not written: {error.strerror}") from error
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            file = (self._folder / ".lock").open("w")
+        except OSError as error:
+            raise Unavailable(f"{self._folder}: {error.strerror}") from error
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _path(self, name: str) -> Path:
+        """Raises: Invalid for a name that is no object name, so that none leads out of the folder."""
+        if problem := names.subdomain_problem(name):
+            raise Invalid(f"node name {name[:80]!r} {problem}")
+        return self._folder / f"{name}{_SUFFIX}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that a reader would take for something else, and writes no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "'" if not text or yamltext.resolve(text) is not text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def _is_node_file(name: str) -> bool:
+    stem = name.removesuffix(_SUFFIX)
+    return stem != name and names.subdomain_problem(stem) is None
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _same(one: Node | None, other: Node | None) -> bool:
+    return one is other if one is None or other is None else one.same_content(other)
+
+
+def _check(content: Any, name: str, version: str = "", path: str = "") -> Node:
+    """Raises: Invalid naming what is not as a v1 Node has it."""
+    where = path or f"node {name}"
+    if not isinstance(content, Mapping) or content.get("kind") != "Node":
+        raise Invalid(f"{where}: not a Node: `kind: Node` is missing")
+    try:
+        node = trim(content, version)
+    except ValueError as error:
+        raise Invalid(f"{where}: {error}") from error
+    if node.name != name:
+        raise Invalid(f"{where}: metadata.name is {node.name!r}, the file name says {name!r}")
+    return node
+
+
+def _check_guard(name: str, node: Node, patch: Patch) -> dict[str, Any]:
+    """The patch without its guards. Raises: Conflict."""
+    metadata = dict(patch.body.get("metadata", {}))
+    for key, actual in (("uid", node.uid), ("resourceVersion", node.version)):
+        wanted = metadata.pop(key, actual)
+        if wanted != actual:
+            raise Conflict(f"node {name}: {key} is {actual!r}, not {wanted!r}")
+    return {**patch.body, "metadata": metadata}

@@ -1,0 +1,122 @@
+"""The node store of a cluster: all Nodes, trimmed, from one list and watch; merge patches as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from nfd import log
+from nfd.errors import KubeError, Unavailable
+from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request, node_path
+from nfd.kube.watch import Watch
+from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
+
+NODES = "/api/v1/nodes"
+
+_log = log.get("store")
+
+
+class KubeStore:
+    """A NodeStore on an API server; the client is closed with it."""
+
+    def __init__(self, client: KubeClient, page_size: int = 200) -> None:
+        self._client = client
+        self._nodes: dict[str, Node] = {}
+        self._changed: Callable[[str], None] = lambda name: None
+        self._watch = Watch(client, NODES, self, page_size)
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the watch stands."""
+        return self._watch.connected
+
+    async def start(self, changed: Callable[[str], None]) -> None:
+        """Returns once all Nodes are known, however long that takes. Raises: Forbidden."""
+        self._changed = changed
+        self._watching = asyncio.create_task(self._watch.run())
+        synced = asyncio.create_task(self._watch.synced.wait())
+        try:
+            await asyncio.wait((self._watching, synced), return_when=asyncio.FIRST_COMPLETED)
+            if self._watching.done():
+                await self._watching
+        finally:
+            synced.cancel()
+
+    def get(self, name: str) -> Node | None:
+        return self._nodes.get(name)
+
+    def names(self) -> Collection[str]:
+        return self._nodes.keys()
+
+    async def read(self, name: str) -> Node:
+        return self._keep(trim(await self._client.json("GET", node_path(name))))
+
+    async def ensure(self, name: str) -> Node | None:
+        """Nodes of a cluster are made by their kubelets."""
+        return None
+
+    async def patch(self, name: str, patch: Patch) -> Node:
+        """The answer to a patch of metadata alone is metadata alone; the rest of the Node is as the watch told."""
+        whole = patch.body.keys() != {"metadata"}
+        request = Request(
+            "PATCH",
+            node_path(name, patch.subresource),
+            {"fieldManager": FIELD_MANAGER},
+            json.dumps(patch.body, separators=(",", ":")).encode(),
+            MERGE_PATCH,
+            JSON if whole else METADATA_ONLY,
+        )
+        async with self._client.open(request) as response:
+            data = await response.read()
+        try:
+            answer = json.loads(data)
+        except ValueError as error:
+            raise Unavailable(f"PATCH {node_path(name)}: the answer is not JSON: {error}") from error
+        node, known = trim(answer), self._nodes.get(name)
+        if not whole and known is not None and known.uid == node.uid:
+            node = replace(node, boot_id=known.boot_id, resources=known.resources, taints=known.taints)
+        return self._keep(node)
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError, KubeError):
+                await self._watching
+        await self._client.close()
+
+    def put(self, item: Mapping[str, Any]) -> None:
+        """The watch tells of a Node."""
+        node = trim(item)
+        known = self._nodes.get(node.name)
+        if self._keep(node) is node and (known is None or not known.same_content(node)):
+            self._changed(node.name)
+
+    def drop(self, item: Mapping[str, Any]) -> None:
+        """The watch tells that a Node is gone."""
+        name = (item.get("metadata") or {}).get("name", "")
+        if self._nodes.pop(name, None) is not None:
+            self._changed(name)
+
+    def listed(self, seen: frozenset[tuple[str, str]]) -> None:
+        """Forget the Nodes that went while nobody listened."""
+        for name in [name for name in self._nodes if ("", name) not in seen]:
+            del self._nodes[name]
+            self._changed(name)
+
+    def _keep(self, node: Node) -> Node:
+        """Take in what the server says, unless something newer is known; answers what is known then."""
+        known = self._nodes.get(node.name)
+        if known is not None and known.uid == node.uid and _older(node, known):
+            return known
+        self._nodes[node.name] = node
+        return node
+
+
+def _older(one: Node, other: Node) -> bool:
+    """Versions of one object grow (Kubernetes API concepts, "Resource versions"); the watch may lag behind answers."""
+    return one.version.isdecimal() and other.version.isdecimal() and int(one.version) < int(other.version)

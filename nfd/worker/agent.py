@@ -1,0 +1,236 @@
+"""The worker's loop: scan, report what is new, wait for the timer or for events, until a signal ends it.
+
+It never gives up: a master that is away or refuses is tried again with back-off, and then gets the newest state. What
+the timer scans leaves out the sources whose changes are heard or seen in a listing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from nfd import __version__, log
+from nfd.discovery import Discovery, Plan, discover
+from nfd.errors import ConfigError, ReportError
+from nfd.events import Events, Wake
+from nfd.events.files import Folder
+from nfd.events.signals import Interrupted, Signals
+from nfd.host import Host
+from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.worker.metrics import Metrics
+from nfd.worker.pace import Pace
+from nfd.worker.state import Content, derive_content, doubtful
+
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+ONESHOT_SECONDS = 30.0
+"""How long `--oneshot` tries to deliver."""
+MIN_INTERVAL = 1.0
+NEVER = 3600.0
+"""Longest wait in one go, when there is no timer."""
+
+Send = Callable[[Report], Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the configuration says. `interval` is in seconds, zero or less for a single scan."""
+
+    plan: Plan
+    interval: float = 60.0
+    publish: bool = True
+    unpublished: tuple[str, ...] = ()
+
+
+class Agent:
+    """One node's worker.
+
+    `send` delivers a report or raises ReportError; `load` reads the settings again or raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        node: str,
+        settings: Settings,
+        signals: Signals,
+        send: Send,
+        load: Callable[[], Settings],
+        *,
+        folders: Iterable[Folder] = (),
+        live: bool = True,
+    ) -> None:
+        self.metrics = Metrics(__version__, node, time.time())
+        self.busy_since: float | None = None
+        """Since when a scan or report has been under way, by the monotonic clock."""
+        self._log = log.get("worker")
+        self._host, self._node, self._signals = host, node, signals
+        self._send, self._load = send, load
+        self._folders, self._live = tuple(folders), live
+        self._settings = settings
+        self._events = self._listen()
+        self._found: Discovery | None = None
+        self._content = Content()
+        self._told: Content | None = None
+        self._good: dict[str, float] = {}
+        self._pace = Pace()
+        self._started = time.monotonic()
+        self._order = Order(host.value(BOOT_ID) or "", time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0)
+        self._next_scan = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether a first scan has been made."""
+        return self._found is not None
+
+    def run(self) -> None:
+        """Work until a signal."""
+        try:
+            self._scan()
+            while not self._signals.stop:
+                self._speak()
+                self._attend(self._events.wait(self._pause()))
+        except Interrupted:
+            self._log.debug("interrupted while reporting")
+        finally:
+            self._events.close()
+
+    def run_once(self, seconds: float = ONESHOT_SECONDS) -> bool:
+        """One scan and its report, tried for that long; tells whether it was delivered."""
+        deadline = time.monotonic() + seconds
+        try:
+            self._scan()
+            while self._settings.publish and self._told is None:
+                self._speak()
+                if self._told is None and (self._pace.hopeless or self._pace.not_before >= deadline):
+                    return False
+                if self._told is None:
+                    self._events.wait(self._pace.not_before - time.monotonic())
+                if self._signals.stop:
+                    return False
+        except Interrupted:
+            return False
+        finally:
+            self._events.close()
+        return True
+
+    def _pause(self) -> float:
+        """Seconds until the timer or the next report."""
+        due = [time.monotonic() + NEVER]
+        if self._settings.interval > 0:
+            due.append(self._next_scan)
+        if self._settings.publish:
+            due.append(self._pace.due(new=self._content != self._told))
+        return max(0.0, min(due) - time.monotonic())
+
+    def _attend(self, wake: Wake) -> None:
+        """Do what woke us."""
+        if self._signals.stop:
+            return
+        if wake.reasons:
+            self._log.debug("woken", error=", ".join(wake.reasons), sources=len(wake.sources))
+        if wake.reload:
+            self._reload()
+        elif self._settings.interval > 0 and time.monotonic() >= self._next_scan:
+            self._scan(self._timed() | wake.sources)
+        elif wake.sources:
+            self._scan(wake.sources, timer=False)
+
+    def _timed(self) -> frozenset[str]:
+        """Sources that the timer reads: not those whose every change is noticed and whose last run succeeded."""
+        failed = self._found.failed if self._found else {}
+        return frozenset(
+            source.name
+            for source in self._settings.plan.feature_sources
+            if not source.settled or source.name in failed or not self._events.covers(source)
+        )
+
+    def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> None:
+        started = self.busy_since = time.monotonic()
+        found = discover(self._host, self._settings.plan, self._found, only)
+        self.busy_since, now = None, time.monotonic()
+        self._good.update(dict.fromkeys((name for name in found.scans if name not in found.failed), now))
+        self.metrics.scanned(found, now - started, full=timer)
+        if timer:
+            self._next_scan = started + max(self._settings.interval, MIN_INTERVAL)
+        self._tell_changes(self._found or Discovery(), found)
+        self._found = found
+        content = derive_content(self._settings.plan, found, self._settings.unpublished)
+        if content != self._content:
+            self._content = content
+            self._pace.changed(now)
+
+    def _tell_changes(self, before: Discovery, found: Discovery) -> None:
+        """Log what differs from the last pass."""
+        for name, error in found.failed.items():
+            if name not in before.failed:
+                self._log.warning("source failed, its last good result stands", source=name, error=error)
+        for name in before.failed.keys() - found.failed.keys():
+            self._log.info("source works again", source=name)
+        known = frozenset(before.problems)
+        for problem in found.problems:
+            if problem not in known and problem.source not in found.failed:
+                self._log.info("feature adapted", source=problem.source, path=problem.subject, error=problem.reason)
+        written = {key for key, value in found.labels.items() if before.labels.get(key) != value}
+        removed = before.labels.keys() - found.labels.keys()
+        if written or removed:
+            self._log.info("labels changed", written=len(written), removed=len(removed))
+
+    def _speak(self) -> None:
+        """Send a report if it is time to."""
+        new = self._content != self._told
+        if not self._settings.publish or time.monotonic() < self._pace.due(new=new):
+            return
+        content, self.busy_since = self._content, time.monotonic()
+        try:
+            with self._signals.interruptible():
+                reply = self._send(self._report(content))
+        except ReportError as error:
+            self._failed(error)
+            return
+        finally:
+            self.busy_since = None
+        if self._pace.failures:
+            self._log.info("the master takes reports again", node=self._node)
+        self._told = content
+        self._pace.taken(time.monotonic(), reply.beat)
+        self.metrics.reports += 1
+        self.metrics.taken_at = time.monotonic()
+
+    def _failed(self, error: ReportError) -> None:
+        """One log line per state: failing, and (in `_speak`) working again."""
+        first = not self._pace.failures
+        wait = self._pace.failed(time.monotonic(), error)
+        self.metrics.failures += 1
+        tell = self._log.warning if first else self._log.debug
+        tell("the master did not take the report, trying on", node=self._node, error=error, seconds=wait)
+
+    def _report(self, content: Content) -> Report:
+        order = self._order = Order(self._order.boot_id, self._order.started, self._order.sequence + 1)
+        found = self._found or Discovery()
+        reasons = {**doubtful(self._settings.plan, found), **found.failed}
+        now = time.monotonic()
+        states = {
+            name: SourceState(state, reasons.get(name, ""), now - self._good.get(name, self._started))
+            if state is State.FAILED
+            else SourceState(state)
+            for name, state in content.states.items()
+        }
+        return Report(self._node, __version__, "", order, content.labels, {}, content.origins, states, content.features)
+
+    def _reload(self) -> None:
+        """Take the new configuration, or keep the old one if it cannot be used; either way, scan everything."""
+        try:
+            self._settings = self._load()
+        except ConfigError as error:
+            self._log.error("configuration cannot be used, the old one stays", error=error)
+        else:
+            self._log.info("configuration loaded")
+            self._events.close()
+            self._events = self._listen()
+        self._scan()
+
+    def _listen(self) -> Events:
+        sources = self._settings.plan.feature_sources
+        labelling = (one for one in self._settings.plan.label_sources if one not in sources)
+        return Events(self._host, (*sources, *labelling), self._signals, folders=self._folders, live=self._live)

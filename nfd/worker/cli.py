@@ -1,0 +1,201 @@
+"""`nfd-worker`: scans this machine and reports to a master, until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nfd import log, names
+from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
+from nfd.config.text import parse_integer
+from nfd.discovery import make_plan
+from nfd.errors import ConfigError
+from nfd.events import RELOAD
+from nfd.events.files import Folder
+from nfd.events.signals import Signals
+from nfd.health import OPENMETRICS, PLAIN, Answer, HttpServer, render
+from nfd.host import Host
+from nfd.host.replay import open_host
+from nfd.report import Reply, Report
+from nfd.worker.agent import Agent, Settings
+from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
+
+HOSTNAME = "proc/sys/kernel/hostname"
+STUCK = 300.0
+"""Seconds after which a scan or report that does not end makes /healthz fail."""
+GATES = {"NodeFeatureAPI": Gate(True), "DisableAutoPrefix": Gate(False), "NodeFeatureGroupAPI": Gate(False)}
+
+_log = log.get("worker")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0, 1 (--oneshot failed) or 2 (usage or configuration)."""
+    try:
+        parsed = parse(
+            "nfd-worker",
+            sys.argv[1:] if argv is None else argv,
+            FLAGS,
+            model(),
+            ENV_PREFIX,
+            about="Scans this machine for features and reports them to nfd-master.",
+        )
+        if parsed.answer:
+            print(parsed.answer)
+            return 0
+        return run(parsed)
+    except ConfigError as error:
+        print(f"nfd-worker: {error}", file=sys.stderr)
+        return 2
+
+
+def run(parsed: Parsed) -> int:
+    """Start the worker that the command line describes. Raises: ConfigError."""
+    host = open_host(parsed["host-root"], parsed["replay"], os.environ)
+    node = node_name(host)
+    settings = load(parsed)
+    send = reporter(parsed, settings.interval)
+    signals = Signals()
+    agent = Agent(
+        host,
+        node,
+        settings,
+        signals,
+        send,
+        lambda: load(parsed),
+        folders=() if parsed["oneshot"] else config_folders(parsed["config"]),
+        live=not parsed["replay"],
+    )
+    if parsed["oneshot"]:
+        return 0 if agent.run_once() else 1
+    server = serve(agent, parsed["http-port"])
+    agent.run()
+    if server is not None:
+        server.close()
+    return 0
+
+
+def load(parsed: Parsed) -> Settings:
+    """Read the configuration; log its level and its warnings. Raises: ConfigError."""
+    config, findings = configure(model(), parsed)
+    core = config.core
+    log.setup("debug" if core.klog.v > 0 else "info")
+    for finding in findings:
+        _log.warning("configuration", path=finding.place, error=finding)
+    return settings_of(config)
+
+
+def settings_of(config: WorkerConfig) -> Settings:
+    """What the loop needs of the configuration."""
+    core = config.core
+    return Settings(
+        plan=make_plan(core.feature_sources, core.label_sources, config.sources, core.label_white_list),
+        interval=core.sleep_interval,
+        publish=not core.no_publish,
+        unpublished=core.no_publish_features,
+    )
+
+
+def node_name(host: Host) -> str:
+    """NODE_NAME, else the machine's host name, as a kubelet does by default. Raises: ConfigError.
+
+    Reads: proc/sys/kernel/hostname  (kernel admin-guide/sysctl/kernel)
+    """
+    name = host.env("NODE_NAME") or (host.value(HOSTNAME) or "").lower()
+    if problem := names.subdomain_problem(name):
+        raise ConfigError(f"NODE_NAME: the node's name {name!r} {problem}")
+    return name
+
+
+def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
+    """What delivers reports; gRPC is loaded with the first one. Raises: ConfigError."""
+    files = [parsed[name] for name in ("ca-file", "cert-file", "key-file")]
+    if any(files) and not all(files):
+        raise ConfigError("-ca-file, -cert-file and -key-file belong together: give all three or none")
+
+    def send(report: Report) -> Reply:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would say again what we log
+        from nfd.rpc.client import Reporter
+        from nfd.rpc.tls import TlsFiles
+
+        tls = TlsFiles(*files) if all(files) else None
+        beat = pace if pace > 0 else 60.0
+        return Reporter(parsed["server"], beat, tls, parsed["server-name-override"]).send(report)
+
+    return send
+
+
+def config_folders(path: str) -> tuple[Folder, ...]:
+    """The directories of the configuration file and of its drop-ins."""
+    if not path:
+        return ()
+
+    def directory(name: str) -> int:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    file = Path(path).absolute()
+    return Folder(RELOAD, str(file.parent), directory), Folder(RELOAD, f"{file}.d", directory)
+
+
+def serve(agent: Agent, port: int) -> HttpServer | None:
+    """Serve probes and metrics; a port that cannot be had is only logged, as in NFD."""
+    if not port:
+        return None
+    try:
+        return HttpServer(port, lambda path, accept: answer(agent, path, accept))
+    except OSError as error:
+        _log.error("no HTTP server", path=port, error=error)
+        return None
+
+
+def answer(agent: Agent, path: str, accept: str) -> Answer | None:
+    """`/healthz`, `/readyz` (a first scan was made) and `/metrics`."""
+    now = time.monotonic()
+    match path:
+        case "/healthz":
+            busy = now - (agent.busy_since or now)
+            return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else Answer("ok\n")
+        case "/readyz":
+            return Answer("ok\n") if agent.ready else Answer("the first scan is under way\n", 503)
+        case "/metrics":
+            openmetrics = "application/openmetrics-text" in accept
+            text = render(agent.metrics.families(now), openmetrics=openmetrics)
+            return Answer(text, content_type=OPENMETRICS if openmetrics else PLAIN)
+    return None
+
+
+def _port(text: str) -> int:
+    port = parse_integer(text)
+    if not 0 <= port <= 65535:
+        raise ValueError(f"{text} is no port number")
+    return port
+
+
+FLAGS = (
+    *daemon_flags(CONFIG_FILE),
+    Extra("server", "the master, HOST:PORT", "localhost:8080"),
+    Extra("server-name-override", "name that the master's certificate must have, if not the host's"),
+    Extra("ca-file", "CA certificate that the master's certificate is checked against (PEM)"),
+    Extra("cert-file", "our certificate (PEM)"),
+    Extra("key-file", "our private key (PEM)"),
+    Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
+    Extra("host-root", "where this machine's / is mounted", "/", env=("NFD_HOST_ROOT",)),
+    Extra("replay", "directory of a recorded machine, to be scanned instead of this one"),
+    Extra(
+        "http-port",
+        "port of /healthz, /readyz and /metrics; 0 switches them off",
+        8081,
+        _port,
+        aliases=("port", "metrics"),
+    ),
+    Extra("grpc-health", "accepted, without effect: the worker serves no gRPC", 8082, _port, hidden=True),
+    Extra("kubeconfig", "accepted, without effect: the worker does not speak to the API server", hidden=True),
+    Extra("enable-nodefeature-api", "accepted, without effect: reports go over gRPC", True, switch=True, hidden=True),
+    feature_gates(GATES),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The worker's configuration: `core`, and one section per feature source under `sources`.
+
+Keys and defaults are NFD 0.19's (NFD documentation, "Worker configuration reference").
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import create_model
+
+from nfd.config.klog import Klog
+from nfd.config.section import Duration, Flag, Pattern, Replaces, Section, parse_pattern
+from nfd.sources import section
+
+CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
+ENV_PREFIX = "NFD_WORKER"
+
+
+class Core(Section):
+    """Options of the worker itself."""
+
+    sleep_interval: Duration = 60.0
+    """Time between two full scans; zero or less scans once, anything below 1s counts as 1s."""
+    feature_sources: Annotated[tuple[str, ...], Flag("feature-sources")] = ("all",)
+    """Sources to run, in order: a name adds one, `-name` takes it away, `all` adds all but `fake`."""
+    label_sources: Annotated[tuple[str, ...], Flag("label-sources")] = ("all",)
+    """Sources that give labels, written as `featureSources`."""
+    sources: Annotated[tuple[str, ...] | None, Replaces("label_sources")] = None
+    """Deprecated name of `labelSources`."""
+    label_white_list: Pattern = parse_pattern("")
+    """Only labels are published in whose name, the part after the slash, this expression is found."""
+    no_publish: Annotated[bool, Flag("no-publish")] = False
+    """Scan, but report nothing."""
+    no_publish_features: Annotated[tuple[str, ...], Flag("no-publish-features")] = ()
+    """Features not to report, such as `kernel.config` or `cpu.*`; labels are made before these are left out."""
+    no_owner_refs: Annotated[bool, Flag("no-owner-refs")] = False
+    """Accepted, without effect: no object is written that could have an owner."""
+    owner_refs: Annotated[tuple[Literal["node", "pod", "ds"], ...], Flag("owner-refs")] = ("pod", "ds")
+    """Accepted, without effect: no object is written that could have an owner."""
+    klog: Klog = Klog()
+
+
+class WorkerConfig(Section):
+    """What every worker configuration has; `model` adds the sections of the installed sources."""
+
+    core: Core = Core()
+    sources: Any
+
+
+@cache
+def model() -> type[WorkerConfig]:
+    """The whole model, plug-ins included."""
+    sources = section()
+    return create_model("Config", __base__=WorkerConfig, sources=(sources, sources()))

@@ -1,0 +1,102 @@
+"""The worker's metrics: NFD's names (NFD documentation, "Metrics"), and some of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nfd.discovery import Discovery
+from nfd.health import Family
+
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Upper bounds in seconds, as NFD has them."""
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Counters and the latest values; `started` in seconds since the epoch, other times by the monotonic clock."""
+
+    version: str
+    node: str
+    started: float
+    buckets: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    full_scans: int = 0
+    partial_scans: int = 0
+    scan_seconds: float = 0.0
+    found: Discovery = field(default_factory=Discovery)
+    reports: int = 0
+    failures: int = 0
+    taken_at: float | None = None
+
+    def scanned(self, found: Discovery, seconds: float, *, full: bool) -> None:
+        """Count a pass; NFD's histogram holds those over all sources."""
+        self.found = found
+        if not full:
+            self.partial_scans += 1
+            return
+        self.full_scans += 1
+        self.scan_seconds += seconds
+        for index, bound in enumerate(BUCKETS):
+            self.buckets[index] += seconds <= bound
+
+    def families(self, now: float) -> Iterator[Family]:
+        """All metrics; `now` by the monotonic clock."""
+        yield Family(
+            "nfd_worker_build_info",
+            "gauge",
+            "Start time in seconds since the epoch, with the version as label.",
+            [("", {"version": self.version}, self.started)],
+        )
+        yield self._durations()
+        kinds = {"full": self.full_scans, "partial": self.partial_scans}
+        yield Family(
+            "nfd_worker_scans",
+            "counter",
+            "Passes over the sources: all that the timer reads, or those that an event concerned.",
+            [("_total", {"kind": kind}, count) for kind, count in kinds.items()],
+        )
+        yield from self._sources()
+        yield from self._reports(now)
+
+    def _durations(self) -> Family:
+        node = {"node": self.node}
+        counts = zip((*map(str, BUCKETS), "+Inf"), (*self.buckets, self.full_scans), strict=True)
+        return Family(
+            "nfd_worker_feature_discovery_duration_seconds",
+            "histogram",
+            "Time of a pass over all sources.",
+            [
+                *(("_bucket", node | {"le": bound}, count) for bound, count in counts),
+                ("_sum", node, self.scan_seconds),
+                ("_count", node, self.full_scans),
+            ],
+        )
+
+    def _sources(self) -> Iterator[Family]:
+        scans, failed = self.found.scans, self.found.failed
+        yield Family(
+            "nfd_worker_source_scan_seconds",
+            "gauge",
+            "Time of the source's latest run.",
+            [("", {"source": name}, scan.seconds) for name, scan in scans.items()],
+        )
+        yield Family(
+            "nfd_worker_source_failed",
+            "gauge",
+            "1 while the source's latest run failed and its last good result is reported.",
+            [("", {"source": name}, int(name in failed)) for name in sorted(scans.keys() | failed.keys())],
+        )
+        yield Family("nfd_worker_labels", "gauge", "Labels found.", [("", {}, len(self.found.labels))])
+
+    def _reports(self, now: float) -> Iterator[Family]:
+        yield Family("nfd_worker_reports", "counter", "Reports the master took.", [("_total", {}, self.reports)])
+        yield Family(
+            "nfd_worker_report_failures", "counter", "Reports it did not take.", [("_total", {}, self.failures)]
+        )
+        if self.taken_at is not None:
+            yield Family(
+                "nfd_worker_last_report_age_seconds",
+                "gauge",
+                "Time since the master last took a report.",
+                [("", {}, now - self.taken_at)],
+            )

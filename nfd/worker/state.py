@@ -1,0 +1,54 @@
+"""What there is to report: a discovery as the master should see it, compared with what it was told last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nfd.discovery import Discovery, Plan
+from nfd.features import Features, Labels
+from nfd.report import State
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The part of a report that makes it worth sending; two that are equal tell the master the same."""
+
+    labels: Labels = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, State] = field(default_factory=dict)
+    features: Features = field(default_factory=Features)
+
+
+def derive_content(plan: Plan, found: Discovery, unpublished: Iterable[str] = ()) -> Content:
+    """What to report of a discovery; features that `unpublished` names or matches (`cpu.*`) stay here."""
+    patterns = tuple(unpublished)
+    dropped = [name for name in found.features.names() if any(matches(name, one) for one in patterns)]
+    return Content(found.labels, found.origins, derive_states(plan, found), found.features.without(dropped))
+
+
+def matches(name: str, pattern: str) -> bool:
+    """NFD's `noPublishFeatures`: an exact name, or a prefix before a trailing `*`."""
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
+    """How every known source stands. Its own failure counts, and so does what `doubtful` says."""
+    running = {source.name for source in (*plan.feature_sources, *plan.label_sources)}
+    failed = found.failed.keys() | doubtful(plan, found).keys()
+    return {
+        name: State.OFF if name not in running else State.FAILED if name in failed else State.FRESH
+        for name in sorted(plan.configs)
+    }
+
+
+def doubtful(plan: Plan, found: Discovery) -> dict[str, str]:
+    """Sources with rules about all features, with the reason, while some source has not succeeded yet.
+
+    A rule that does not match then may match as soon as that source is read: none of its labels may go.
+    """
+    unknown = sorted(name for name, scan in found.scans.items() if not scan.known)
+    if not unknown:
+        return {}
+    reason = f"rules lack the features of {', '.join(unknown)}"
+    return {source.name: reason for source in plan.label_sources if source.load is not None}

@@ -1,0 +1,67 @@
+"""What `make check` looks at besides ruff, mypy and the import contracts: generated files, and the length of files.
+
+`python -m tests.checks` says what is wrong and exits 1; `--write` brings the generated files up to date.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from nfd.config import render
+from nfd.master.config import Config as MasterConfig
+from nfd.worker.config import Config as WorkerConfig
+
+ROOT = Path(__file__).parents[1]
+MAX_LINES = 300
+SOURCES = {".py", ".c", ".h", ".proto", ".sh"}
+
+
+def grpc_code() -> dict[str, str]:
+    """The Python form of the worker→master contract."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "grpc_tools.protoc", "-Infd/rpc=nfd/rpc"]
+        command += [f"--python_out={folder}", f"--pyi_out={folder}", "nfd/rpc/labeler.proto"]
+        subprocess.run(command, cwd=ROOT, check=True)
+        return {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("labeler_pb2.py*")}
+
+
+def reference() -> dict[str, str]:
+    """One page, one example and one schema for each program's configuration."""
+    pages: dict[str, str] = {}
+    for name, model, prefix in (("nfd-worker", WorkerConfig, "NFD_WORKER"), ("nfd-master", MasterConfig, "NFD_MASTER")):
+        pages[f"docs/reference/{name}.md"] = render.reference(f"Configuration of {name}", model, prefix)
+        pages[f"deploy/examples/{name}.conf"] = render.example(model)
+        pages[f"docs/reference/{name}.schema.json"] = render.schema(f"Configuration of {name}", model)
+    return pages
+
+
+def long_files() -> Iterator[str]:
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True)
+    for name in listed.stdout.decode().splitlines():
+        path = ROOT / name
+        if path.suffix in SOURCES and "_pb2" not in name and path.is_file():
+            lines = len(path.read_text().splitlines())
+            if lines > MAX_LINES:
+                yield f"{name}: {lines} lines, at most {MAX_LINES} are wanted"
+
+
+def main() -> int:
+    wanted = grpc_code() | reference()
+    old = [name for name, text in wanted.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
+    if "--write" in sys.argv:
+        for name in old:
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / name).write_text(wanted[name])
+            print(f"wrote {name}")
+        old = []
+    wrong = [f"{name}: not what `make generate` writes" for name in old] + list(long_files())
+    print("\n".join(wrong) if wrong else "generated files are up to date, no file is too long")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

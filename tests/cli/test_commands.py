@@ -1,0 +1,327 @@
+"""The commands of `nfd` as a person calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from nfd import __version__
+from nfd.cli import COMMANDS, main
+from nfd.config.yamltext import parse
+
+ID = "feature.node.kubernetes.io/system-os_release.ID"
+MACHINE = {
+    "etc/os-release": 'ID=debian\nVERSION_ID="12"\n',
+    "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
+    "boot/config-6.1.0-18-amd64": "CONFIG_NO_HZ=y\nCONFIG_HZ=250\n",
+    "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
+    "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+    "sys/bus/pci/devices/0000:01:00.0/device": "0x1eb8\n",
+    "sys/bus/pci/devices/0000:01:00.0/subsystem_vendor": "0x0001\n",
+    "sys/bus/pci/devices/0000:01:00.0/subsystem_device": "0x0002\n",
+    "sys/bus/pci/devices/0000:02:00.0/class": "0x020000\n",
+    "sys/bus/pci/devices/0000:02:00.0/vendor": "0x8086\n",
+    "sys/bus/pci/devices/0000:02:00.0/device": "0x1000\n",
+    "sys/bus/pci/devices/0000:02:00.0/subsystem_vendor": "0x0001\n",
+    "sys/bus/pci/devices/0000:02:00.0/subsystem_device": "0x0002\n",
+    "etc/kubernetes/node-feature-discovery/features.d/a": "mine=1\nbad/one/two=x\nother.kubernetes.io/x=1\n",
+    "host.json": '{"time": 1700000000}\n',
+    "cpuid": "00000000 00000000 0000000d 756e6547 6c65746e 49656e69\n",
+}
+Run = Callable[..., tuple[int, str, str]]
+
+
+def make(root: Path, files: Mapping[str, str]) -> Path:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> str:
+    return str(make(tmp_path / "machine", MACHINE))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*words: str) -> tuple[int, str, str]:
+        status = main(words)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return call
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version") == (0, f"nfd {__version__}\n", "")
+    status, out, _ = run("--help")
+    assert status == 0
+    assert all(name in out for name in COMMANDS)
+    for name in set(COMMANDS) - {"up"}:
+        status, out, _ = run(name, "--help")
+        assert (status, out.startswith(f"usage: nfd {name}")) == (0, True)
+
+
+def test_questions_load_nothing() -> None:
+    script = "import sys; from nfd.cli import main; main(['--version']); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert [name for name in ("pydantic", "yaml", "argparse", "grpc", "nfd.config") if f"'{name}'" in loaded] == []
+
+
+USAGE = [
+    (("bogus",), "nfd: bogus: no such command"),
+    (("discover", "--bogus"), "--bogus"),
+    (("discover", "-o", "xml"), "-o"),
+    (("discover", "--replay", "/nowhere/at/all"), "--replay /nowhere/at/all: No such file"),
+    (("discover", "--host-root", "/nowhere/at/all"), "--host-root /nowhere/at/all: No such file"),
+    (("discover", "--config", "/nowhere/x.conf"), "/nowhere/x.conf: No such file"),
+    (("discover", "stray"), "stray"),
+    (("explain", "-"), "LABEL"),
+    (("explain", "node1", "x"), "NODE node1"),
+    (("record",), "DIR"),
+    (("config", "bogus"), "bogus"),
+    (("config", "validate"), "FILE"),
+    (("rules", "eval"), "--rules"),
+    (("rules", "validate", "/nowhere/r.yaml"), "/nowhere/r.yaml: No such file"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), USAGE)
+def test_usage_errors_are_one_line_that_names_what_is_wrong(run: Run, words: tuple[str, ...], named: str) -> None:
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert named in err
+    assert err.count("\n") == 1
+
+
+def test_no_command(run: Run) -> None:
+    status, out, err = run()
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: nfd COMMAND")
+
+
+def test_labels(run: Run, machine: str) -> None:
+    status, out, err = run("discover", "--replay", machine)
+    lines = out.splitlines()
+    keys = [line.partition("=")[0] for line in lines]
+    assert status == 0
+    assert keys == sorted(keys)
+    assert f"{ID}=debian" in lines
+    assert "feature.node.kubernetes.io/mine=1" in lines
+    assert "feature.node.kubernetes.io/pci-0302_10de.present=true" in lines
+    assert not any("other.kubernetes.io" in line for line in lines)
+    assert "master: other.kubernetes.io/x: dropped: namespace" in err
+
+
+def test_sources_and_config(run: Run, machine: str, tmp_path: Path) -> None:
+    assert run("discover", "--replay", machine, "--sources", "system")[1].splitlines()[0] == f"{ID}=debian"
+    assert "os_release" not in run("discover", "--replay", machine, "--sources", "all,-system")[1]
+    (tmp_path / "c").write_text("core: {labelSources: [system], labelWhiteList: 'ID$', colour: x}")
+    status, out, err = run("discover", "--replay", machine, "--config", str(tmp_path / "c"))
+    assert (status, out.splitlines()) == (
+        0,
+        [f"{ID}=debian", "feature.node.kubernetes.io/system-os_release.VERSION_ID=12"],
+    )
+    assert "core.colour: no such key" in err
+    (tmp_path / "c").write_text("core: {labelSources: system}")
+    status, out, err = run("discover", "--replay", machine, "--config", str(tmp_path / "c"))
+    assert (status, out) == (2, "")
+    assert err.endswith("c:1: core.labelSources: expected a list, found text\n")
+
+
+def test_json_and_features_say_the_same(run: Run, machine: str, tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("core: {noPublishFeatures: ['kernel.*']}")
+    words = ("discover", "--replay", machine, "--config", str(tmp_path / "c"), "-o")
+    status, out, _ = run(*words, "json")
+    found = json.loads(out)
+    assert status == 0
+    assert found.keys() == {"labels", "features", "problems"}
+    assert found["labels"][ID] == "debian"
+    assert found["features"]["attributes"]["kernel.config"]["elements"] == {"NO_HZ": "y", "HZ": "250"}
+    assert all(one.keys() == {"source", "subject", "reason"} for one in found["problems"])
+    assert any("bad/one/two" in one["subject"] for one in found["problems"])
+    assert parse(run(*words, "features")[1], "f").data == {"features": found["features"]}
+
+
+def test_table(run: Run, machine: str) -> None:
+    status, out, _ = run("discover", "--replay", machine, "-o", "table")
+    assert status == 0
+    assert "\x1b" not in out
+    assert "\nsystem\n" in out
+    assert out.index("system-os_release.ID") < out.index("problems") < out.index("labels from")
+    columns = {line.rindex("  ") for line in out.splitlines() if line.startswith("  feature.")}
+    assert len(columns) == 1
+
+
+def test_a_source_that_fails_altogether_is_status_1(run: Run, tmp_path: Path) -> None:
+    make(tmp_path, {"sys/block/x": "", "etc/os-release": "ID=x"})
+    record = {"failures": {"sys/class/net/": [5, "Input/output error"]}}
+    (tmp_path / "host.json").write_text(json.dumps(record))
+    (tmp_path / "sys/class/net").mkdir(parents=True)
+    status, out, err = run("discover", "--replay", str(tmp_path))
+    assert status == 1
+    assert ID in out
+    assert "network" in err
+
+
+def test_record_and_replay(run: Run, machine: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "new/recording")
+    status, out, err = run("record", "--replay", machine, target)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"{target}: ")
+    assert run("discover", "--replay", target)[1] == run("discover", "--replay", machine)[1]
+    status, _, err = run("record", "--replay", machine, target)
+    assert (status, err) == (2, f"nfd record: {target}: is not empty\n")
+
+
+def test_a_recording_of_the_running_machine(run: Run, tmp_path: Path) -> None:
+    target = str(tmp_path / "recording")
+    assert run("record", target)[0] == 0
+    assert run("discover", "--replay", target)[1] == run("discover")[1]
+
+
+def test_a_serial_number_in_a_label_is_replaced_and_said(run: Run, tmp_path: Path) -> None:
+    device = "sys/bus/usb/devices/1-1"
+    files = {"bDeviceClass": "ff", "idVendor": "18d1", "idProduct": "9302", "serial": "ABC123"}
+    machine = str(make(tmp_path / "machine", {f"{device}/{name}": text for name, text in files.items()}))
+    (tmp_path / "c").write_text("sources: {usb: {deviceLabelFields: [serial]}}")
+    status, _, err = run("record", "--replay", machine, "--config", str(tmp_path / "c"), str(tmp_path / "out"))
+    assert status == 1
+    assert "usb-ABC123.present: true here, (none) in the recording" in err
+
+
+EXPLANATIONS = [
+    ("system-os_release.ID", ["=debian", "made by source system", "from feature system.osrelease: ID=debian"]),
+    ("pci-0302_10de.present", ["made by source pci", "class=0302", "vendor=10de"]),
+    ("pci-0200_8086.present", ["is not there", "feature pci.device has class=0200", "sources.pci"]),
+    ("kernel-config.HZ", ["is not there", "feature kernel.config has HZ, but source kernel makes no label of it"]),
+    ("kernel-config.PREEMPT", ["is not there", "feature kernel.config has no PREEMPT"]),
+    ("other.kubernetes.io/x", ["is not there", "namespace 'other.kubernetes.io' is not allowed"]),
+    ("fake-fakefeature1", ["is not there", "source fake would give 'true'", "core.featureSources"]),
+    (
+        "rdma.capable",
+        ["is not there", "rule 'RDMA capable static rule' would set it", "vendor In [15b3] does not hold"],
+    ),
+    ("ruled", ["=yes", "made by rule 'good'", "from feature kernel.config: NO_HZ=y"]),
+    ("unruled", ["is not there", "rule 'bad' would set it", "HZ In [1000] does not hold: it is '250'"]),
+    ("misnamed", ["is not there", "there is no feature kernel.konfig; did you mean kernel.config?"]),
+    ("system-os_release.IE", ["is not there", "no source and no rule makes it", ID]),
+]
+RULES = """
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: r}
+spec:
+  rules:
+  - name: good
+    labels: {ruled: 'yes'}
+    matchFeatures: [{feature: kernel.config, matchExpressions: {NO_HZ: {op: In, value: ['y']}}}]
+  - name: bad
+    labels: {unruled: 'yes'}
+    matchFeatures: [{feature: kernel.config, matchExpressions: {HZ: {op: In, value: ['1000']}}}]
+  - name: odd
+    labels: {misnamed: 'yes'}
+    matchFeatures: [{feature: kernel.konfig, matchExpressions: {HZ: {op: Exists}}}]
+"""
+
+
+@pytest.mark.parametrize(("label", "words"), EXPLANATIONS)
+def test_explain(run: Run, machine: str, tmp_path: Path, label: str, words: list[str]) -> None:
+    (tmp_path / "r.yaml").write_text(RULES)
+    status, out, err = run("explain", "--replay", machine, "--rules", str(tmp_path / "r.yaml"), "-", label)
+    assert (status, err) == (0, "")
+    assert [word for word in words if word not in out] == []
+
+
+def test_rules(run: Run, machine: str, tmp_path: Path) -> None:
+    rules, features = str(tmp_path / "r.yaml"), str(tmp_path / "f.yaml")
+    (tmp_path / "r.yaml").write_text(RULES)
+    (tmp_path / "f.yaml").write_text(run("discover", "--replay", machine, "-o", "features")[1])
+    status, out, _ = run("rules", "eval", "--rules", rules, "--features", features)
+    assert (status, json.loads(out)["labels"]) == (0, {"feature.node.kubernetes.io/ruled": "yes"})
+    assert run("rules", "validate", rules) == (0, "", "")
+    (tmp_path / "r.yaml").write_text(RULES.replace("name: bad", "name: bad\n    colour: x"))
+    status, out, _ = run("rules", "validate", rules)
+    assert status == 1
+    assert out.startswith(f"{rules}:11: ")
+
+
+def test_config(run: Run, tmp_path: Path) -> None:
+    for program in ("worker", "master"):
+        assert json.loads(run("config", "schema", "--program", program)[1])["type"] == "object"
+        assert "## `" in run("config", "docs", "--program", program)[1]
+        example = run("config", "example", "--program", program)[1]
+        path = tmp_path / f"nfd-{program}.conf"
+        path.write_text(example)
+        assert run("config", "validate", str(path)) == (0, "", "")
+        path.write_text("".join(line.removeprefix("#") for line in example.splitlines(keepends=True)))
+        assert run("config", "validate", str(path)) == (0, "", "")
+    path = tmp_path / "bad.conf"
+    path.write_text("core:\n  colour: x\n  labelSources: [cpuu]\nsources:\n  pci: {deviceClassWhitelist: [0300]}\n")
+    status, out, _ = run("config", "validate", str(path))
+    assert status == 1
+    assert [line.partition(": ")[2].partition(": ")[0] for line in out.splitlines()] == [
+        "core.colour",
+        "sources.pci.deviceClassWhitelist[0]",
+        "core.labelSources",
+    ]
+
+
+def call(*words: str, **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "nfd.cli", *words], **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_closed_pipe_is_no_error(machine: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = call("discover", "--replay", machine, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"Traceback" not in err
+
+
+def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
+    process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while b"R" not in waits(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def waits(pid: int) -> bytes:
+    """R once the process waits for its standard input."""
+    try:
+        return b"R" if b"pipe" in Path(f"/proc/{pid}/wchan").read_bytes() else b""
+    except OSError:
+        return b""
+
+
+def test_colours_on_a_terminal_only(machine: str) -> None:
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        ours, theirs = pty.openpty()
+        rest = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        process = call("discover", "--replay", machine, stdout=theirs, env={**rest, "TERM": "xterm", **environment})
+        os.close(theirs)
+        seen = b""
+        try:
+            while part := os.read(ours, 65536):
+                seen += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+        assert process.wait(60) == 0
+        assert (b"\x1b[" in seen) is coloured
+        assert b"labels from" in seen

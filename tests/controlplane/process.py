@@ -1,0 +1,97 @@
+"""A server process of the control plane: it ends when we end, however that comes, and its log tells why it failed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TETHER = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the test run is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Asks the kernel to kill this process with the thread that started it (PR_SET_PDEATHSIG), then becomes the program.
+
+A program of its own, since code between fork and exec can hang in a process that has threads, as gRPC gives us.
+"""
+
+
+@dataclass
+class Process:
+    """One program, started and stopped by its process id; what it prints is appended to `log`."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    _running: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Start it in a session of its own, so that Ctrl-C in a terminal reaches the tests first.
+
+        It ends with the calling thread: start it in the main thread, or in one that lasts.
+        """
+        tethered = [sys.executable, "-I", "-S", "-c", TETHER, str(os.getpid()), *self.command]
+        with self.log.open("ab") as out:
+            self._running = subprocess.Popen(
+                tethered, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=without_proxy(), start_new_session=True
+            )
+
+    def stop(self, grace: float = 20) -> None:
+        """SIGTERM, and SIGKILL after `grace` seconds; `grace=0` kills at once. Nothing if it does not run."""
+        if self._running is None:
+            return
+        self._running.send_signal(signal.SIGTERM if grace else signal.SIGKILL)
+        try:
+            self._running.wait(grace or None)
+        except subprocess.TimeoutExpired:
+            self._running.kill()
+            self._running.wait()
+        self._running = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._running.pid if self._running else None
+
+    def alive(self) -> bool:
+        return self._running is not None and self._running.poll() is None
+
+    def tail(self, lines: int = 15) -> str:
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(f"{self.name}: {line}" for line in text.splitlines()[-lines:])
+
+    def lost_its_port(self) -> bool:
+        """It ended because somebody else took the port between our look and its start."""
+        return not self.alive() and "address already in use" in self.tail()
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports of loopback that nobody listens on.
+
+    Below 32768, where Linux's outgoing connections do not begin: none of them takes one while its server is away.
+    """
+    free: list[int] = []
+    for port in random.sample(range(20000, 32000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise OSError("hardly any free TCP port on 127.0.0.1 between 20000 and 32000")
+
+
+def without_proxy() -> Mapping[str, str]:
+    """Our environment less the proxy variables: everything here is on loopback, which no proxy can reach."""
+    proxies = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+    return {key: value for key, value in os.environ.items() if key.lower() not in proxies}

@@ -1,0 +1,103 @@
+"""Masters on both node stores, and workers' reports that reach them over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nfd.features import Features
+from nfd.master.reconcile import Settings
+from nfd.master.service import Options, Service
+from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.rpc.client import Reporter
+from nfd.store.base import NodeStore
+from tests.master.places import Cluster, Folder, Place
+
+BOOT = "boot-1"
+_numbers = count(1)
+
+
+@dataclass
+class Worker:
+    """Says what it is told to say; `sources` that are not named are fresh."""
+
+    node: str
+    boot_id: str = BOOT
+    started: int = 1
+    sequence: int = 0
+
+    def report(
+        self,
+        labels: Mapping[str, str],
+        failed: tuple[str, ...] = (),
+        off: tuple[str, ...] = (),
+        origins: Mapping[str, str] | None = None,
+        features: Features | None = None,
+        **fields: Any,
+    ) -> Report:
+        self.sequence += 1
+        names = {"cpu", "pci", "usb", "kernel", "local", "custom", "nvidia"}
+        states = dict.fromkeys(names, State.FRESH) | dict.fromkeys(failed, State.FAILED) | dict.fromkeys(off, State.OFF)
+        return Report(
+            self.node,
+            order=Order(self.boot_id, self.started, self.sequence),
+            labels=labels,
+            origins=origins if origins is not None else {key: origin_of(key) for key in labels},
+            sources={name: SourceState(state) for name, state in states.items()},
+            features=features or Features(),
+            **fields,
+        )
+
+
+def origin_of(key: str) -> str:
+    """The source that a label of these tests comes from."""
+    if key.startswith("nvidia.com/"):
+        return "nvidia"
+    name = key.removeprefix("feature.node.kubernetes.io/")
+    return name.partition("-")[0] if "-" in name and "/" not in name else "local"
+
+
+@dataclass
+class Masters:
+    """Starts masters on the place; they are stopped after the test."""
+
+    place: Place
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def start(self, store: NodeStore | None = None, **settings: Any) -> Service:
+        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(**settings))
+        service = Service(store or await self.place.open(), options)
+        self.stack.push_async_callback(service.stop)
+        await service.start()
+        return service
+
+
+async def send(service: Service, report: Report) -> Reply:
+    """A worker's call, over a connection of its own."""
+    return await asyncio.to_thread(Reporter(f"127.0.0.1:{service.port}").send, report)
+
+
+@pytest.fixture(params=["file", "cluster"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "file":
+        return Folder(tmp_path)
+    return Cluster(request.getfixturevalue("control_plane"))
+
+
+@pytest.fixture
+async def masters(place: Place) -> AsyncIterator[Masters]:
+    found = Masters(place)
+    async with found.stack:
+        yield found
+
+
+@pytest.fixture
+def name(place: Place) -> str:
+    return f"master-{next(_numbers)}"

@@ -1,0 +1,190 @@
+"""What only a real API server shows: its audit log, its refusals, its outages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
+from nfd.kube.connect import connect
+from nfd.master.desired import Contribution
+from nfd.store.base import FIELD_MANAGER, Patch
+from nfd.store.kube import KubeStore
+from tests.controlplane.cluster import ControlPlane
+from tests.master.conftest import BOOT, Masters, Worker, send
+from tests.master.places import Cluster, until
+
+F = "feature.node.kubernetes.io/"
+
+
+@pytest.fixture
+def place(control_plane: ControlPlane) -> Cluster:
+    return Cluster(control_plane)
+
+
+@pytest.fixture
+def name(node_name: str) -> str:
+    return node_name
+
+
+async def test_persons_labels_survive_and_passes_without_news_write_nothing(
+    place: Cluster, masters: Masters, name: str
+) -> None:
+    place.create(name, {}, {}, BOOT)
+    master, worker = await masters.start(), Worker(name)
+    wanted = {F + f"cpu-{number}": "true" for number in range(80)} | {"mine": "1", "nvidia.com/gpu.count": "8"}
+    mark = place.plane.mark()
+    await send(master, worker.report(wanted))
+    assert [event.verb for event in place.plane.writes(mark)] == ["patch"]
+    place.plane.kubectl("label", "node", name, "foo=bar")
+    mark = place.plane.mark()
+    for _ in range(100):
+        await send(master, worker.report(wanted))
+    assert place.plane.writes(mark) == []
+    assert [event for event in place.plane.audit(mark) if event.agent.startswith("nfd-master")] == []
+    await master.stop()
+    second = await masters.start()
+    await send(second, worker.report(wanted))
+    assert place.plane.writes(mark) == []
+    await send(second, worker.report({"mine": "2"}))
+    assert place.get(name)["metadata"]["labels"] == {"foo": "bar", F + "mine": "2"}
+    assert len(place.plane.writes(mark)) == 1
+
+
+async def test_our_writes_name_their_manager(place: Cluster, masters: Masters, name: str) -> None:
+    place.create(name, {}, {}, BOOT)
+    await send(await masters.start(), Worker(name).report({F + "cpu-a": "1"}))
+    managed = place.plane.request("GET", f"/api/v1/nodes/{name}")["metadata"]["managedFields"]
+    assert FIELD_MANAGER in {entry["manager"] for entry in managed}
+
+
+async def test_lost_race_is_a_conflict_and_planned_again(place: Cluster, masters: Masters, name: str) -> None:
+    """The cache is behind for as long as the watch is cut off; a GET after the third conflict gets over it."""
+    place.create(name, {}, {}, BOOT)
+    master = await masters.start()
+    assert master._store._watching.cancel()  # type: ignore[attr-defined]
+    place.edit(name, {"metadata": {"labels": {"foo": "bar"}}})
+    await send(master, Worker(name).report({F + "cpu-a": "1"}))
+    assert place.get(name)["metadata"]["labels"] == {"foo": "bar", F + "cpu-a": "1"}
+    assert master.metrics["node_write_conflicts"] == 3
+
+
+async def test_recreated_node_behind_our_back_is_not_written(place: Cluster, masters: Masters, name: str) -> None:
+    place.create(name, {}, {}, BOOT)
+    master = await masters.start()
+    assert master._store._watching.cancel()  # type: ignore[attr-defined]
+    place.delete(name)
+    place.create(name, {}, {}, "boot-2")
+    await send(master, Worker(name).report({F + "cpu-a": "1"}))
+    assert place.get(name)["metadata"]["labels"] == {}
+
+
+async def test_refused_amount_does_not_take_labels_down(
+    place: Cluster, masters: Masters, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`limits` in a resource's name is refused by the API server alone; the labels are written, and nothing repeats."""
+    place.create(name, {}, {}, BOOT)
+    wanted = [Contribution("rule:o/r", extended_resources={"requests.vendor.io/" + "a" * 62: "1"})]
+    master, worker = await masters.start(contributions=lambda report: wanted), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    assert place.get(name)["metadata"]["labels"] == {F + "cpu-a": "1"}
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    mark = place.plane.mark()
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    assert place.plane.writes(mark) == []
+    assert master.metrics["drift_restored"] == 0
+    assert "node refuses the change; it is not tried again as it is" in caplog.messages
+
+
+async def test_oversize_labels_are_refused_once_and_said(
+    place: Cluster, masters: Masters, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bookkeeping annotation may have 256 KiB; 6,000 long keys need more."""
+    place.create(name, {}, {}, BOOT)
+    master, worker = await masters.start(), Worker(name)
+    many = {F + f"cpu-{number:05d}{'x' * 50}": "1" for number in range(6000)}
+    await send(master, worker.report(many))
+    mark = place.plane.mark()
+    await send(master, worker.report(many))
+    assert place.plane.writes(mark) == []
+    assert "node refuses the change; it is not tried again as it is" in caplog.messages
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    assert place.get(name)["metadata"]["labels"] == {F + "cpu-a": "1"}
+
+
+async def test_outage_of_the_api_server(place: Cluster, masters: Masters, name: str) -> None:
+    place.create(name, {}, {}, BOOT)
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    await asyncio.to_thread(place.plane.stop_apiserver)
+    try:
+        reply = asyncio.create_task(send(master, worker.report({F + "cpu-a": "2"})))
+        await until(lambda: master.metrics["node_update_failures"] > 0)
+    finally:
+        await asyncio.to_thread(place.plane.start_apiserver)
+    assert (await reply).beat > 0
+    await until(lambda: place.get(name)["metadata"]["labels"] == {F + "cpu-a": "2"}, 30)
+    await until(lambda: master._store.connected, 30)
+    place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})
+    await until(lambda: place.get(name)["metadata"]["labels"] == {F + "cpu-a": "2"})
+
+
+async def test_store_pages_patches_and_errors(place: Cluster, name: str, control_plane: ControlPlane) -> None:
+    names = {f"{name}-{number}" for number in range(5)}
+    for one in names:
+        place.create(one, {"n": one}, {}, BOOT)
+    store = await place.open()
+    try:
+        await store.start(lambda changed: None)
+        assert names <= set(store.names())
+        node = store.get(f"{name}-0")
+        assert node is not None
+        assert (node.labels, node.boot_id, node.resources) == ({"n": f"{name}-0"}, BOOT, {})
+        assert await store.ensure("nobody") is None
+        after = await store.patch(node.name, Patch({"metadata": {"labels": {"new": "1"}}}))
+        assert (after.labels["new"], after.boot_id) == ("1", BOOT)
+        with pytest.raises(NotFound):
+            await store.read("nobody")
+        with pytest.raises(Invalid, match="metadata.labels"):
+            await store.patch(node.name, Patch({"metadata": {"labels": {"new": "not legal!"}}}))
+    finally:
+        await store.close()
+        for one in names:
+            place.delete(one)
+
+
+async def test_missing_rights_are_told_at_once(control_plane: ControlPlane) -> None:
+    store = KubeStore(await connect(str(control_plane.kubeconfig_for("alice"))))
+    with pytest.raises(Forbidden, match="alice"):
+        await store.start(lambda name: None)
+    await store.close()
+
+
+async def test_bad_kubeconfigs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ConfigError, match="not inside a pod"):
+        await connect()
+    for text in ("", "{", "[]", json.dumps({"kind": "Config", "clusters": 7})):
+        (tmp_path / "config").write_text(text)
+        with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}"):
+            await connect(str(tmp_path / "config"))
+    with pytest.raises(ConfigError, match="No such file"):
+        await connect(str(tmp_path / "absent"))
+
+
+async def test_nobody_there_is_unavailable(tmp_path: Path) -> None:
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    client = await connect(str(tmp_path / "config"))
+    with pytest.raises(Unavailable):
+        await client.json("GET", "/api/v1/nodes")
+    await client.close()

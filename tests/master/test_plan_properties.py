@@ -1,0 +1,178 @@
+"""Planning a whole Node: what holds for every desired state, every Node and every failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nfd.master.desired import ALL_FRESH, Desired, Freshness
+from nfd.master.ownership import Owned, parse_owned, render_owned
+from nfd.master.patch import guarded, patches
+from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.store.base import Kind, Node, trim
+from nfd.store.merge import merge
+
+thorough = settings(max_examples=60, deadline=None)
+
+SOURCES = ("cpu", "pci", "local", "nvidia", "rule:o/r", "object:ns/o")
+KEYS = {
+    Kind.LABELS: (
+        "feature.node.kubernetes.io/cpu-a",
+        "feature.node.kubernetes.io/x",
+        "nvidia.com/gpu.present",
+        "v.io/a",
+    ),
+    Kind.ANNOTATIONS: ("feature.node.kubernetes.io/note", "v.io/note"),
+    Kind.RESOURCES: ("v.io/r", "feature.node.kubernetes.io/r"),
+    Kind.TAINTS: ("v.io/t:NoSchedule", "v.io/t:NoExecute"),
+}
+TEXT = {kind: st.sampled_from(("1", "2", "1k", "1000")) for kind in Kind}
+
+origins = st.sampled_from((*SOURCES, None))
+freshness = st.builds(
+    Freshness,
+    st.none() | st.fixed_dictionaries({name: st.booleans() for name in SOURCES[:4]}),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+def some(kind: Kind, values: st.SearchStrategy[str | None]) -> st.SearchStrategy[dict[str, str | None]]:
+    return st.dictionaries(st.sampled_from(KEYS[kind]), values)
+
+
+@st.composite
+def desired_states(draw: st.DrawFn) -> Desired:
+    values = {kind: draw(some(kind, TEXT[kind])) for kind in Kind}
+    found = {kind: {key: draw(origins) for key in keys} for kind, keys in values.items()}
+    return Desired(values, found, draw(st.sampled_from(("", "boot-1", "boot-2"))))  # type: ignore[arg-type]
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    """A Node with foreign keys, keys of ours, and bookkeeping that may be ours, NFD's or nonsense."""
+    actual = {kind: draw(some(kind, TEXT[kind])) for kind in Kind}
+    owned = {kind: draw(some(kind, origins)) for kind in Kind}
+    notes = render_owned(Owned(owned, boot_id="boot-1"))
+    if draw(st.booleans()):
+        notes.pop("nfd.node.kubernetes.io/origins", None)
+    if draw(st.booleans()):
+        notes["nfd.node.kubernetes.io/origins"] = draw(st.sampled_from(("{", "[]", '{"lists":1,"labels":[]}', "null")))
+    return trim(
+        {
+            "metadata": {
+                "name": "n",
+                "uid": "u",
+                "resourceVersion": "1",
+                "labels": actual[Kind.LABELS],
+                "annotations": {**actual[Kind.ANNOTATIONS], **notes},
+            },
+            "spec": {"taints": [taint(key, value) for key, value in actual[Kind.TAINTS].items()]},
+            "status": {"capacity": {**actual[Kind.RESOURCES], "cpu": "8"}},
+        }
+    )
+
+
+def taint(key: str, value: str | None) -> dict[str, str]:
+    name, _, effect = key.rpartition(":")
+    return {"key": name, "effect": effect, "value": value or ""}
+
+
+def applied(planned: NodePlan) -> Node:
+    """The Node after the plan's patches, as a server applies them."""
+    node = planned.node
+    for number, patch in enumerate(patches(planned)):
+        patch = guarded(patch, node) if number else patch
+        whole = {
+            "metadata": {
+                "name": node.name,
+                "uid": node.uid,
+                "resourceVersion": node.version,
+                "labels": node.labels,
+                "annotations": node.annotations,
+            },
+            "spec": {"taints": list(node.taints)},
+            "status": {"capacity": node.resources},
+        }
+        body = {key: value for key, value in patch.body.items() if key != ("spec" if patch.subresource else "status")}
+        assert body["metadata"]["resourceVersion"] == node.version
+        body["metadata"] = {**body["metadata"], "resourceVersion": f"{node.version}1"}
+        node = trim(merge(whole, body))
+    return node
+
+
+@thorough
+@given(desired_states(), nodes(), freshness, st.booleans())
+def test_planning_again_after_applying_changes_nothing(
+    desired: Desired, node: Node, fresh: Freshness, overwrite: bool
+) -> None:
+    goal = Goal(desired, fresh, overwrite)
+    after = applied(plan_node(goal, node))
+    assert not plan_node(goal, after)
+    assert patches(plan_node(goal, after)) == []
+
+
+@thorough
+@given(desired_states(), nodes(), freshness)
+def test_without_overwrite_no_foreign_key_changes(desired: Desired, node: Node, fresh: Freshness) -> None:
+    before = parse_owned(node.annotations)
+    after = applied(plan_node(Goal(desired, fresh, overwrite=False), node))
+    for kind in Kind:
+        ours = before.of(kind).keys()
+        notes = {key for key in node.annotations if key.startswith("nfd.")}
+        foreign = node.actual(kind).keys() - ours - notes
+        assert {key: after.actual(kind).get(key) for key in foreign} == {key: node.actual(kind)[key] for key in foreign}
+
+
+@thorough
+@given(desired_states(), nodes(), freshness, st.booleans())
+def test_what_was_refused_is_never_owned(desired: Desired, node: Node, fresh: Freshness, overwrite: bool) -> None:
+    planned = plan_node(Goal(desired, fresh, overwrite), node)
+    owned = parse_owned(applied(planned).annotations)
+    for kind, change in planned.changes.items():
+        assert not change.refused & owned.of(kind).keys()
+        assert not change.refused & change.write.keys()
+
+
+@thorough
+@given(desired_states(), nodes(), freshness)
+def test_only_keys_of_fresh_origins_go(desired: Desired, node: Node, fresh: Freshness) -> None:
+    before = parse_owned(node.annotations)
+    for kind, change in plan_node(Goal(desired, fresh), node).changes.items():
+        for key in change.remove:
+            assert key in before.of(kind), "only keys of ours"
+            assert fresh.tells_of(before.of(kind)[key])
+
+
+@thorough
+@given(desired_states(), nodes(), st.booleans())
+def test_when_all_is_fresh_the_wanted_is_there_and_nothing_of_ours_is_left_over(
+    desired: Desired, node: Node, overwrite: bool
+) -> None:
+    planned = plan_node(Goal(desired, ALL_FRESH, overwrite), node)
+    after = applied(planned)
+    for kind in Kind:
+        wanted = {key: text for key, text in desired.of(kind).items() if key not in planned.changes[kind].refused}
+        assert parse_owned(after.annotations).of(kind).keys() == wanted.keys()
+        assert wanted.keys() <= after.actual(kind).keys()
+
+
+@thorough
+@given(desired_states(), nodes(), freshness)
+def test_purge_leaves_foreign_keys_alone_and_no_bookkeeping(desired: Desired, node: Node, fresh: Freshness) -> None:
+    labelled = applied(plan_node(Goal(desired, fresh), node))
+    noted = replace(labelled, annotations={**labelled.annotations, "nfd.node.kubernetes.io/worker.version": "1"})
+    pruned = applied(plan_node(Goal(Desired(), purge=True), noted))
+    assert not [key for key in pruned.annotations if key.startswith("nfd.")]
+    owned = parse_owned(labelled.annotations)
+    assert pruned.labels == {key: text for key, text in labelled.labels.items() if key not in owned.of(Kind.LABELS)}
+
+
+@thorough
+@given(st.dictionaries(st.sampled_from(KEYS[Kind.LABELS] + ("bare", "feature.node.kubernetes.io/bare")), origins))
+def test_ownership_survives_being_written_and_read(keys: dict[str, str | None]) -> None:
+    owned = Owned({Kind.LABELS: keys}, boot_id="b")
+    assert parse_owned(render_owned(owned)).of(Kind.LABELS) == keys

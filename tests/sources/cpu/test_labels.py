@@ -1,0 +1,71 @@
+"""Which flags become labels, and what is left when features are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nfd.features import Features
+from nfd.sources.cpu import SOURCE
+from nfd.sources.cpu.cpuid import format_cpuid
+from tests.sources.cpu.machines import full_machine
+from tests.sources.hosts import labels_of, make_host, scan
+
+DEFAULT_BLACKLIST = {
+    "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT",
+    "LZCNT", "MMX", "MMXEXT", "NX", "POPCNT", "RDRAND", "RDSEED", "RDTSCP", "SGX",
+    "SGXLC", "SSE", "SSE2", "SSE3", "SSE4", "SSE42", "SSSE3", "TDX_GUEST",
+}  # fmt: skip
+
+
+def flag_labels(root: Path, **options: Any) -> tuple[set[str], set[str]]:
+    """All flags, and those that became labels."""
+    found = scan(make_host(root, {"cpuid": format_cpuid(full_machine("AMD"))}), SOURCE, cpuid=options)
+    labels = labels_of(found, SOURCE)
+    assert labels["cpuid.AVX10_VERSION"] == "255"
+    flags = set(found.features.flags["cpu.cpuid"])
+    return flags, {name.removeprefix("cpuid.") for name in labels if name.startswith("cpuid.")} - {"AVX10_VERSION"}
+
+
+def test_default_blacklist(tmp_path: Path) -> None:
+    flags, shown = flag_labels(tmp_path)
+    assert shown == flags - DEFAULT_BLACKLIST
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"attributeBlacklist": []}, None),
+        ({"attributeBlacklist": ["AVX", "avx2", "AVX5"]}, {"AVX"}),
+        (
+            {"attributeWhitelist": ["AVX512F", "SSE2", "NOSUCH", "avx"], "attributeBlacklist": ["SSE2"]},
+            {"AVX512F", "SSE2"},
+        ),
+    ],
+)
+def test_lists(tmp_path: Path, options: dict[str, list[str]], shown: set[str] | None) -> None:
+    """Exact names; the whitelist wins altogether."""
+    flags, found = flag_labels(tmp_path, **options)
+    if "attributeWhitelist" in options:
+        assert found == shown
+    else:
+        assert found == flags - (shown or set())
+
+
+def test_no_features_no_labels() -> None:
+    assert SOURCE.labels(Features(), SOURCE.config()) == {}
+
+
+def test_values_are_kept(tmp_path: Path) -> None:
+    """False and empty values are labels too."""
+    files = {
+        "sys/bus/cpu/devices/": "",
+        "sys/devices/system/cpu/intel_pstate/status": "\n",
+        "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+    }
+    found = labels_of(scan(make_host(tmp_path, files), SOURCE), SOURCE)
+    assert found["hardware_multithreading"] == "false"
+    assert (found["pstate.status"], found["pstate.turbo"]) == ("", "false")
+    assert found["model.hypervisor"] == "none"

@@ -1,0 +1,35 @@
+"""Small machines made in place, and what the sources find on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nfd.discovery import Discovery, Plan, discover
+from nfd.host.replay import Replay
+from nfd.source import Source
+
+
+def make_host(root: Path, files: Mapping[str, str | bytes], **environment: str) -> Replay:
+    """A machine that has these files; a path that ends in a slash is an empty directory."""
+    for name, content in files.items():
+        path = root / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Replay(root, environment)
+
+
+def scan(host: Replay, source: Source, previous: Discovery | None = None, **options: Any) -> Discovery:
+    """One pass of one source, configured with these options."""
+    config = source.config.model_validate(options)
+    return discover(host, Plan((source,), (source,), {source.name: config}), previous)
+
+
+def labels_of(found: Discovery, source: Source) -> dict[str, str]:
+    """The labels without the prefix of the source."""
+    prefix = f"feature.node.kubernetes.io/{source.name}-"
+    return {key.removeprefix(prefix): value for key, value in found.labels.items()}

@@ -1,0 +1,164 @@
+"""Feature files."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nfd import names
+from nfd.sources import local
+from nfd.sources.local.featurefile import parse, parse_time
+from tests.sources.hosts import make_host, scan
+
+FOLDER = local.FOLDER
+NOW = parse_time("2024-06-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "features"),
+    [
+        ("a", {"a": "true"}, {"a": "true"}),
+        ("a=", {"a": ""}, {"a": ""}),
+        ("  a=1  ", {"a": "1"}, {"a": "1"}),
+        ("a = 1", {"a ": " 1"}, {"a ": " 1"}),
+        ("a=b=c # no comment", {"a": "b=c # no comment"}, {"a": "b=c # no comment"}),
+        ("=1", {"": "1"}, {"": "1"}),
+        ("# a=1\n#a=1\n\n \t", {}, {}),
+        ("\ufeff# a=1\nb=1", {"b": "1"}, {"b": "1"}),
+        ("a=1\r\nb=2\r\n", {"a": "1", "b": "2"}, {"a": "1", "b": "2"}),
+        ("# +no-label\na=1\nb=1", {"b": "1"}, {"a": "1", "b": "1"}),
+        ("# +no-label=whatever\na=1", {}, {"a": "1"}),
+        ("# +no-feature\na=1\nb=1", {"a": "1", "b": "1"}, {"b": "1"}),
+        ("# +no-feature\n# +no-label\na=1\nb=1", {"b": "1"}, {"b": "1"}),
+        ("#+no-label\na=1", {"a": "1"}, {"a": "1"}),
+        ("a=1\n# +no-label\na=2", {}, {"a": "2"}),
+        ("a=1\n# +no-feature\na=2", {"a": "2"}, {}),
+        ("# +expiry-time=2024-05-31T23:59:59Z\na=1", {}, {}),
+        ("# +expiry-time=2024-06-01T00:00:00Z\na=1", {"a": "1"}, {"a": "1"}),
+        ("# +expiry-time=2024-06-01T01:30:00+02:00\na=1", {}, {}),
+        ("# +expiry-time=2024-05-31T23:30:00-02:00\na=1", {"a": "1"}, {"a": "1"}),
+        (
+            "# +no-label\n# +expiry-time=2001-01-01T00:00:00Z\na=1\n# +expiry-time=2999-01-01T00:00:00Z\nb=1\nc=1",
+            {"c": "1"},
+            {"b": "1", "c": "1"},
+        ),
+    ],
+)
+def test_lines(text: str, labels: dict[str, str], features: dict[str, str]) -> None:
+    entries = parse(text, NOW)
+    assert (entries.labels, entries.features, entries.notes) == (labels, features, [])
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "expiry-time",
+        "expiry-time=",
+        "expiry-time=soon",
+        "expiry-time=2001-01-01",
+        "expiry-time=2001-01-01T00:00:00",
+        "expiry-time=2001-01-01t00:00:00z",
+        "expiry-time=2001-02-30T00:00:00Z",
+        "expiry-time=0000-01-01T00:00:00Z",
+        "expiry-time=2001-01-01T00:00:00+25:00",
+        " no-label",
+        "Something",
+        "",
+    ],
+)
+def test_a_directive_that_makes_no_sense_changes_nothing_and_is_told(directive: str) -> None:
+    entries = parse(f"x=1\n# +{directive}\na=1", NOW)
+    if directive:
+        assert [line for line, _ in entries.notes] == [2]
+    assert entries.labels == entries.features == {"x": "1", "a": "1"}
+
+
+@given(st.text())
+def test_a_time_is_a_number_or_a_clear_error(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time"):
+        parse_time(text + "!")
+
+
+@given(st.dictionaries(st.text("abcXYZ019._-/=+# \x00ü\u2028", min_size=1), st.text("ab01._-/=+# \x00ü", max_size=80)))
+def test_every_label_is_legal(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, str]) -> None:
+    text = "\n".join(f"{key}={value}" for key, value in entries.items())
+    found = scan(make_host(tmp_path_factory.mktemp("host"), {f"{FOLDER}/a": text}), local.SOURCE)
+    for key, value in found.labels.items():
+        assert names.key_problem(key) is None
+        assert names.value_problem(value) is None
+
+
+@given(st.binary())
+def test_whatever_a_file_holds_is_read(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    host = make_host(tmp_path_factory.mktemp("host"), {f"{FOLDER}/a": data, f"{FOLDER}/b": "good=1"})
+    found = scan(host, local.SOURCE)
+    assert found.labels["good"] == "1"
+    assert not found.failed
+
+
+def test_files_in_the_order_of_their_names_and_no_others(tmp_path: Path) -> None:
+    files = {
+        f"{FOLDER}/b": "x=2\ny=2",
+        f"{FOLDER}/a": "x=1\nz=1",
+        f"{FOLDER}/.hidden": "h=1",
+        f"{FOLDER}/folder/c": "f=1",
+        f"{FOLDER}/exact": "e=1\n".ljust(local.MAX_SIZE),
+        f"{FOLDER}/large": "l=1\n".ljust(local.MAX_SIZE + 1),
+    }
+    host = make_host(tmp_path, files)
+    os.mkfifo(tmp_path / FOLDER / "pipe")
+    (tmp_path / FOLDER / "dangling").symlink_to("gone")
+    found = scan(host, local.SOURCE)
+    assert found.labels == {"e": "1", "x": "2", "y": "2", "z": "1"}
+    assert {problem.subject.rpartition("/")[2] for problem in found.problems} == {"b", "dangling", "large"}
+    assert not found.failed
+
+
+def test_links_stay_inside(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("secret=1")
+    root = tmp_path / "root"
+    host = make_host(root, {"opt/x": "x=1", f"{FOLDER}/": ""})
+    (root / FOLDER / "absolute").symlink_to("/opt/x")
+    (root / FOLDER / "outside").symlink_to(outside)
+    (root / FOLDER / "dots").symlink_to("../" * 20 + "outside")
+    assert scan(host, local.SOURCE).labels == {"x": "1"}
+
+
+def test_an_unreadable_file_keeps_its_labels_and_lets_others_change(tmp_path: Path) -> None:
+    host = make_host(tmp_path, {f"{FOLDER}/a": "a=1", f"{FOLDER}/b": "b=1"})
+    before = scan(host, local.SOURCE)
+    file = tmp_path / FOLDER / "a"
+    file.unlink()
+    file.symlink_to("a")
+    make_host(tmp_path, {f"{FOLDER}/b": "b=2"})
+    after = scan(host, local.SOURCE, before)
+    assert after.labels == {"a": "1", "b": "2"}
+    assert f"{FOLDER}/a" in after.failed["local"]
+
+
+def test_a_removed_file_takes_its_labels_along(tmp_path: Path) -> None:
+    host = make_host(tmp_path, {f"{FOLDER}/a": "a=1", f"{FOLDER}/b": "b=1"})
+    before = scan(host, local.SOURCE)
+    (tmp_path / FOLDER / "a").unlink()
+    assert scan(host, local.SOURCE, before).labels == {"b": "1"}
+
+
+def test_no_folder_or_something_else_in_its_place(tmp_path: Path) -> None:
+    empty = scan(make_host(tmp_path, {}), local.SOURCE)
+    assert empty.features.attributes == {"local.label": {}, "local.feature": {}}
+    assert empty.problems == ()
+    place = tmp_path / FOLDER
+    place.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        before = Path.cwd()
+        os.chdir(place.parent)
+        listener.bind(place.name)
+        os.chdir(before)
+    (problem,) = scan(make_host(tmp_path, {}), local.SOURCE).problems
+    assert problem.reason == "is not a directory"

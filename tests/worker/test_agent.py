@@ -1,0 +1,258 @@
+"""The loop, with sources and a receiver that do as they are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nfd.config.section import Section
+from nfd.discovery import Plan
+from nfd.errors import ConfigError, HostError, ReportError
+from nfd.events.signals import Signals
+from nfd.features import Features, Labels
+from nfd.host import Host
+from nfd.report import Reply, Report, State
+from nfd.source import Source
+from nfd.worker.agent import Agent, Settings
+
+
+@pytest.fixture
+def signals() -> Iterator[Signals]:
+    caught = Signals()
+    yield caught
+    caught.close()
+
+
+class Machine:
+    """Sources `steady` (settled), `moving` (read by the timer) and `failing`; what they find can be set."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, int] = {}
+        self.found: dict[str, str | Exception] = {"steady": "1", "moving": "1", "failing": "1"}
+        settled = {"steady": True}
+        self.sources = tuple(
+            Source(name, Section, self.discover(name), self.labels(name), settled=settled.get(name, False))
+            for name in self.found
+        )
+        self.settings = Settings(Plan(self.sources, self.sources, dict.fromkeys(self.found)), interval=1.0)
+
+    def discover(self, name: str) -> Callable[[Host, Section], Features]:
+        def run(host: Host, config: Section) -> Features:
+            self.runs[name] = self.runs.get(name, 0) + 1
+            found = self.found[name]
+            if isinstance(found, Exception):
+                raise found
+            return Features(attributes={f"{name}.it": {"value": found}})
+
+        return run
+
+    def labels(self, name: str) -> Callable[[Features, Section], Labels]:
+        return lambda features, config: dict(features.attributes.get(f"{name}.it", {}))
+
+
+class Master:
+    """Keeps what it is sent; `script` says what to do with each report, the last entry also with all later ones."""
+
+    def __init__(self, signals: Signals, *script: Callable[[Report], Reply]) -> None:
+        self.reports: list[Report] = []
+        self.times: list[float] = []
+        self.signals = signals
+        self.script = list(script)
+
+    def send(self, report: Report) -> Reply:
+        self.reports.append(report)
+        self.times.append(time.monotonic())
+        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        return step(report)
+
+    def stop(self, report: Report) -> Reply:
+        self.signals.stop = True
+        return Reply(60.0)
+
+
+def take(report: Report) -> Reply:
+    return Reply(60.0)
+
+
+def refuse(**options: object) -> Callable[[Report], Reply]:
+    def step(report: Report) -> Reply:
+        raise ReportError("no", **{"retry": True, **options})  # type: ignore[arg-type]
+
+    return step
+
+
+def changing(machine: Machine, **found: str | Exception) -> Callable[[Report], Reply]:
+    """Take the report; what the sources find is another thing from then on."""
+
+    def step(report: Report) -> Reply:
+        machine.found.update(found)
+        return Reply(60.0)
+
+    return step
+
+
+def agent_of(tmp_path: Path, machine: Machine, master: Master, load: Callable[[], Settings] | None = None) -> Agent:
+    return Agent(
+        Host(tmp_path),
+        "n1",
+        machine.settings,
+        master.signals,
+        master.send,
+        load or (lambda: machine.settings),
+        live=False,
+    )
+
+
+def label(report: Report, name: str) -> str | None:
+    return report.labels.get(f"feature.node.kubernetes.io/{name}-value")
+
+
+def test_the_timer_reads_what_is_not_settled_and_reports_news_only(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    master = Master(signals, take)
+    agent = agent_of(tmp_path, machine, master)
+    threading.Timer(2.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    agent.run()
+    assert machine.runs == {"steady": 1, "moving": 3, "failing": 3}
+    assert len(master.reports) == 1
+
+
+def test_a_failing_source_keeps_its_last_good_result(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    broken = changing(machine, failing=HostError("sys/x", "is broken"))
+    master = Master(signals, broken, changing(machine, failing="2"))
+    master.script.append(master.stop)
+    agent_of(tmp_path, machine, master).run()
+    good, failed, better = master.reports
+    assert good.sources["failing"].state is State.FRESH
+    assert (failed.labels, failed.features) == (good.labels, good.features)
+    assert failed.sources["failing"].state is State.FAILED
+    assert failed.sources["failing"].error == "sys/x: is broken"
+    assert 0.5 < failed.sources["failing"].since < 5
+    assert failed.sources["moving"].state is State.FRESH
+    assert (label(better, "failing"), better.sources["failing"].state) == ("2", State.FRESH)
+
+
+def test_a_settled_source_that_failed_is_tried_again_by_the_timer(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    machine.found["steady"] = HostError("sys/x", "is broken")
+    master = Master(signals, changing(machine, steady="1"))
+    master.script.append(master.stop)
+    agent_of(tmp_path, machine, master).run()
+    first, second = master.reports
+    assert (first.sources["steady"].state, label(first, "steady")) == (State.FAILED, None)
+    assert (second.sources["steady"].state, label(second, "steady")) == (State.FRESH, "1")
+    assert machine.runs["steady"] == 2
+
+
+def test_the_newest_state_is_sent_when_the_master_is_back(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+
+    def away(report: Report) -> Reply:
+        machine.found["moving"] = str(len(master.reports) + 1)
+        raise ReportError("away", retry=True)
+
+    master = Master(signals, away, away, away)
+    master.script.append(master.stop)
+    agent_of(tmp_path, machine, master).run()
+    assert len(master.reports) == 4
+    assert label(master.reports[-1], "moving") in ("3", "4")
+    assert [one.order.sequence for one in master.reports if one.order] == [1, 2, 3, 4]
+
+
+def test_a_wait_the_master_asks_for_is_kept_even_if_there_is_news(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    machine.settings = replace(machine.settings, interval=1.0)
+
+    def busy(report: Report) -> Reply:
+        machine.found["moving"] = "2"
+        raise ReportError("busy", retry=True, retry_after=1.8)
+
+    master = Master(signals, busy)
+    master.script.append(master.stop)
+    agent_of(tmp_path, machine, master).run()
+    assert master.times[1] - master.times[0] >= 1.8
+    assert label(master.reports[1], "moving") == "2"
+
+
+def test_no_publish_sends_nothing(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    machine.settings = replace(machine.settings, publish=False)
+    master = Master(signals, take)
+    agent = agent_of(tmp_path, machine, master)
+    threading.Timer(1.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    agent.run()
+    assert machine.runs["moving"] == 2
+    assert not master.reports
+
+
+@pytest.mark.parametrize("interval", [0.0, -1.0])
+def test_without_an_interval_there_is_one_scan(tmp_path: Path, signals: Signals, interval: float) -> None:
+    machine = Machine()
+    machine.settings = replace(machine.settings, interval=interval)
+    master = Master(signals, take)
+    agent = agent_of(tmp_path, machine, master)
+    threading.Timer(1.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    agent.run()
+    assert machine.runs["moving"] == 1
+
+
+def test_a_reload_scans_everything_even_if_the_configuration_is_broken(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    machine.settings = replace(machine.settings, interval=0.0)
+
+    def load() -> Settings:
+        raise ConfigError("nfd-worker.conf: core.sleepInterval: nonsense")
+
+    def reload(report: Report) -> Reply:
+        machine.found["steady"] = "2"
+        os.kill(os.getpid(), signal.SIGHUP)
+        return Reply(60.0)
+
+    master = Master(signals, reload)
+    master.script.append(master.stop)
+    agent_of(tmp_path, machine, master, load).run()
+    assert label(master.reports[1], "steady") == "2"
+    assert machine.runs == {"steady": 2, "moving": 2, "failing": 2}
+
+
+def test_a_source_that_is_switched_off_is_reported_so(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    rest = machine.sources[:2]
+
+    def reload(report: Report) -> Reply:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return Reply(60.0)
+
+    master = Master(signals, reload)
+    master.script.append(master.stop)
+    plan = Plan(rest, rest, dict.fromkeys(machine.found))
+    agent_of(tmp_path, machine, master, lambda: replace(machine.settings, plan=plan)).run()
+    assert master.reports[0].sources["failing"].state is State.FRESH
+    assert master.reports[1].sources["failing"].state is State.OFF
+    assert label(master.reports[1], "failing") is None
+
+
+def test_oneshot_tries_for_a_while(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    for script, delivered, count in (
+        ([take], True, 1),
+        ([refuse(), take], True, 2),
+        ([refuse(retry=False)], False, 1),
+        ([refuse(retry_after=60.0)], False, 1),
+    ):
+        master = Master(signals, *script)
+        started = time.monotonic()
+        assert agent_of(tmp_path, machine, master).run_once(2.0) is delivered
+        assert len(master.reports) == count
+        assert time.monotonic() - started < 2.2
+    master = Master(signals, refuse())
+    assert not agent_of(tmp_path, machine, master).run_once(2.0)
+    assert len(master.reports) >= 2
