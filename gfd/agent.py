@@ -18,10 +18,11 @@ from gfd.labels import label
 from gfd.labels.settings import MIG_STRATEGIES, Settings
 from gfd.memory import resume
 from gfd.options import Choice, Loaded
-from gfd.remembered import complete
+from gfd.remembered import complete, is_needed
 from nfd import log, names
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError, HostError, KubeError, NfdError
+from nfd.features import Labels
 from nfd.host import Host
 
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
@@ -92,6 +93,7 @@ class Agent:
         self._run = run
         self._open_output = open_output
         self._last: Inventory | None = None
+        self._remembered: Labels = {}
         self._said: dict[tuple[str, str], None] = {}
 
     def loop(self, output: Output) -> None:
@@ -119,12 +121,20 @@ class Agent:
         inventory = replace(inventory, node=replace(inventory.node, timestamp=run.timestamp))
         check(run, inventory, first=self._last is None)
         found = label(inventory, run.settings)
-        labels = found.labels if self._last is not None else complete(found.labels, output.read(), inventory)
+        labels = self._completed(found.labels, inventory, output)
         self._last = inventory
         self._tell([*self._host.take_notes(), *found.notes])
         legal = {key: names.clean(value) for key, value in labels.items()}
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
+
+    def _completed(self, labels: Labels, inventory: Inventory, output: Output) -> Labels:
+        """Until the first whole reading, what is missing is taken from the labels of the process before."""
+        if self._last is None:
+            self._remembered = output.read()
+        if not is_needed(inventory):
+            self._remembered = {}
+        return complete(labels, self._remembered, inventory)
 
     def _reload(self, output: Output) -> Output:
         """The configuration file is read again; one that cannot be used changes nothing."""

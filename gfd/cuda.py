@@ -49,9 +49,7 @@ class Reading:
         if self._trouble is not None:
             trouble, reason = self._trouble
             return Inventory("cuda", self._driver, trouble=trouble, reason=reason)
-        gpus = tuple(
-            self._gpus.get(index) or Gpu(index, failing=unanswered, answers=False) for index in range(self._count)
-        )
+        gpus = tuple(self._gpus.get(index) or Gpu(index, failing=unanswered, mute=1) for index in range(self._count))
         return Inventory("cuda", self._driver, gpus)
 
     def _read(self, library: Any) -> None:
@@ -62,7 +60,7 @@ class Reading:
             try:
                 self._gpus[index] = read_device(library, index)
             except CudaError as error:
-                self._gpus[index] = Gpu(index, failing=str(error), answers=False)
+                self._gpus[index] = Gpu(index, failing=str(error), mute=1)
 
 
 def read_device(library: Any, index: int) -> Gpu:

@@ -16,6 +16,9 @@ T = TypeVar("T")
 DISPLAY_ONLY = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Names of devices that drive a monitor and do not compute."""
 
+LOST = 2
+"""Readings in a row without an answer after which a device does not count any more."""
+
 
 class Trouble(StrEnum):
     """Why the devices could not be read at all; the values are those of the label `gpu.state`."""
@@ -61,8 +64,13 @@ class Gpu:
     """`<cluster uuid>.<clique id>` once the fabric is up."""
     failing: str = ""
     """What a call ended with that should not have failed."""
-    answers: bool = True
-    """False: no handle, or not even a name."""
+    mute: int = 0
+    """For how many readings in a row it gave no handle, or not even a name; more than `LOST` are not told apart."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the driver can use it, as far as one bad reading tells."""
+        return bool(self.name) and self.mute < LOST
 
     @property
     def display_only(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gfd.inventory import Gpu, Inventory, MigDevice, Trouble
+from gfd.inventory import LOST, Gpu, Inventory, MigDevice, Trouble
 
 
 def resume(fresh: Inventory, last: Inventory) -> Inventory:
@@ -86,8 +86,8 @@ def _paired(fresh: Inventory, last: Inventory) -> Iterator[tuple[Gpu, Gpu | None
 
 
 def _merged(fresh: Inventory, gpu: Gpu, before: Gpu) -> Gpu:
-    if not gpu.answers:
-        return replace(before, index=gpu.index, failing=gpu.failing, answers=False)
+    if gpu.mute:
+        return replace(before, index=gpu.index, failing=gpu.failing, mute=min(before.mute + 1, LOST))
     if gpu.failing:
         return replace(
             gpu,

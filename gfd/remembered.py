@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from gfd.inventory import Inventory
+from gfd.inventory import Gpu, Inventory
 from gfd.labels.models import models
 from gfd.labels.text import product
 from gfd.memory import gaps, is_empty
@@ -18,13 +19,18 @@ _KEPT_WHILE_CARVING = ("gpu.count", "gpu.memory", "gpu.multiprocessors", "gpu.pr
 _CARVED = ("gpu.slices.", "gpu.engines.", "mig-")
 
 
-def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory) -> dict[str, str]:
-    """The labels, with those of before where the reading has gaps; nothing is added to a whole one.
+def is_needed(inventory: Inventory) -> bool:
+    """Whether the reading, with all that this process knows from before, leaves something open."""
+    return bool(gaps(inventory)) or any(map(partial(_is_bare, inventory), inventory.compute_gpus))
 
-    Nor is it if the devices are gone from PCI, or if those that answer are of another model or strategy.
+
+def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory) -> dict[str, str]:
+    """The labels, with those of before where the reading leaves something open.
+
+    Nothing is added if the devices are gone from PCI, or if those that answer are of another model or strategy.
     """
     kept = {key: value for key, value in remembered.items() if key not in _OF_THE_MOMENT}
-    if not gaps(inventory) or f"{NS}gpu.product" not in kept:
+    if not is_needed(inventory) or f"{NS}gpu.product" not in kept:
         return dict(labels)
     if inventory.trouble is not None:
         if inventory.node.pci_gpus <= inventory.node.pci_passed:
@@ -35,10 +41,15 @@ def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory
         return dict(labels)
     if kept.get(f"{NS}mig.strategy") != labels.get(f"{NS}mig.strategy"):
         return dict(labels)
-    if not any(is_empty(inventory, gpu) for gpu in inventory.compute_gpus):
+    if not any(map(partial(_is_bare, inventory), inventory.compute_gpus)):
         return {**kept, **labels}
     carved = {key: value for key, value in kept.items() if _starts(key, (*_KEPT_WHILE_CARVING, *_CARVED))}
     return {**labels, **carved}
+
+
+def _is_bare(inventory: Inventory, gpu: Gpu) -> bool:
+    """In MIG mode, without MIG devices, and none known from before."""
+    return is_empty(inventory, gpu) and not inventory.migs_of(gpu)
 
 
 def _starts(key: str, names: tuple[str, ...]) -> bool:

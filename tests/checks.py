@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nfd.config import render
 from nfd.master.config import Config as MasterConfig
-from nfd.worker.config import Config as WorkerConfig
+from nfd.worker.config import model as worker_model
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 300
@@ -32,7 +32,8 @@ def grpc_code() -> dict[str, str]:
 def reference() -> dict[str, str]:
     """One page, one example and one schema for each program's configuration."""
     pages: dict[str, str] = {}
-    for name, model, prefix in (("nfd-worker", WorkerConfig, "NFD_WORKER"), ("nfd-master", MasterConfig, "NFD_MASTER")):
+    for name, model in (("nfd-worker", worker_model()), ("nfd-master", MasterConfig)):
+        prefix = name.upper().replace("-", "_")
         pages[f"docs/reference/{name}.md"] = render.reference(f"Configuration of {name}", model, prefix)
         pages[f"deploy/examples/{name}.conf"] = render.example(model)
         pages[f"docs/reference/{name}.schema.json"] = render.schema(f"Configuration of {name}", model)

@@ -73,7 +73,7 @@ def architecture(model: Model, settings: Settings) -> dict[str, str]:
 
 def mode(inventory: Inventory, settings: Settings) -> Labelled:
     """`graphics` or `compute` after the PCI class that all devices have, else `unknown`."""
-    classes = {gpu.pci_class for gpu in inventory.compute_gpus}
+    classes = {gpu.pci_class for gpu in inventory.compute_gpus if not gpu.mute or gpu.pci_class}
     if not classes:
         return Labelled({})
     return Labelled({"gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"})

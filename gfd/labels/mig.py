@@ -71,7 +71,7 @@ def _labels(prefix: str, found: list[tuple[Gpu, MigDevice]], shared: Shared) -> 
     gpu, mig = found[0]
     labels = {
         "product": product(gpu.name, "MIG", mig.profile) + shared.suffix,
-        "count": str(sum(gpu.answers for gpu, _ in found)),
+        "count": str(sum(gpu.counts for gpu, _ in found) or len(found)),
         "replicas": str(shared.replicas),
         "sharing-strategy": shared.strategy,
         **{name: str(getattr(mig, field)) for name, field in _ATTRIBUTES.items()},

@@ -23,8 +23,8 @@ class Model:
 
     @property
     def count(self) -> int:
-        """Devices that the driver can use."""
-        return sum(gpu.answers for gpu in self.gpus)
+        """Devices that the driver can use; if it can use none, those there were."""
+        return sum(gpu.counts for gpu in self.gpus) or len(self.gpus)
 
     @property
     def memory(self) -> int | None:

@@ -15,7 +15,7 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
     notes = [(f"GPU {gpu.index}", gpu.failing) for gpu in inventory.gpus if gpu.failing]
     if node.pci_gpus:
         labels["gpu.present"] = "true"
-    usable = sum(gpu.answers for gpu in inventory.gpus)
+    usable = sum(gpu.counts for gpu in inventory.gpus)
     failing = sum(bool(gpu.failing) for gpu in inventory.gpus)
     if inventory.gpus and node.pci_gpus > usable:
         labels["gpu.count.present"] = str(node.pci_gpus)

@@ -33,7 +33,7 @@ class Device:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             self.gpu = replace(self.gpu, name=pynvml.nvmlDeviceGetName(handle))
         except (pynvml.NVMLError, UnicodeDecodeError) as error:
-            self.gpu = Gpu(index, failing=str(error), answers=False)
+            self.gpu = Gpu(index, failing=str(error), mute=1)
             return
         memory_bytes = self._read(handle)
         if self.gpu.mig_enabled:

@@ -45,9 +45,7 @@ class Reading:
         if self._trouble is not None:
             trouble, reason = self._trouble
             return Inventory("nvml", self._driver, trouble=trouble, reason=reason)
-        gpus = tuple(
-            self._gpus.get(index) or Gpu(index, failing=unanswered, answers=False) for index in range(self._count)
-        )
+        gpus = tuple(self._gpus.get(index) or Gpu(index, failing=unanswered, mute=1) for index in range(self._count))
         migs = tuple(mig for index in range(self._count) for mig in self._migs.get(index, ()))
         return Inventory("nvml", self._driver, gpus, migs)
 

@@ -12,7 +12,7 @@ from typing import Any
 from nfd.cli.screen import Style, style_of, visible
 from nfd.config.load import read_file
 from nfd.errors import ConfigError, NfdError
-from nfd.rules.parse import parse_text
+from nfd.rules.check import validate_text
 from nfd.rules.report import eval_files
 
 STANDARD_INPUT = "-"
@@ -45,8 +45,8 @@ def validate(paths: list[str]) -> int:
     """Print `file:line: reason` for each mistake."""
     wrong = 0
     for path in paths:
-        for finding in parse_text(text_of(path)).findings:
-            sys.stdout.write(visible(f"{path}:{finding.line}: {finding.reason}") + "\n")
+        for mistake in validate_text(path, text_of(path)):
+            sys.stdout.write(f"{visible(mistake)}\n")
             wrong += 1
     return 1 if wrong else 0
 

@@ -35,6 +35,7 @@ _WORDS: dict[str, Any] = {
 }
 _INT = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_LONGEST_INT = len("-0b") + 64
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -86,7 +87,7 @@ def resolve(text: str) -> Any:
     if text[0] not in "+-.0123456789":
         return text
     plain = text if text[0] == "." else text.replace("_", "")
-    if found := _INT.fullmatch(plain):
+    if len(plain) <= _LONGEST_INT and (found := _INT.fullmatch(plain)):
         sign, *digits = found.groups()
         number = next(int(part, base) for part, base in zip(digits, (16, 2, 8, 10), strict=True) if part)
         number = -number if sign == "-" else number

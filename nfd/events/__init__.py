@@ -107,7 +107,7 @@ class Events:
             until = burst.due if burst.concerned else deadline
             if now >= until:
                 break
-            ready = self._poller.poll(math.ceil((min(until, self._next_poll) - now) * 1000))
+            ready = self._poller.poll(max(0, math.ceil((min(until, self._next_poll) - now) * 1000)))
             burst.add(self._read({descriptor for descriptor, _ in ready}), time.monotonic())
         self._signals.drain()
         if burst.concerned:  # what the events told must not be told again by the next comparison

@@ -27,7 +27,7 @@ _MASK = (
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A directory of interest, itself and one level below; `topic` is what a change in it is called.
+    """A directory of interest and, if `deep`, those in it; `topic` is what a change in it is called.
 
     `open` gives a readable descriptor of a directory by its path, or raises OSError.
     """
@@ -35,6 +35,7 @@ class Folder:
     topic: str
     path: str
     open: Callable[[str], int]
+    deep: bool = True
 
 
 class Watches:
@@ -87,7 +88,7 @@ class Watches:
         watches: list[int] = []
         with suppress(OSError), _opened(folder, folder.path) as descriptor:
             watches.append(self._add(descriptor))
-            for name in _folders_in(descriptor):
+            for name in _folders_in(descriptor) if folder.deep else ():
                 with suppress(OSError), _opened(folder, f"{folder.path}/{name}") as below:
                     watches.append(self._add(below))
         return watches

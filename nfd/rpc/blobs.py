@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from nfd.rpc.content import Content, digest, from_blob
 from nfd.rpc.convert import Incoming
 
+MAX_BYTES = 8 * 1024 * 1024
+"""Features of one report, as blobs; usually they have some 50 kB."""
+
 
 @dataclass(slots=True)
 class _Kept:
     content: Content
+    size: int
     users: int = 0
 
 
@@ -33,13 +37,16 @@ class Blobs:
     def use(self, incoming: Incoming) -> Iterator[tuple[bytes, ...]]:
         """Take in the call's blobs and keep, during the call, what it refers to; gives the digests that are missing.
 
-        Raises ValueError for a blob that is malformed or not referred to.
+        Raises ValueError for a blob that is malformed or not referred to, and for too many bytes.
         """
         wanted = dict.fromkeys(key for _, key in incoming.refs)
         brought = {digest(blob): blob for blob in incoming.blobs}
         if brought.keys() - wanted.keys():
             raise ValueError("blobs: one of them is no feature of this report")
-        fresh = {key: _Kept(from_blob(blob)) for key, blob in brought.items() if key not in self._kept}
+        fresh = {key: _Kept(from_blob(blob), len(blob)) for key, blob in brought.items() if key not in self._kept}
+        total = sum((fresh.get(key) or self._kept[key]).size for key in wanted if key in fresh or key in self._kept)
+        if total > MAX_BYTES:
+            raise ValueError(f"{total} bytes of features are more than {MAX_BYTES}")
         self._kept |= fresh
         found = [key for key in wanted if key in self._kept]
         self._acquire(found)

@@ -30,6 +30,7 @@ _OPTIONS = (
     ("grpc.max_metadata_size", 16 * 1024),
     # NFD's workers keep their connection open between reports a minute apart; half of that gives the memory back.
     ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.so_reuseport", 0),
 )
 
@@ -121,9 +122,15 @@ class LabelerServer:
             if missing:
                 return convert.Answer(missing=missing)
             report = convert.complete(incoming.report, self.blobs.contents(incoming))
-            reply = await self._accept(report, peer)
+            reply = await self._hand_over(report, peer)
             self.blobs.hold(node, incoming)
         return convert.Answer(beat=reply.beat)
+
+    async def _hand_over(self, report: Report, peer: Peer) -> Reply:
+        try:
+            return await self._accept(report, peer)
+        except ValueError as error:  # the report is well-formed: from here on this is a defect of ours
+            raise RuntimeError(str(error)) from error
 
 
 def _peer(context: Any) -> Peer:

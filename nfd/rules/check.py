@@ -25,7 +25,7 @@ def validate_text(name: str, text: str) -> list[str]:
     """All mistakes in a rule file as `name:line: reason`, in the order of their lines."""
     findings: list[Finding] = []
     try:
-        for document, path, parsed in read_objects(text):
+        for document, path, parsed in read_objects(text, findings):
             findings += locate(document, [*all_mistakes(parsed), *check_object(parsed, path)])
     except ConfigError as error:
         findings.append(unreadable(error))
@@ -35,7 +35,7 @@ def validate_text(name: str, text: str) -> list[str]:
 
 def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
     """Mistakes that show only when an object is used."""
-    if not parsed.name and not any(mistake.path == (*path, "kind") for mistake in parsed.mistakes):
+    if not parsed.name and all(mistake.soft for mistake in parsed.mistakes):
         yield Mistake((*path, "metadata"), "metadata.name is missing", False)
     field = GROUP_FIELD if parsed.is_group else RULE_FIELD
     for index, rule in enumerate(parsed.rules):

@@ -23,13 +23,14 @@ Parse = Callable[[str], int | tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """How an operator treats a missing element and a flag, and when its values are checked."""
+    """How an operator treats a missing element and a flag, when its values are checked, whether a value must parse."""
 
     build: Callable[[Values, str], Test]
     arity: tuple[int, int | None]
     missing: bool = False
     on_flag: Literal["never", "present", "absent", "always"] = "never"
     always_checked: bool = False
+    reads_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Matcher:
         if self.on_flag == "never":
             return False
         return self.on_flag == "always" or present == (self.on_flag == "present")
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether no value can be a mistake."""
+        return self.test is not None and not OPERATORS[self.op].reads_value
 
     def __str__(self) -> str:
         return " ".join((self.op or "(any)", *((f"[{', '.join(self.values)}]",) if self.values else ())))
@@ -172,18 +178,18 @@ def _parser(kind: str) -> Parse:
 PARSERS: dict[str, Parse] = {"": parse_integer, "version": parse_version}
 
 OPERATORS: dict[str, Operator] = {
-    "": Operator(op_any, (0, 0), missing=True, on_flag="always"),
+    "": Operator(op_any, (0, 0), missing=True, on_flag="always", always_checked=True),
     "In": Operator(op_in, (1, None)),
     "NotIn": Operator(op_not_in, (1, None)),
     "InRegexp": Operator(op_in_regexp, (1, None)),
     "Exists": Operator(op_any, (0, 0), on_flag="present", always_checked=True),
     "DoesNotExist": Operator(op_does_not_exist, (0, 0), missing=True, on_flag="absent", always_checked=True),
-    "Gt": Operator(partial(op_compare, "Gt"), (1, 1)),
-    "Ge": Operator(partial(op_compare, "Ge"), (1, 1)),
-    "Lt": Operator(partial(op_compare, "Lt"), (1, 1)),
-    "Le": Operator(partial(op_compare, "Le"), (1, 1)),
-    "GtLt": Operator(op_between, (2, 2)),
-    "GeLe": Operator(op_within, (2, 2)),
+    "Gt": Operator(partial(op_compare, "Gt"), (1, 1), reads_value=True),
+    "Ge": Operator(partial(op_compare, "Ge"), (1, 1), reads_value=True),
+    "Lt": Operator(partial(op_compare, "Lt"), (1, 1), reads_value=True),
+    "Le": Operator(partial(op_compare, "Le"), (1, 1), reads_value=True),
+    "GtLt": Operator(op_between, (2, 2), reads_value=True),
+    "GeLe": Operator(op_within, (2, 2), reads_value=True),
     "IsTrue": Operator(partial(op_equals, "true"), (0, 0)),
     "IsFalse": Operator(partial(op_equals, "false"), (0, 0)),
 }

@@ -11,12 +11,21 @@ from pydantic import ValidationError
 from nfd.config.yamltext import Document, Path, documents
 from nfd.errors import ConfigError
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
+from nfd.rules.written import text_documents
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 API_GROUP = "nfd.k8s-sigs.io/"
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
 _KINDS = {RULE: (RULE_FIELD, Rule, False), GROUP: (GROUP_FIELD, GroupRule, True)}
 _NAME = "rules"
+_REASONS = {
+    "dict_type": "must be a mapping",
+    "mapping_type": "must be a mapping",
+    "missing": "is missing",
+    "model_type": "must be a mapping",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+}
 _OBJECT_KEYS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 
 
@@ -53,7 +62,7 @@ def parse_text(text: str) -> RuleText:
     objects: list[RuleObject] = []
     findings: list[Finding] = []
     try:
-        for document, _, parsed in read_objects(text):
+        for document, _, parsed in read_objects(text, findings):
             objects.append(parsed)
             findings.extend(locate(document, all_mistakes(parsed)))
     except ConfigError as error:
@@ -61,9 +70,13 @@ def parse_text(text: str) -> RuleText:
     return RuleText(tuple(objects), tuple(findings))
 
 
-def read_objects(text: str) -> Iterator[tuple[Document, Path, RuleObject]]:
-    """The rule objects of a file, each with its document and its place there. Raises: ConfigError for broken YAML."""
-    for document in documents(text, _NAME):
+def read_objects(text: str, findings: list[Finding]) -> Iterator[tuple[Document, Path, RuleObject]]:
+    """The rule objects of a file, each with its document and its place there; what is not in quotes is a finding.
+
+    Raises: ConfigError for broken YAML.
+    """
+    for document, plain in text_documents(text, _NAME):
+        findings.extend(Finding(one.line, str(one), True) for one in plain)
         for data, path in _unfold(document.data):
             yield document, path, parse_object(data, path)
 
@@ -160,7 +173,7 @@ def _mistake(error: Any, path: Path) -> Mistake:
         return Mistake(place, f"unknown key {where!r}", True)
     if _is_soft(error):
         return Mistake(place, f"{where} {unquoted(error['input'])}", True)
-    return Mistake(place, f"{where or 'rule'}: {error['msg']}", False)
+    return Mistake(place, f"{where or 'rule'} {_REASONS.get(error['type'], error['msg'])}", False)
 
 
 def _repaired(data: Any, place: Path, *, drop: bool, hard: bool) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nfd.names import FEATURE_NS, PROFILE_NS, key_problem, namespace_of, value_problem
@@ -159,7 +160,7 @@ def _label_problem(key: str, value: str, policy: Policy) -> str | None:
     extra = namespace in policy.extra_label_ns
     if namespace and not extra and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS, PROFILE_NS):
         return f"namespace {namespace!r} is not allowed"
-    if problem := value_problem(value):
+    if problem := _checked_value(value):
         return f"value {value[:100]!r} {problem}"
     if namespace and not extra and policy.denies(namespace):
         return f"namespace {namespace!r} is denied"
@@ -195,8 +196,13 @@ def _taint_problem(taint: Taint) -> str | None:
     return f"value {problem}" if problem else None
 
 
+_checked_key = lru_cache(maxsize=4096)(key_problem)
+_checked_value = lru_cache(maxsize=4096)(value_problem)
+"""The same keys and values come up on every node."""
+
+
 def _key_problem(key: str, policy: Policy) -> str | None:
-    if problem := key_problem(key):
+    if problem := _checked_key(key):
         return f"key {problem}"
     return "key has no namespace" if policy.auto_prefix and not namespace_of(key) else None
 

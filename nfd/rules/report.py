@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nfd.config.yamltext import documents
 from nfd.errors import ConfigError
 from nfd.features import Features, from_json
 from nfd.rules.compiled import compile_rules
@@ -14,6 +13,7 @@ from nfd.rules.model import RuleObject
 from nfd.rules.parse import parse_text
 from nfd.rules.policy import Policy, as_json
 from nfd.rules.template import Clock
+from nfd.rules.written import text_documents
 
 POLICY = Policy(enable_taints=True)
 
@@ -55,7 +55,7 @@ def to_json(outcome: Outcome, problems: Iterable[Mapping[str, str]] = ()) -> dic
 def parse_features(text: str) -> tuple[Features, dict[str, str]]:
     """Features and labels of a NodeFeature object or its bare spec. Raises: ValueError."""
     try:
-        found = [document.data for document in documents(text, "features") if document.data is not None]
+        found = [document.data for document, _ in text_documents(text, "features") if document.data is not None]
     except ConfigError as error:
         raise ValueError(str(error)) from error
     if len(found) > 1:
@@ -71,4 +71,18 @@ def parse_features(text: str) -> tuple[Features, dict[str, str]]:
     labels = spec.get("labels") or {}
     if not isinstance(labels, Mapping) or not all(isinstance(value, str) for value in labels.values()):
         raise ValueError("labels must be a mapping of text")
-    return from_json(spec.get("features")), dict(labels)
+    return from_json(_without_null(spec.get("features"))), dict(labels)
+
+
+def _without_null(features: Any) -> Any:
+    """Flags and attributes whose elements are null count as a feature without instances: nothing to match."""
+    if not isinstance(features, Mapping):
+        return features
+    parts = {kind: dict(value) for kind, value in features.items() if isinstance(value, Mapping)}
+    instances = parts.setdefault("instances", {})
+    for kind in ("flags", "attributes"):
+        for name, value in list(parts.get(kind, {}).items()):
+            if isinstance(value, Mapping) and value.get("elements") is None:
+                del parts[kind][name]
+                instances.setdefault(name, {"elements": []})
+    return {**features, **parts}

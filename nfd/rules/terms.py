@@ -15,6 +15,9 @@ from nfd.rules.ops import Matcher
 Element = Mapping[str, str]
 """What a template sees of one match: `Name` and `Value`, or the attributes of an instance."""
 
+Expressions = tuple[tuple[str, Matcher], ...]
+"""Matchers by element name."""
+
 MATCHED = "rule.matched"
 """The attribute feature that collects what earlier rules gave."""
 
@@ -24,7 +27,7 @@ class Term:
     """A compiled term; `expressions` is sorted by element name, None if the rule has none."""
 
     feature: str
-    expressions: tuple[tuple[str, Matcher], ...] | None
+    expressions: Expressions | None
     name: Matcher | None
 
     @property
@@ -104,22 +107,34 @@ def match_term(term: Term, view: View, collected: list[Element] | None) -> bool:
     return term.name is None or _match_name(term.name, feature, collected)
 
 
-def _match_expressions(
-    expressions: tuple[tuple[str, Matcher], ...], feature: Feature, collected: list[Element] | None
-) -> bool:
+def _match_expressions(expressions: Expressions, feature: Feature, collected: list[Element] | None) -> bool:
     elements: list[Element] | None = None if collected is None else []
     union = _match_union(expressions, feature, elements)
-    if union and collected is not None and elements:
-        collected.extend(elements)
-    found = [one for one in feature.instances or () if all(m.holds(one.get(name)) for name, m in expressions)]
+    if not feature.instances and not elements:
+        return union
+    first_will_do = collected is None and all(matcher.is_safe for _, matcher in expressions)
+    found = _match_instances(expressions, feature.instances or (), first_will_do)
     if collected is not None:
+        collected.extend((elements or []) if union else [])
         collected.extend(found)
     return union or bool(found)
 
 
-def _match_union(
-    expressions: tuple[tuple[str, Matcher], ...], feature: Feature, elements: list[Element] | None
-) -> bool:
+def _match_instances(expressions: Expressions, instances: Iterable[Instance], first_will_do: bool) -> list[Instance]:
+    """Instances for which all expressions hold. All are looked at unless no mistake can come up in the others."""
+    found = []
+    for one in instances:
+        for name, matcher in expressions:
+            if not matcher.holds(one.get(name)):
+                break
+        else:
+            found.append(one)
+            if first_will_do:
+                break
+    return found
+
+
+def _match_union(expressions: Expressions, feature: Feature, elements: list[Element] | None) -> bool:
     """Every expression must hold among the flags or the attributes; what asks for absence, among both."""
     flags, attributes = feature.flags, feature.attributes
     if flags is None and attributes is None:

@@ -20,7 +20,7 @@ from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import Pace
-from nfd.worker.state import Content, derive_content, doubtful
+from nfd.worker.state import Content, derive_content, doubtful, idle_patterns
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 ONESHOT_SECONDS = 30.0
@@ -86,7 +86,7 @@ class Agent:
     def run(self) -> None:
         """Work until a signal."""
         try:
-            self._scan()
+            self._scan_all()
             while not self._signals.stop:
                 self._speak()
                 self._attend(self._events.wait(self._pause()))
@@ -99,7 +99,7 @@ class Agent:
         """One scan and its report, tried for that long; tells whether it was delivered."""
         deadline = time.monotonic() + seconds
         try:
-            self._scan()
+            self._scan_all()
             while self._settings.publish and self._told is None:
                 self._speak()
                 if self._told is None and (self._pace.hopeless or self._pace.not_before >= deadline):
@@ -128,7 +128,7 @@ class Agent:
         if self._signals.stop:
             return
         if wake.reasons:
-            self._log.debug("woken", error=", ".join(wake.reasons), sources=len(wake.sources))
+            self._log.debug("woken", path=wake.reasons, source=wake.sources)
         if wake.reload:
             self._reload()
         elif self._settings.interval > 0 and time.monotonic() >= self._next_scan:
@@ -145,7 +145,13 @@ class Agent:
             if not source.settled or source.name in failed or not self._events.covers(source)
         )
 
-    def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> None:
+    def _scan_all(self) -> None:
+        """The first scan, and the one after a reload."""
+        found = self._scan()
+        for pattern in idle_patterns(self._settings.unpublished, found):
+            self._log.warning("core.noPublishFeatures names no feature", feature=pattern)
+
+    def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> Discovery:
         started = self.busy_since = time.monotonic()
         found = discover(self._host, self._settings.plan, self._found, only)
         self.busy_since, now = None, time.monotonic()
@@ -159,6 +165,7 @@ class Agent:
         if content != self._content:
             self._content = content
             self._pace.changed(now)
+        return found
 
     def _tell_changes(self, before: Discovery, found: Discovery) -> None:
         """Log what differs from the last pass."""
@@ -228,7 +235,7 @@ class Agent:
             self._log.info("configuration loaded")
             self._events.close()
             self._events = self._listen()
-        self._scan()
+        self._scan_all()
 
     def _listen(self) -> Events:
         sources = self._settings.plan.feature_sources

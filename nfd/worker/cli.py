@@ -136,7 +136,7 @@ def config_folders(path: str) -> tuple[Folder, ...]:
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     file = Path(path).absolute()
-    return Folder(RELOAD, str(file.parent), directory), Folder(RELOAD, f"{file}.d", directory)
+    return tuple(Folder(RELOAD, path, directory, deep=False) for path in (str(file.parent), f"{file}.d"))
 
 
 def serve(agent: Agent, port: int) -> HttpServer | None:
@@ -146,7 +146,7 @@ def serve(agent: Agent, port: int) -> HttpServer | None:
     try:
         return HttpServer(port, lambda path, accept: answer(agent, path, accept))
     except OSError as error:
-        _log.error("no HTTP server", path=port, error=error)
+        _log.error("no HTTP server", error=f"port {port}: {error.strerror}")
         return None
 
 
@@ -173,9 +173,15 @@ def _port(text: str) -> int:
     return port
 
 
+def _server(text: str) -> str:
+    if not text.rpartition(":")[2].isdecimal():
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return text
+
+
 FLAGS = (
     *daemon_flags(CONFIG_FILE),
-    Extra("server", "the master, HOST:PORT", "localhost:8080"),
+    Extra("server", "the master, HOST:PORT", "localhost:8080", _server),
     Extra("server-name-override", "name that the master's certificate must have, if not the host's"),
     Extra("ca-file", "CA certificate that the master's certificate is checked against (PEM)"),
     Extra("cert-file", "our certificate (PEM)"),

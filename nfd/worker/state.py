@@ -32,6 +32,12 @@ def matches(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
+def idle_patterns(patterns: Iterable[str], found: Discovery) -> tuple[str, ...]:
+    """Those of `unpublished` that no feature matches, which are probably misspelt."""
+    known = found.features.names()
+    return tuple(one for one in patterns if not any(matches(name, one) for name in known))
+
+
 def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
     """How every known source stands. Its own failure counts, and so does what `doubtful` says."""
     running = {source.name for source in (*plan.feature_sources, *plan.label_sources)}

@@ -78,6 +78,16 @@ def test_nothing_wakes_nobody(make: Maker) -> None:
     assert 0.3 <= time.monotonic() - started < 1
 
 
+def test_a_comparison_that_is_overdue_is_made_at_once(make: Maker, machine: Path) -> None:
+    """As after a scan or report that took longer than the time between two comparisons."""
+    events = make()
+    (machine / "sys/class/net/eth0").mkdir()
+    time.sleep(0.3)
+    assert events.wait(0.05).sources == {"net"}
+    time.sleep(0.3)
+    assert events.wait(0.05) == Wake()
+
+
 @pytest.mark.parametrize(
     ("change", "woken"),
     [
@@ -222,12 +232,16 @@ def test_a_burst_is_one_wake(make: Maker, machine: Path) -> None:
 
 
 def test_configuration_folders_ask_for_a_reload(make: Maker, tmp_path: Path) -> None:
-    folder = tmp_path / "conf"
-    folder.mkdir()
-    events = make(
-        folders=[Folder(RELOAD, str(folder), lambda path: os.open(path, os.O_RDONLY | os.O_DIRECTORY))], poll=60
-    )
-    write(folder / "nfd-worker.conf")
+    """What lies in directories below, such as feature files, is no configuration."""
+
+    def directory(path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    (tmp_path / "conf/features.d").mkdir(parents=True)
+    events = make(folders=[Folder(RELOAD, str(tmp_path / "conf"), directory, deep=False)], poll=60)
+    write(tmp_path / "conf/features.d/a")
+    assert events.wait(0.3) == Wake()
+    write(tmp_path / "conf/nfd-worker.conf")
     wake = events.wait(5)
     assert (wake.sources, wake.reload) == (frozenset(), True)
 

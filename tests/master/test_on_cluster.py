@@ -148,7 +148,7 @@ async def test_store_pages_patches_and_errors(place: Cluster, name: str, control
         assert (after.labels["new"], after.boot_id) == ("1", BOOT)
         with pytest.raises(NotFound):
             await store.read("nobody")
-        with pytest.raises(Invalid, match="metadata.labels"):
+        with pytest.raises(Invalid, match="labels"):
             await store.patch(node.name, Patch({"metadata": {"labels": {"new": "not legal!"}}}))
     finally:
         await store.close()

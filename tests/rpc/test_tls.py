@@ -94,7 +94,7 @@ async def test_files_that_are_not_there_yet(tmp_path: Path, missing: str) -> Non
     """The worker tries again later: a Secret may be filled after the pod has started."""
     files = Authority().issue(tmp_path, "node-1")
     Path(getattr(files, missing)).unlink()
-    with pytest.raises(ReportError, match="TLS files: .*No such file") as caught:
+    with pytest.raises(ReportError, match=r"TLS files: .*No such file") as caught:
         await asyncio.to_thread(Reporter("localhost:1", tls=files).send, Report("node-1"))
     assert caught.value.retry
 

@@ -192,6 +192,7 @@ async def test_a_taken_http_port_is_no_reason_to_stop(machine: Path) -> None:
         (["-port=70000"], {}, "70000 is no port number"),
         (["-ca-file=a", "-key-file=b"], {}, "belong together"),
         (["-options={core: {sleepInterval: x}}"], {}, "core.sleepInterval"),
+        (["-server=master"], {}, "-server: 'master' is not HOST:PORT"),
         (["-replay=/nonexistent"], {}, "--replay /nonexistent: No such file"),
         (["-host-root=/nonexistent"], {}, "--host-root /nonexistent: No such file"),
         (["-feature-gates=Nonsense=true"], {}, "'Nonsense' is no feature gate"),

@@ -17,7 +17,7 @@ from nfd.report import State
 from nfd.source import Source
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import BACK_OFF, BEAT_LIMITS, HOPELESS, Pace
-from nfd.worker.state import derive_content, derive_states, doubtful, matches
+from nfd.worker.state import derive_content, derive_states, doubtful, idle_patterns, matches
 
 
 def source(name: str, *, rules: bool = False) -> Source:
@@ -70,6 +70,11 @@ def test_unpublished_features_stay_here_and_do_not_count_as_news() -> None:
 )
 def test_patterns_of_no_publish_features(name: str, pattern: str, expected: bool) -> None:
     assert matches(name, pattern) is expected
+
+
+def test_patterns_that_match_nothing_are_told() -> None:
+    found = Discovery(features=Features(attributes={"kernel.config": {}}))
+    assert idle_patterns(["kernel.*", "kernel.confg", "pci.*"], found) == ("kernel.confg", "pci.*")
 
 
 def refusal(retry: bool = True, after: float | None = None) -> ReportError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nfd.rules.template.budget import Budget
+from nfd.rules.template.budget import MAX_SIZE, Budget
 from nfd.rules.template.calls import Clock, Function, Runtime
 from nfd.rules.template.evaluator import Evaluator
 from nfd.rules.template.format import sprint
@@ -60,7 +60,8 @@ class _Run(Evaluator):
 
     def _write(self, text: str) -> None:
         self._size += len(text)
-        self._budget.reserve(self._size if self._size > 1 << 20 else len(text))
+        if self._size > MAX_SIZE:
+            raise TemplateError(f"prints more than {MAX_SIZE} letters")
         self.output.append(text)
 
     def _text(self, node: Text, _dot: Any) -> None:
@@ -69,7 +70,8 @@ class _Run(Evaluator):
     def _action(self, node: Action, dot: Any) -> None:
         value = self._pipe(node.pipe, dot)
         if not node.pipe.variables:
-            self._write("<no value>" if value is None else sprint([value], self._budget))
+            text = value if type(value) is str else "<no value>" if value is None else sprint([value], self._budget)
+            self._write(text)
 
     def _branch(self, node: Branch, dot: Any) -> None:
         mark = len(self._variables)

@@ -57,7 +57,12 @@ def read_version(reading: Reading) -> Features:
     Reads: proc/sys/kernel/osrelease  (uname(2))
     """
     release = version.read_release(reading.host)
-    return attributes(VERSION, None if release is None else version.parse(release))
+    if release is None:
+        return Features()
+    parts = version.parse(release)
+    if parts["full"] != release:
+        reading.host.note(version.RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
+    return attributes(VERSION, parts)
 
 
 def read_selinux(reading: Reading) -> Features:

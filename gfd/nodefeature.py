@@ -1,0 +1,176 @@
+"""Labels as a NodeFeature object, which the master of NFD and ours make labels of.
+
+Object, names and owner references are those of GPU feature discovery (k8s-device-plugin, `internal/lm/output.go`,
+`internal/flags/node-feature.go`). The Kubernetes client is imported here only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from gfd.options import Loaded
+from nfd import log
+from nfd.errors import ConfigError, Conflict, KubeError, NotFound
+from nfd.names import NFD_NS
+
+if TYPE_CHECKING:
+    from nfd.kube.connect import KubeClient
+
+T = TypeVar("T")
+
+GROUP = "nfd.k8s-sigs.io/v1alpha1"
+RESOURCE = "nodefeatures"
+EMPTY = {"flags": {}, "attributes": {}, "instances": {}}
+
+_ATTEMPTS = 3
+_log = log.get("gfd")
+
+
+class NodeFeatureOutput:
+    """The object of one node. Every use opens a connection and closes it."""
+
+    def __init__(self, node: str, namespace: str, pod: str = "", kubeconfig: str = "") -> None:
+        self._node = node
+        self._namespace = namespace
+        self._pod = pod
+        self._kubeconfig = kubeconfig
+        self._owners: list[dict[str, Any]] | None = None
+
+    def read(self) -> Mapping[str, str]:
+        """The labels of the object that is there."""
+        found = self._run(self._get)
+        return {} if found is None else dict((found.get("spec") or {}).get("labels") or {})
+
+    def write(self, labels: Mapping[str, str]) -> bool:
+        """Create or update the object unless it says the same already. Raises KubeError."""
+        return self._run(lambda client: self._write(client, labels))
+
+    def remove(self) -> None:
+        """Delete the object, if there is one. Raises KubeError."""
+        self._run(self._delete)
+
+    def is_served(self) -> bool:
+        """Whether the cluster knows NodeFeature objects. Raises KubeError."""
+        return self._run(is_served)
+
+    def _run(self, work: Callable[[KubeClient], Awaitable[T]]) -> T:
+        return asyncio.run(with_client(self._kubeconfig, work))
+
+    async def _get(self, client: KubeClient) -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] = await client.json("GET", self._path())
+        except NotFound:
+            return None
+        return found
+
+    async def _write(self, client: KubeClient, labels: Mapping[str, str]) -> bool:
+        if self._owners is None:
+            self._owners = await self._read_owners(client)
+        for attempt in range(_ATTEMPTS):
+            found = await self._get(client)
+            wanted = self._wanted(found, labels)
+            if wanted == found:
+                return False
+            try:
+                await client.json("PUT" if found else "POST", self._path() if found else self._folder(), wanted)
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return True
+        return False
+
+    async def _delete(self, client: KubeClient) -> None:
+        try:
+            await client.json("DELETE", self._path())
+        except NotFound:
+            return
+
+    def _wanted(self, found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> dict[str, Any]:
+        """The object as it is, with our label, owners and labels of the node; without one, a new object."""
+        metadata = dict(found["metadata"]) if found else {"name": self._name(), "namespace": self._namespace}
+        metadata["labels"] = {f"{NFD_NS}/node-name": self._node}
+        if self._owners:
+            metadata["ownerReferences"] = self._owners
+        else:
+            metadata.pop("ownerReferences", None)
+        spec = {"features": EMPTY, "labels": dict(labels)}
+        return {**(found or {}), "apiVersion": GROUP, "kind": "NodeFeature", "metadata": metadata, "spec": spec}
+
+    async def _read_owners(self, client: KubeClient) -> list[dict[str, Any]]:
+        """The pod and the DaemonSet it is of; none if it is not known, or of something else."""
+        if not self._pod:
+            return []
+        path = f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods/{quote(self._pod, safe='')}"
+        try:
+            metadata = (await client.json("GET", path))["metadata"]
+        except KubeError as error:
+            _log.warning("owner of the NodeFeature object not known", error=str(error))
+            return []
+        owners = (one for one in metadata.get("ownerReferences") or () if one.get("kind") == "DaemonSet")
+        daemon_set = next(owners, None)
+        if daemon_set is None:
+            return []
+        pod = {"apiVersion": "v1", "kind": "Pod", "name": self._pod, "uid": metadata["uid"]}
+        return [{key: daemon_set[key] for key in ("apiVersion", "kind", "name", "uid")} | {"controller": True}, pod]
+
+    def _name(self) -> str:
+        return f"nvidia-features-for-{self._node}"
+
+    def _folder(self) -> str:
+        return f"/apis/{GROUP}/namespaces/{quote(self._namespace, safe='')}/{RESOURCE}"
+
+    def _path(self) -> str:
+        return f"{self._folder()}/{quote(self._name(), safe='')}"
+
+
+def open_node_feature(loaded: Loaded) -> NodeFeatureOutput | None:
+    """The output that the options name, None, with a warning, in a cluster without NodeFeature objects.
+
+    Raises: KubeError if there is no cluster, or no name for the object.
+    """
+    output = make_output(loaded)
+    if output.is_served():
+        return output
+    _log.warning("the cluster has no NodeFeature objects, a feature file is written", path=loaded["output-file"])
+    return None
+
+
+def remove_node_feature(loaded: Loaded) -> None:
+    """Raises KubeError."""
+    make_output(loaded).remove()
+
+
+def make_output(loaded: Loaded) -> NodeFeatureOutput:
+    for name, variable in (("node-name", "NODE_NAME"), ("namespace", "NAMESPACE")):
+        if not loaded[name]:
+            raise KubeError(f"the NodeFeature API needs --{name} ({variable}); or use --use-node-feature-api=false")
+    return NodeFeatureOutput(loaded["node-name"], loaded["namespace"], loaded["pod-name"], loaded["kubeconfig"])
+
+
+async def is_served(client: KubeClient) -> bool:
+    try:
+        found = await client.json("GET", f"/apis/{GROUP}")
+    except NotFound:
+        return False
+    return any(one.get("name") == RESOURCE for one in found.get("resources") or ())
+
+
+async def with_client(kubeconfig: str, work: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """Raises KubeError if there is no cluster to connect to."""
+    if importlib.util.find_spec("kubernetes") is None:
+        raise KubeError("the NodeFeature API needs the package kubernetes; or use --use-node-feature-api=false")
+    from nfd.kube.connect import connect
+
+    try:
+        client = await connect(kubeconfig)
+    except ConfigError as error:
+        raise KubeError(str(error)) from error
+    try:
+        return await work(client)
+    finally:
+        await client.close()

@@ -1,0 +1,1 @@
+"""`nfd-worker`: scans its node and reports to the master."""
