@@ -18,15 +18,15 @@ from gfd.labels import label
 from gfd.labels.settings import MIG_STRATEGIES, Settings
 from gfd.memory import resume
 from gfd.options import Choice, Loaded
+from gfd.pci import read_functions
+from gfd.process import RELOAD, STOP
 from gfd.remembered import complete, is_needed
 from nfd import log, names
 from nfd.config.yamltext import parse
-from nfd.errors import ConfigError, HostError, KubeError, NfdError
+from nfd.errors import ConfigError, NfdError
 from nfd.features import Labels
 from nfd.host import Host
 
-STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
-RELOAD = signal.SIGHUP
 LONGEST_WAIT = 3600.0
 
 _log = log.get("gfd")
@@ -110,21 +110,23 @@ class Agent:
                 output = self._reload(output)
             try:
                 self.label(output)
-            except (ConfigError, HostError, KubeError) as error:
+            except NfdError as error:
                 _log.error("labels not written", error=str(error))
+            except Exception:  # a defect that a later state of the machine brings up must not end the program
+                _log.exception("labels not written")
 
     def label(self, output: Output) -> None:
         """One pass."""
         run = self._run
-        fresh = discover(self._host, run.options, run.timestamp)
+        fresh = discover(self._host, run.options, read_functions(self._host))
         inventory = fresh if self._last is None else resume(fresh, self._last)
         inventory = replace(inventory, node=replace(inventory.node, timestamp=run.timestamp))
         check(run, inventory, first=self._last is None)
         found = label(inventory, run.settings)
         labels = self._completed(found.labels, inventory, output)
         self._last = inventory
-        self._tell([*self._host.take_notes(), *found.notes])
-        legal = {key: names.clean(value) for key, value in labels.items()}
+        legal, notes = cleaned(labels)
+        self._tell([*self._host.take_notes(), *found.notes, *notes])
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
 
@@ -168,6 +170,13 @@ def check(run: Run, inventory: Inventory, *, first: bool) -> None:
         raise ConfigError(f"MIG strategy {run.settings.mig_strategy!r} (mig-strategy) is none of {wanted}")
 
 
+def cleaned(labels: Labels) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Labels with legal values, and a note for each value that was none; one of which nothing is legal is left out."""
+    legal = {key: names.clean(value) for key, value in labels.items()}
+    notes = [(key, f"value {value!r} became {legal[key]!r}") for key, value in labels.items() if legal[key] != value]
+    return {key: value for key, value in legal.items() if value or not labels[key]}, notes
+
+
 def tell_config(loaded: Loaded) -> None:
     """What is configured, at debug, and what of it has no effect."""
     for warning in loaded.config.warnings:
@@ -185,7 +194,3 @@ def wait(seconds: float) -> int | None:
             return found.si_signo
         if left <= LONGEST_WAIT and not isinf(end):
             return None
-
-
-def block_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP | {RELOAD})

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from gfd import cuda
 from gfd.inventory import Inventory, Trouble, from_json, to_json
-from gfd.pci import read_passed_through
+from gfd.pci import Functions, read_passed_through
 from nfd.errors import HostError
 from nfd.host import Host
 from nfd.host.replay import Replay
@@ -40,13 +40,13 @@ class Reading(Protocol):
     def inventory(self, unanswered: str = "") -> Inventory: ...
 
 
-def read_devices(host: Host, strategy: str, timeout: float) -> Inventory | None:
+def read_devices(host: Host, strategy: str, timeout: float, functions: Functions) -> Inventory | None:
     """Driver and devices; None for a recorded machine of which no inventory is known.
 
     Raises: HostError if a recorded inventory is none.
     """
     if strategy == "vfio":
-        return read_passed_through(host)
+        return read_passed_through(host, functions)
     library = host.env(LIBRARY_VARIABLE)
     if isinstance(host, Replay):
         if library:
@@ -110,11 +110,21 @@ def within(timeout: float, reading: Reading) -> Inventory:
     _late[:] = [thread for thread in _late if thread.is_alive()]
     if _late:
         return Inventory(trouble=Trouble.DRIVER_ERROR, reason="a call into the driver has not come back yet")
-    thread = Thread(target=reading.run, name="gpu reading", daemon=True)
+    defects: list[Exception] = []
+
+    def run() -> None:
+        try:
+            reading.run()
+        except Exception as error:  # raised elsewhere, it would only be printed
+            defects.append(error)
+
+    thread = Thread(target=run, name="gpu reading", daemon=True)
     thread.start()
     thread.join(timeout)
+    if defects:
+        return Inventory(trouble=Trouble.DRIVER_ERROR, reason=f"{type(defects[0]).__name__}: {defects[0]}")
     if not thread.is_alive():
-        return reading.inventory("no answer")
+        return reading.inventory()
     _late.append(thread)
     reason = f"the driver did not answer within {timeout:g} s"
     found = reading.inventory(reason)

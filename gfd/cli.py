@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gfd.process import rename_process
+from gfd.process import hold_signals, rename_process
 
 if TYPE_CHECKING:
     from gfd.agent import Output
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """The entry point. The process gets its name first, before what takes time to import."""
+    """The entry point. Name and signals come first, before what takes time to import."""
     rename_process("gpu-feature-discovery")
+    hold_signals()
     sys.exit(run(sys.argv[1:], os.environ))
 
 
@@ -46,12 +47,11 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
     """Label, or clean up. Raises NfdError."""
-    from gfd.agent import Agent, block_signals, make_run, tell_config
+    from gfd.agent import Agent, make_run, tell_config
 
     if loaded["cleanup"]:
         clean_up(loaded)
         return 0
-    block_signals()
     tell_config(loaded)
     host = open_machine(loaded, environment)
     agent = Agent(host, choice, make_run(loaded, host.now()), open_output)

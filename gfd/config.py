@@ -24,6 +24,12 @@ def check_sharing(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return data
 
 
+def check_timeout(seconds: float) -> float:
+    if seconds <= 0:
+        raise ValueError("must be above 0")
+    return seconds
+
+
 class Config(Section):
     """GPU labels in the worker; names and values are those of GPU feature discovery."""
 
@@ -39,7 +45,7 @@ class Config(Section):
     """`timeSlicing` and `mps`, as in the device plugin's configuration."""
     families: Annotated[Mapping[str, str], AfterValidator(check_families)] = {}
     """Names of architectures by compute capability (`"14.0": vera`), laid over the built-in ones."""
-    timeout: Duration = TIMEOUT
+    timeout: Annotated[Duration, AfterValidator(check_timeout)] = TIMEOUT
     """How long the driver may take for one reading."""
 
     def options(self) -> Options:

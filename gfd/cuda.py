@@ -37,7 +37,7 @@ class Reading:
         try:
             library = ctypes.CDLL(LIBRARY)
         except OSError as error:
-            self._trouble = (Trouble.NO_DRIVER, f"{LIBRARY} cannot be loaded: {error}")
+            self._trouble = (Trouble.NO_DRIVER, str(error))
             return
         try:
             self._read(library)
@@ -78,6 +78,7 @@ def read_device(library: Any, index: int) -> Gpu:
         memory_unified=bool(attempt([], lambda out: get_attribute(library, out, _INTEGRATED, device))),
         compute_major=attempt(failing, lambda out: get_attribute(library, out, _MAJOR, device)),
         compute_minor=attempt(failing, lambda out: get_attribute(library, out, _MINOR, device)),
+        mig_capable=False,
         failing=failing[0] if failing else "",
     )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gfd.backends import LIBRARY_VARIABLE, is_tegra, read_devices
 from gfd.inventory import Gpu, Inventory, Node
-from gfd.pci import VFIO, display_devices, gpu_class, is_bound, read_vgpu
+from gfd.pci import NVIDIA, VFIO, Functions, display_devices, driver_of, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
 
 MACHINE_TYPE_FILE = "/sys/class/dmi/id/product_name"
+DMI_FILE = "/sys/devices/virtual/dmi/id/product_name"
+"""The same file where the kernel has it; `/sys/class/dmi/id` is a link, which a hand-made machine may lack."""
 UNKNOWN = "unknown"
 TIMEOUT = 30.0
 
@@ -26,36 +29,38 @@ class Options:
     """Seconds that the driver has for one reading."""
 
 
-def discover(host: Host, options: Options, timestamp: int | None) -> Inventory:
+def discover(host: Host, options: Options, functions: Functions) -> Inventory:
     """The devices, and what the machine says of them.
+
+    `functions` are those that `gfd.pci.read_functions` has just found.
 
     Reads: the driver library; sys/bus/pci/devices; the machine-type file; proc/meminfo, where memory is the system's.
     Absent: a library that cannot be loaded is the inventory's `trouble`.  Raises: HostError, as `read_devices`.
     """
-    inventory = read_devices(host, options.strategy, options.timeout) or Inventory()
-    gpus = tuple(complete(host, gpu) for gpu in inventory.gpus)
+    inventory = read_devices(host, options.strategy, options.timeout, functions) or Inventory()
+    gpus = tuple(complete(host, gpu, functions) for gpu in inventory.gpus)
     inventory = replace(inventory, gpus=gpus)
-    return replace(inventory, node=read_node(host, inventory, options.machine_type_file, timestamp))
+    return replace(inventory, node=read_node(host, inventory, options.machine_type_file, functions))
 
 
-def is_worth_trying(host: Host) -> bool:
+def is_worth_trying(host: Host, functions: Functions) -> bool:
     """Whether the machine may have a device: one on PCI, a loaded driver, WSL, Tegra, or a library that is named.
 
     Reads: proc/driver/nvidia, dev/dxg.
     """
     return bool(
         host.env(LIBRARY_VARIABLE)
-        or display_devices(host)
+        or display_devices(host, functions)
         or host.exists("proc/driver/nvidia")
         or host.exists("dev/dxg")
         or is_tegra(host)
     )
 
 
-def complete(host: Host, gpu: Gpu) -> Gpu:
+def complete(host: Host, gpu: Gpu, functions: Functions) -> Gpu:
     """A device with its class on PCI, and with the system's memory where it has none of its own."""
     memory = system_memory(host) if gpu.memory_unified and gpu.memory is None else gpu.memory
-    return replace(gpu, pci_class=gpu.pci_class or gpu_class(host, gpu.pci_address), memory=memory)
+    return replace(gpu, pci_class=gpu.pci_class or functions.get(gpu.pci_address, ""), memory=memory)
 
 
 def system_memory(host: Host) -> int | None:
@@ -67,28 +72,27 @@ def system_memory(host: Host) -> int | None:
     return None
 
 
-def read_node(host: Host, inventory: Inventory, machine_type_file: str, timestamp: int | None) -> Node:
-    on_pci = display_devices(host)
-    present, vgpu = read_vgpu(host)
+def read_node(host: Host, inventory: Inventory, machine_type_file: str, functions: Functions) -> Node:
+    drivers = {address: driver_of(host, address) for address in display_devices(host, functions)}
+    present, vgpu = read_vgpu(host, functions)
     return Node(
         machine=read_machine(host, machine_type_file),
-        timestamp=timestamp,
-        pci_gpus=len(on_pci),
-        pci_passed=sum(is_bound(host, address, VFIO) for address in on_pci),
-        pci_missing=count_missing(host, inventory, on_pci),
+        pci_gpus=len(drivers),
+        pci_passed=sum(driver == VFIO for driver in drivers.values()),
+        pci_missing=count_missing(inventory, drivers),
         vgpu_present=present,
         vgpu_version=vgpu.version,
         vgpu_branch=vgpu.branch,
     )
 
 
-def count_missing(host: Host, inventory: Inventory, on_pci: tuple[str, ...]) -> int:
+def count_missing(inventory: Inventory, drivers: Mapping[str, str]) -> int:
     """Devices bound to NVIDIA's driver that it does not list; listed ones without an address may be any of them."""
     if inventory.backend != "nvml" or inventory.trouble is not None:
         return 0
     listed = {gpu.pci_address for gpu in inventory.gpus}
     nameless = sum(not gpu.pci_address for gpu in inventory.gpus)
-    missing = sum(address not in listed and is_bound(host, address, "nvidia") for address in on_pci)
+    missing = sum(driver == NVIDIA and address not in listed for address, driver in drivers.items())
     return max(0, missing - nameless)
 
 
@@ -98,6 +102,8 @@ def read_machine(host: Host, path: str) -> str:
         return UNKNOWN
     try:
         text = host.text(path.lstrip("/"))
+        if text is None and path == MACHINE_TYPE_FILE:
+            text = host.text(DMI_FILE.lstrip("/"))
     except HostError as error:
         host.note(error.path, error.reason)
         return UNKNOWN

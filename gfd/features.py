@@ -22,35 +22,36 @@ MIG = "nvidia.mig"
 
 
 def to_features(inventory: Inventory) -> Features:
+    """`nvidia.node` always; the others as far as a driver was asked."""
     reading = {
         "backend": inventory.backend,
         "trouble": str(inventory.trouble or ""),
         "reason": inventory.reason,
         "stale": "true" if inventory.stale else "",
     }
+    driver = {**{key: value for key, value in reading.items() if value}, **_texts(inventory.driver)}
+    devices = {
+        GPU: tuple(_texts(gpu) for gpu in inventory.gpus),
+        MIG: tuple(_texts(mig) for mig in inventory.migs),
+    }
     return Features(
-        attributes={
-            DRIVER: {**{key: value for key, value in reading.items() if value}, **_texts(inventory.driver)},
-            NODE: _texts(inventory.node),
-        },
-        instances={
-            GPU: tuple(_texts(gpu) for gpu in inventory.gpus),
-            MIG: tuple(_texts(mig) for mig in inventory.migs),
-        },
+        attributes={NODE: _texts(inventory.node), **({DRIVER: driver} if driver else {})},
+        instances=devices if driver else {},
     )
 
 
 def from_features(features: Features) -> Inventory | None:
     """The inventory behind the features, None if there is none in them."""
-    reading = features.attributes.get(DRIVER)
-    if reading is None:
+    node = features.attributes.get(NODE)
+    if node is None:
         return None
+    reading = features.attributes.get(DRIVER, {})
     return Inventory(
         backend=reading.get("backend", ""),
         driver=_value(Driver, reading),
         gpus=tuple(_value(Gpu, one) for one in features.instances.get(GPU, ())),
         migs=tuple(_value(MigDevice, one) for one in features.instances.get(MIG, ())),
-        node=_value(Node, features.attributes.get(NODE, {})),
+        node=_value(Node, node),
         trouble=Trouble(reading["trouble"]) if "trouble" in reading else None,
         reason=reading.get("reason", ""),
         stale=reading.get("stale") == "true",

@@ -54,7 +54,7 @@ class Gpu:
     """The memory is the system's; `memory` is None until that is known."""
     compute_major: int | None = None
     compute_minor: int | None = None
-    mig_capable: bool = False
+    mig_capable: bool | None = None
     mig_enabled: bool = False
     mig_changing: bool = False
     """The mode that is asked for is not the one in force."""
@@ -70,7 +70,7 @@ class Gpu:
     @property
     def counts(self) -> bool:
         """Whether the driver can use it, as far as one bad reading tells."""
-        return bool(self.name) and self.mute < LOST
+        return self.mute < (LOST if self.name else 1)
 
     @property
     def display_only(self) -> bool:
@@ -102,6 +102,9 @@ class Node:
 
     machine: str = ""
     timestamp: int | None = None
+    """Since when the labels are as they are, in seconds since the epoch; None if nobody wants to know."""
+    read_at: int | None = None
+    """When this was read."""
     pci_gpus: int = 0
     """NVIDIA display controllers on PCI."""
     pci_passed: int = 0
@@ -132,8 +135,8 @@ class Inventory:
 
     @property
     def compute_gpus(self) -> tuple[Gpu, ...]:
-        """The devices that labels are about."""
-        return tuple(gpu for gpu in self.gpus if not gpu.display_only)
+        """The devices that labels are about: those of which anything is known."""
+        return tuple(gpu for gpu in self.gpus if not gpu.display_only and (gpu.name or not gpu.mute))
 
     def migs_of(self, gpu: Gpu) -> tuple[MigDevice, ...]:
         return tuple(mig for mig in self.migs if mig.gpu == gpu.index)
@@ -146,7 +149,7 @@ def to_json(inventory: Inventory) -> dict[str, Any]:
 
 
 def _without_unknown(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None and value is not False and value != ""}
+    return {key: value for key, value in values.items() if value is not None and value != ""}
 
 
 def from_json(data: Any) -> Inventory:

@@ -15,9 +15,13 @@ def resume(fresh: Inventory, last: Inventory) -> Inventory:
     and the MIG devices of a GPU that has none at the moment. The time stamp stays while nothing changes.
     """
     result = _whole(fresh, last) if last.gpus else fresh
-    if same_but_time(result, last):
-        return replace(result, node=replace(result.node, timestamp=last.node.timestamp))
-    return result
+    if fresh.node.timestamp is None:
+        return result
+    if _without_times(result) == _without_times(last):
+        times = last.node if last.node.timestamp is not None else fresh.node
+    else:
+        times = replace(fresh.node, timestamp=fresh.node.read_at)
+    return replace(result, node=replace(result.node, timestamp=times.timestamp, read_at=times.read_at))
 
 
 def gaps(inventory: Inventory) -> str:
@@ -36,14 +40,12 @@ def is_empty(inventory: Inventory, gpu: Gpu) -> bool:
     return gpu.mig_enabled and not gpu.failing and (gpu.mig_held or not inventory.migs_of(gpu))
 
 
-def same_but_time(one: Inventory, other: Inventory) -> bool:
-    return replace(one, node=replace(one.node, timestamp=None)) == replace(
-        other, node=replace(other.node, timestamp=None)
-    )
+def _without_times(inventory: Inventory) -> Inventory:
+    return replace(inventory, node=replace(inventory.node, timestamp=None, read_at=None))
 
 
 def _is_complete(inventory: Inventory, gpu: Gpu) -> bool:
-    return bool(gpu.name) and gpu.memory is not None and gpu.compute_major is not None
+    return bool(gpu.name) and None not in (gpu.memory, gpu.compute_major, gpu.mig_capable)
 
 
 def _whole(fresh: Inventory, last: Inventory) -> Inventory:
@@ -94,8 +96,8 @@ def _merged(fresh: Inventory, gpu: Gpu, before: Gpu) -> Gpu:
             memory=gpu.memory if gpu.memory is not None else before.memory,
             compute_major=gpu.compute_major if gpu.compute_major is not None else before.compute_major,
             compute_minor=gpu.compute_minor if gpu.compute_minor is not None else before.compute_minor,
-            mig_capable=gpu.mig_capable or before.mig_capable,
-            mig_enabled=gpu.mig_enabled or before.mig_enabled,
+            mig_capable=before.mig_capable if gpu.mig_capable is None else gpu.mig_capable,
+            mig_enabled=before.mig_enabled if gpu.mig_capable is None else gpu.mig_enabled,
             clique=gpu.clique or before.clique,
         )
     return replace(gpu, mig_held=True) if is_empty(fresh, gpu) else gpu

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 GROUP = "nfd.k8s-sigs.io/v1alpha1"
 RESOURCE = "nodefeatures"
-EMPTY = {"flags": {}, "attributes": {}, "instances": {}}
+EMPTY: Mapping[str, Mapping[str, str]] = {"flags": {}, "attributes": {}, "instances": {}}
 
 _ATTEMPTS = 3
 _log = log.get("gfd")
@@ -163,7 +163,7 @@ async def is_served(client: KubeClient) -> bool:
 async def with_client(kubeconfig: str, work: Callable[[KubeClient], Awaitable[T]]) -> T:
     """Raises KubeError if there is no cluster to connect to."""
     if importlib.util.find_spec("kubernetes") is None:
-        raise KubeError("the NodeFeature API needs the package kubernetes; or use --use-node-feature-api=false")
+        raise KubeError("no cluster can be reached: the package kubernetes is not installed")
     from nfd.kube.connect import connect
 
     try:

@@ -6,8 +6,7 @@ Reads: sys/bus/pci/devices/*/{vendor,class,device,config,uevent,driver,physfn} (
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Mapping
 
 from gfd.inventory import Gpu, Inventory
 from gfd.vgpu import SPACE, Vgpu, parse_vgpu
@@ -15,69 +14,60 @@ from nfd.errors import HostError
 from nfd.host import Host
 
 DEVICES = "sys/bus/pci/devices"
-VFIO = "vfio-pci"
+NVIDIA, VFIO = "nvidia", "vfio-pci"
 VENDOR = "0x10de"
 DISPLAY = "0x03"
 GRAPHICS, COMPUTE = "0x030000", "0x030200"
+
+Functions = Mapping[str, str]
+"""NVIDIA's PCI functions: address → class, `0x030200`, empty if it cannot be read."""
 
 PCI_IDS = ("usr/share/misc/pci.ids", "usr/local/share/pci.ids", "usr/share/hwdata/pci.ids", "usr/share/pci.ids")
 UNNAMED = "UNKNOWN_DEVICE"
 
 
-def nvidia_devices(host: Host) -> Iterator[str]:
-    """Addresses of NVIDIA's devices of any class; one whose vendor cannot be read is left out, with a note."""
-    for address in host.names(DEVICES):
-        if host.value(f"{DEVICES}/{address}/vendor") == VENDOR:
-            yield address
+def read_functions(host: Host) -> Functions:
+    """NVIDIA's functions of any class; one whose vendor cannot be read is left out, with a note."""
+    addresses = (one for one in host.names(DEVICES) if host.value(f"{DEVICES}/{one}/vendor") == VENDOR)
+    return {address: host.value(f"{DEVICES}/{address}/class") or "" for address in addresses}
 
 
-def display_devices(host: Host) -> tuple[str, ...]:
-    """Addresses of the GPUs: display controllers, so neither audio functions nor bridges nor switches."""
-    return tuple(one for one in nvidia_devices(host) if class_of(host, one).startswith(DISPLAY))
+def display_devices(host: Host, functions: Functions) -> tuple[str, ...]:
+    """Addresses of the GPUs: display controllers, so neither audio functions nor bridges nor virtual functions."""
+    found = (address for address, pci_class in functions.items() if pci_class.startswith(DISPLAY))
+    return tuple(address for address in found if not is_virtual(host, address))
 
 
-def class_of(host: Host, address: str) -> str:
-    """`0x030200`, empty if it cannot be read."""
-    return host.value(f"{DEVICES}/{address}/class") or ""
+def is_virtual(host: Host, address: str) -> bool:
+    """Whether a device is a virtual function of another one (SR-IOV)."""
+    return "physfn" in host.names(f"{DEVICES}/{address}")
 
 
-def gpu_class(host: Host, address: str) -> str:
-    """The class of a device the driver named, empty if there is no such entry or it is another vendor's."""
-    if not address or host.value(f"{DEVICES}/{address}/vendor") != VENDOR:
-        return ""
-    return class_of(host, address)
-
-
-def is_bound(host: Host, address: str, driver: str) -> bool:
-    """Whether the kernel driver of that name has the device."""
+def driver_of(host: Host, address: str) -> str:
+    """The kernel driver that has the device, empty if none has."""
     uevent = host.value(f"{DEVICES}/{address}/uevent")
     if uevent is not None:
-        return f"DRIVER={driver}" in uevent.splitlines()
-    with suppress(OSError):  # either is missing: another driver, or none
-        return same_directory(host, f"{DEVICES}/{address}/driver", f"sys/bus/pci/drivers/{driver}")
-    return False
+        drivers = (line.removeprefix("DRIVER=") for line in uevent.splitlines() if line.startswith("DRIVER="))
+        return next(drivers, "")
+    try:
+        folder = host.directory(f"{DEVICES}/{address}")
+    except OSError:
+        return ""
+    try:
+        return os.path.basename(os.readlink("driver", dir_fd=folder))  # noqa: PTH119  # pathlib takes no descriptor
+    except OSError:
+        return ""
+    finally:
+        os.close(folder)
 
 
-def same_directory(host: Host, one: str, other: str) -> bool:
-    """Whether two paths lead to the same directory. Raises OSError unless both are there."""
-    found: list[tuple[int, int]] = []
-    for path in (one, other):
-        descriptor = host.directory(path)
-        try:
-            status = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-        found.append((status.st_dev, status.st_ino))
-    return found[0] == found[1]
-
-
-def read_vgpu(host: Host) -> tuple[bool | None, Vgpu]:
+def read_vgpu(host: Host, functions: Functions) -> tuple[bool | None, Vgpu]:
     """Whether a device is a vGPU (None: cannot be told), and what the last of those says of itself."""
-    if not host.is_dir(DEVICES):
+    if not host.exists(DEVICES):
         return None, Vgpu()
     present: bool | None = False
     last = Vgpu()
-    for address in nvidia_devices(host):
+    for address in functions:
         space = read_space(host, address)
         vgpu = parse_vgpu(space) if len(space) >= SPACE else None
         if vgpu is not None:
@@ -94,24 +84,22 @@ def read_space(host: Host, address: str) -> bytes:
         return b""
 
 
-def read_passed_through(host: Host) -> Inventory:
+def read_passed_through(host: Host, functions: Functions) -> Inventory:
     """The GPUs that are bound to vfio-pci, in the order of their addresses; virtual functions are not among them.
 
     PCI tells neither memory nor compute capability of a device, nor is there a driver.
     """
-    found: list[tuple[str, str]] = []
-    for address in nvidia_devices(host):
-        pci_class = class_of(host, address)
-        if (
-            pci_class[:6] in (GRAPHICS[:6], COMPUTE[:6])
-            and not host.exists(f"{DEVICES}/{address}/physfn")
-            and is_bound(host, address, VFIO)
-        ):
-            found.append((address, pci_class))
+    found = {
+        address: pci_class
+        for address, pci_class in functions.items()
+        if pci_class[:6] in (GRAPHICS[:6], COMPUTE[:6])
+        and not is_virtual(host, address)
+        and driver_of(host, address) == VFIO
+    }
     names = read_names(host) if found else {}
     gpus = tuple(
-        Gpu(index, names.get(device_id(host, address), UNNAMED), pci_address=address, pci_class=pci_class)
-        for index, (address, pci_class) in enumerate(found)
+        Gpu(index, names.get(device_id(host, one), UNNAMED), pci_address=one, pci_class=pci_class, mig_capable=False)
+        for index, (one, pci_class) in enumerate(found.items())
     )
     return Inventory("vfio", gpus=gpus)
 

@@ -1,4 +1,4 @@
-"""How this process is called where others look for it: /proc/PID/cmdline and /proc/PID/comm.
+"""What has to be so before anybody looks at this process: its name, and that signals wait for their turn.
 
 NVIDIA's config-manager finds gpu-feature-discovery by its argv[0], which of a Python program is the interpreter.
 """
@@ -6,28 +6,45 @@ NVIDIA's config-manager finds gpu-feature-discovery by its argv[0], which of a P
 from __future__ import annotations
 
 import ctypes
+import signal
 from pathlib import Path
+
+STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
+RELOAD = signal.SIGHUP
 
 _PR_SET_NAME = 15
 _ARG_START, _ARG_END = 47, 48
 """Places in /proc/PID/stat, counted from 0 (proc(5), "arg_start", "arg_end")."""
+_AFTER_NAME = 2
+"""The place of the first one after the name, which may hold blanks."""
 
 
 def rename_process(name: str) -> None:
     """Show `name` as argv[0], before the words of the command line, and as the name of the process.
 
     The kernel shows the memory in which it put argv at the start; Python has long made copies of it. Where the name
-    does not fit, nothing is changed.
+    does not fit, or /proc is not there, nothing is changed.
     """
     encoded = name.encode()
     ctypes.CDLL(None).prctl(_PR_SET_NAME, encoded, 0, 0, 0)
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = (int(fields[place - 2]) for place in (_ARG_START, _ARG_END))
-    before = Path("/proc/self/cmdline").read_bytes()
-    words = before.split(b"\0")
-    at = next((index for index, word in enumerate(words) if word.rpartition(b"/")[2] == encoded), None)
-    shown = b"\0".join([encoded, *words[at + 1 :]]) if at is not None else encoded + b"\0"
-    size = end - start
-    if not start or len(before) != size or len(shown) > size:
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        before = Path("/proc/self/cmdline").read_bytes()
+    except OSError:
         return
-    ctypes.memmove(start, shown.ljust(size, b"\0"), size)
+    start, end = (int(fields[place - _AFTER_NAME]) for place in (_ARG_START, _ARG_END))
+    shown = renamed(before, encoded)
+    if start and len(before) == end - start and len(shown) <= len(before):
+        ctypes.memmove(start, shown.ljust(len(before), b"\0"), len(before))
+
+
+def renamed(command_line: bytes, name: bytes) -> bytes:
+    """A command line, words ended by NULs, that began with an interpreter and the path of a program of that name."""
+    words = command_line.split(b"\0")
+    at = next((index for index, word in enumerate(words) if word.rpartition(b"/")[2] == name), None)
+    return b"\0".join([name, *words[at + 1 :]]) if at is not None else name + b"\0"
+
+
+def hold_signals() -> None:
+    """Signals that stop or reload wait until `wait` in `gfd.agent` takes them; before, they would end the program."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP | {RELOAD})

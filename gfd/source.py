@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gfd.config import Config
 from gfd.discover import discover as read_inventory
 from gfd.discover import is_worth_trying
@@ -10,31 +12,36 @@ from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
 from gfd.memory import gaps
 from gfd.memory import resume as resume_inventory
+from gfd.pci import read_functions
 from nfd.features import Features
 from nfd.host import Host
 from nfd.host.replay import Replay
-from nfd.source import Labelled, Partial, Source
+from nfd.source import Labelled, Source
 
 NAME = "nvidia"
 
 
-def discover(host: Host, config: Config) -> Features | Partial:
+def discover(host: Host, config: Config) -> Features:
     """Read the devices; NVML is open only while this runs.
 
-    Reads: as `gfd.discover`.  Absent: a machine without an NVIDIA device has no feature; with one and no driver, what
-    PCI tells, and the source counts as failed, so that what was known of the devices stays.
+    Reads: as `gfd.discover`; proc/stat.  Absent: a machine without an NVIDIA device has no feature, one with a device
+    and no driver has what PCI tells.
     """
-    if not isinstance(host, Replay) and not is_worth_trying(host):
+    functions = read_functions(host)
+    if not isinstance(host, Replay) and not is_worth_trying(host, functions):
         return Features()
-    inventory = read_inventory(host, config.options(), None if config.no_timestamp else changed_at_latest(host))
+    inventory = read_inventory(host, config.options(), functions)
     if not inventory.gpus and not inventory.node.pci_gpus and inventory.trouble is not Trouble.DRIVER_ERROR:
         return Features()
-    return found_in(inventory)
+    if config.no_timestamp or not (inventory.backend or inventory.trouble):
+        return to_features(inventory)
+    times = replace(inventory.node, timestamp=booted_at(host), read_at=int(host.now()))
+    return to_features(replace(inventory, node=times))
 
 
-def changed_at_latest(host: Host) -> int:
-    """When the labels last changed, as far as a worker that has just started can tell: at boot, so that its start
-    alone changes no label. Reads: proc/stat (proc(5)), btime.
+def booted_at(host: Host) -> int:
+    """Seconds since the epoch; as long as a worker sees no change, labels are as they were at boot, so that its start
+    alone changes none. Reads: proc/stat (proc(5)), btime.
     """
     for line in (host.text("proc/stat") or "").splitlines():
         name, _, rest = line.partition(" ")
@@ -43,30 +50,43 @@ def changed_at_latest(host: Host) -> int:
     return int(host.now())
 
 
-def resume(found: Features | Partial, before: Features) -> Features | Partial:
-    """The devices keep what was known of them while they are silent."""
-    features = found.features if isinstance(found, Partial) else found
-    fresh, last = from_features(features), from_features(before)
+def resume(found: Features, before: Features) -> Features:
+    """The devices keep what was known of them while they are silent, and the time stamp while nothing changes."""
+    fresh, last = from_features(found), from_features(before)
     if last is None:
         return found
     if fresh is None:
         if not last.gpus or any(gpu.pci_class for gpu in last.gpus):
             return found
         fresh = Inventory(trouble=Trouble.NO_DRIVER, reason="the driver is gone")
-    return found_in(resume_inventory(fresh, last))
-
-
-def found_in(inventory: Inventory) -> Features | Partial:
-    """The features of an inventory; with gaps, it is no reason to remove a label."""
-    features = to_features(inventory)
-    missing = gaps(inventory)
-    return Partial(features, {NAME: missing}) if missing else features
+    return to_features(resume_inventory(fresh, last))
 
 
 def labels(features: Features, config: Config) -> Labelled:
-    """`nvidia.com/*`, as GPU feature discovery has them."""
+    """`nvidia.com/*`, as GPU feature discovery has them. Where a reading has gaps, none of them is to be removed."""
     inventory = from_features(features)
-    return Labelled({}) if inventory is None else label(inventory, config.settings())
+    if inventory is None:
+        return Labelled({})
+    return label(inventory, config.settings())._replace(error=gaps(inventory))
 
 
-SOURCE = Source(NAME, Config, discover, labels, resume=resume, namespaced=True, wakes=frozenset({"pci", "module"}))
+def devices(features: Features) -> dict[str, int]:
+    """GPUs on PCI, those that the driver can use, and those that do not answer or answer with errors."""
+    inventory = from_features(features)
+    if inventory is None:
+        return {}
+    usable = 0 if inventory.trouble else sum(not gpu.mute for gpu in inventory.gpus)
+    failing = sum(bool(gpu.failing) for gpu in inventory.gpus)
+    return {"present": inventory.node.pci_gpus, "usable": usable, "failing": failing}
+
+
+SOURCE = Source(
+    NAME,
+    Config,
+    discover,
+    labels,
+    resume=resume,
+    devices=devices,
+    namespaced=True,
+    wakes=frozenset({"pci", "module"}),
+)

@@ -77,6 +77,8 @@ class Discovery:
     """Source name → reason, for every source whose labels could not be made."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """Source name → reason, for every source of which labels may be missing."""
+    devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source name → number of devices by state, for sources that tell."""
 
     @property
     def failed(self) -> Mapping[str, str]:
@@ -115,7 +117,7 @@ def _run(host: Host, source: Source, config: Any, before: Scan | None) -> Scan:
     host.take_notes()
     try:
         found = source.discover(host, config)
-        if source.resume is not None and before is not None:
+        if source.resume is not None and before is not None and not isinstance(found, Partial):
             found = source.resume(found, before.features)
         scan = _partial(before, found) if isinstance(found, Partial) else Scan(found)
     except NfdError as error:
@@ -181,7 +183,13 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
             found = found._replace(error=f"not all features are known yet: {unknown}")
         made.add(source, found)
     problems = tuple(made.problems)
-    return Discovery(scans, features, made.labels, made.origins, problems, made.errors, made.incomplete)
+    devices = _devices(plan, features)
+    return Discovery(scans, features, made.labels, made.origins, problems, made.errors, made.incomplete, devices)
+
+
+def _devices(plan: Plan, features: Features) -> dict[str, Mapping[str, int]]:
+    found = {source.name: source.devices(features) for source in plan.feature_sources if source.devices is not None}
+    return {name: devices for name, devices in found.items() if devices}
 
 
 def _labels_of(host: Host, source: Source, config: Any, features: Features) -> Labelled:

@@ -49,9 +49,10 @@ class Source:
     labels: Callable[[Features, Any], Labels | Labelled]
     load: Callable[[Host, Any], Any] | None = None
     """Extends the configuration from files of the machine before labels are derived (custom.d)."""
-    resume: Callable[[Features | Partial, Features], Features | Partial] | None = None
-    """Joins what was found with the features of the run before, for devices that keep their identity while they are
-    silent: what comes out is whole, and nothing is held beside it."""
+    resume: Callable[[Features, Features], Features] | None = None
+    """Joins what was found with the features of the run before, for devices that keep their identity while silent."""
+    devices: Callable[[Features], Mapping[str, int]] | None = None
+    """Number of devices by state (present, usable, failing), for metrics that an alert can compare."""
     priority: int = 0
     """Labels of a source with a higher number win."""
     default: bool = True

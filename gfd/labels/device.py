@@ -21,10 +21,10 @@ def capabilities(inventory: Inventory, settings: Settings) -> Labelled:
     gpus = inventory.compute_gpus
     if not gpus:
         return Labelled({})
-    labels = {
-        "mig.capable": _text(any(gpu.mig_capable for gpu in gpus)),
-        "mps.capable": _text(settings.sharing.strategy == "mps"),
-    }
+    labels = {"mps.capable": _text(settings.sharing.strategy == "mps")}
+    known = [gpu.mig_capable for gpu in gpus if gpu.mig_capable is not None]
+    if known:
+        labels["mig.capable"] = _text(any(known))
     if settings.mig_strategy in MIG_STRATEGIES and settings.mig_strategy != NONE:
         labels["mig.strategy"] = settings.mig_strategy
     if settings.sharing.strategy == "mps" and any(gpu.mig_enabled for gpu in gpus):

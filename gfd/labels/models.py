@@ -54,8 +54,7 @@ def models(inventory: Inventory) -> tuple[Model, ...]:
     """
     by_name: dict[str, list[Gpu]] = {}
     for gpu in inventory.compute_gpus:
-        if gpu.name:
-            by_name.setdefault(gpu.name, []).append(gpu)
+        by_name.setdefault(gpu.name, []).append(gpu)
     found = (Model(name, tuple(gpus)) for name, gpus in by_name.items())
     return tuple(sorted(found, key=lambda model: (-len(model.gpus), model.memory or 0, model.name)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gfd.inventory import Inventory
 from gfd.labels.mig import is_pending, layout_problem
+from gfd.labels.models import models
 from gfd.labels.settings import SINGLE, Settings
 from nfd.source import Labelled
 
@@ -15,9 +16,9 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
     notes = [(f"GPU {gpu.index}", gpu.failing) for gpu in inventory.gpus if gpu.failing]
     if node.pci_gpus:
         labels["gpu.present"] = "true"
-    usable = sum(gpu.counts for gpu in inventory.gpus)
+    counted = sum(model.count for model in models(inventory)) + sum(gpu.display_only for gpu in inventory.gpus)
     failing = sum(bool(gpu.failing) for gpu in inventory.gpus)
-    if inventory.gpus and node.pci_gpus > usable:
+    if inventory.gpus and node.pci_gpus > counted:
         labels["gpu.count.present"] = str(node.pci_gpus)
     if failing:
         labels["gpu.count.failing"] = str(failing)

@@ -42,7 +42,7 @@ class Device:
 
     def _read(self, handle: Any) -> int:
         memory, unified = self._memory(handle)
-        mode = self._ask(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+        capable, mode = self._mig_mode(handle)
         compute = self._ask(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
         self.gpu = replace(
             self.gpu,
@@ -52,12 +52,23 @@ class Device:
             memory_unified=unified,
             compute_major=compute[0] if compute else None,
             compute_minor=compute[1] if compute else None,
-            mig_capable=mode is not None,
-            mig_enabled=bool(mode and mode[0]),
-            mig_changing=bool(mode and mode[0] != mode[1]),
+            mig_capable=capable,
+            mig_enabled=bool(mode[0]),
+            mig_changing=mode[0] != mode[1],
             clique=self._ask(lambda: read_clique(handle)) or "",
         )
         return memory
+
+    def _mig_mode(self, handle: Any) -> tuple[bool | None, tuple[int, int]]:
+        """Whether the device is capable of MIG (None: not known), current and pending mode."""
+        try:
+            current, pending = pynvml.nvmlDeviceGetMigMode(handle)
+        except pynvml.NVMLError as error:
+            if error.value in UNKNOWN_HERE:
+                return False, (0, 0)
+            self._failing.append(str(error))
+            return None, (0, 0)
+        return True, (current, pending)
 
     def _memory(self, handle: Any) -> tuple[int, bool]:
         """Bytes (0: not known), and whether the device says that it has none of its own."""
@@ -76,15 +87,22 @@ class Device:
             self._failing.append("MIG devices cannot be listed")
         for slot in range(slots or 0):
             try:
-                mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
-                if pynvml.nvmlDeviceIsMigDeviceHandle(mig).value:
+                mig = self._mig_handle(handle, slot)
+                if mig is not None:
                     found.append(read_mig(self.gpu.index, mig, memory_bytes))
-            except pynvml.NVMLError as error:
-                if error.value not in _EMPTY_SLOT:
-                    self._failed(f"MIG device {slot}", error)
-            except LookupError as error:
+            except (pynvml.NVMLError, LookupError) as error:
                 self._failing.append(f"MIG device {slot}: {error}")
         return found
+
+    def _mig_handle(self, handle: Any, slot: int) -> Any | None:
+        """The MIG device in a slot, None if that is empty."""
+        try:
+            mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+        except pynvml.NVMLError as error:
+            if error.value in _EMPTY_SLOT:
+                return None
+            raise
+        return mig if pynvml.nvmlDeviceIsMigDeviceHandle(mig).value else None
 
     def _ask(self, call: Callable[[], T]) -> T | None:
         """The answer, None where there is no such thing; after an error the device counts as failing."""

@@ -52,7 +52,7 @@ class Reading:
     def _fail(self, error: Exception) -> None:
         code = getattr(error, "value", None)
         if isinstance(error, OSError):
-            self._trouble = (Trouble.NO_DRIVER, f"{self._library} cannot be loaded: {error}")
+            self._trouble = (Trouble.NO_DRIVER, str(error))
         else:
             trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
             self._trouble = (trouble, f"NVML: {error}")

@@ -77,11 +77,13 @@ class Host:
             return None
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Names in a directory, sorted; empty if there is no such directory."""
+        """Names in a directory, sorted; empty if nothing is there. Something else in its place is a HostError."""
         try:
             return tuple(self._tree_of(path).names(path))
         except OSError as error:
             _check_absent(path, error)
+            if error.errno == errno.ENOTDIR and self.exists(path):
+                raise HostError(path, "is not a directory", error.errno) from error
             return ()
 
     def directory(self, path: str) -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -86,9 +87,10 @@ class KubeClient:
                 allow_redirects=False,
                 **self._connection_options(),
             ) as response:
-                if response.status >= 300:
-                    raise error_of(what, response.status, response.headers, await response.read())
-                yield response
+                with _cut_off_on_error(response):
+                    if response.status >= 300:
+                        raise error_of(what, response.status, response.headers, await response.read())
+                    yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"{what}: {error or type(error).__name__}") from error
 
@@ -125,6 +127,17 @@ class KubeClient:
         return options
 
 
+@contextmanager
+def _cut_off_on_error(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """A connection whose answer is not read to its end is dropped at once, with no farewell that nobody waits for."""
+    try:
+        yield
+    except BaseException:
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
+        raise
+
+
 async def connect(kubeconfig: str = "") -> KubeClient:
     """A client by that file, else by `$KUBECONFIG`, else by the pod's service account. Nothing is sent yet.
 
@@ -136,6 +149,8 @@ async def connect(kubeconfig: str = "") -> KubeClient:
     configuration = client.Configuration()
     configuration.connection_pool_maxsize = CONNECTIONS
     configuration.retries = False
+    # aiohttp would look into ~/.netrc before each request, in a thread, and trip over what it finds there
+    configuration.client_session_kwargs = {"trust_env": False}
     path = kubeconfig or os.environ.get("KUBECONFIG", "")
     try:
         if path:
@@ -143,8 +158,9 @@ async def connect(kubeconfig: str = "") -> KubeClient:
             await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
+        configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
         return KubeClient(client.ApiClient(configuration))
-    except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except Exception as error:  # the loader trips over malformed files in many ways
         raise ConfigError(_advice(path, error)) from error
 
 
@@ -183,6 +199,15 @@ def _advice(path: str, error: Exception) -> str:
     if path:
         return f"kubeconfig {path}: {text}"
     return f"no --kubeconfig, no KUBECONFIG, and not inside a pod with a service account: {text}"
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """What HTTPS_PROXY and the like ask for, NO_PROXY considered; never for this machine itself, as in Go."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def _check_readable(path: str) -> None:

@@ -1,7 +1,8 @@
 """List and watch of one resource: a mirror that survives what happens to watches (410, lost links, overload, silence).
 
 The list comes in pages, each handed on and forgotten before the next; the watch then goes on from its version, and
-bookmarks keep that version young. Whatever goes wrong is tried again; only missing rights at the first list end it.
+bookmarks keep that version young. Whatever goes wrong is tried again; only rights that stay missing at the first list
+end it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 from nfd import log
@@ -20,8 +21,15 @@ WATCH_SECONDS = (290, 590)
 """A watch ends by itself after a time in this range, so that those of many clients do not end together."""
 SILENCE = 120.0
 """Seconds without a byte after which a link counts as dead; bookmarks come every minute."""
+SHORTEST_WATCH = 1.0
+"""Seconds; a server that ends watches sooner is not asked again at once."""
 BACKOFF = (0.5, 30.0)
 """Seconds before the first and, at most, before any later try."""
+PATIENCE = 10.0
+"""Seconds for which the first list may be refused: an API server that has just started does not know its roles yet."""
+
+LOOK_AGAIN = 5.0
+"""Seconds at most until a resource that the server does not know is asked for again."""
 
 _log = log.get("kube")
 
@@ -43,21 +51,27 @@ class Watch:
     """Keeps a Mirror in step with the API server.
 
     `synced` is set after the first list and stays so: what is known may be old, never partial. `connected` tells
-    whether changes are being heard now.
+    whether changes are being heard now. A resource that the server does not know, asked twice, has no objects; it is
+    looked for again every few seconds, since its definition may come later.
     """
 
-    def __init__(self, client: KubeClient, path: str, mirror: Mirror, page_size: int = 200) -> None:
+    def __init__(
+        self, client: KubeClient, path: str, mirror: Mirror, page_size: int = 200, patience: float = PATIENCE
+    ) -> None:
         self.synced = asyncio.Event()
         self.connected = False
         self._client = client
         self._path = path
         self._mirror = mirror
         self._page_size = page_size
+        self._patience = patience
+        self._refused_since: float | None = None
         self._version = ""
         self._delay = BACKOFF[0]
+        self._not_found = 0
 
     async def run(self) -> None:
-        """Until cancelled. Raises: Forbidden if the very first list is."""
+        """Until cancelled. Raises: Forbidden if the very first list is refused for longer than the patience lasts."""
         while True:
             try:
                 if not self._version:
@@ -67,20 +81,42 @@ class Watch:
                 _log.info("watch starts over", path=self._path)
                 self._version = ""
             except KubeError as error:
-                if isinstance(error, Forbidden) and not self.synced.is_set():
+                if isinstance(error, Forbidden) and self._is_hopeless():
                     raise
                 await self._wait(error)
+            except Exception as error:  # a defect that one object brings out must not leave us deaf: list again
+                _log.exception("watch failed", path=self._path)
+                self._version = ""
+                await self._wait(KubeError(str(error)))
             finally:
                 self.connected = False
+
+    def _is_hopeless(self) -> bool:
+        """A list or watch was refused: whether no list has ever succeeded and that has gone on for too long."""
+        now = asyncio.get_running_loop().time()
+        if self._refused_since is None:
+            self._refused_since = now
+        return not self.synced.is_set() and now - self._refused_since >= self._patience
 
     async def _wait(self, error: KubeError) -> None:
         """Back off, longer each time, or as long as the server says."""
         asked = error.retry_after if isinstance(error, Unavailable) else None
         seconds = (self._delay if asked is None else max(asked, self._delay)) * random.uniform(1.0, 1.25)
         missing = isinstance(error, NotFound)
+        if missing:
+            seconds = min(seconds, LOOK_AGAIN)
+            self._miss()
         (_log.debug if missing else _log.warning)("watch interrupted", path=self._path, error=error, seconds=seconds)
         self._delay = min(self._delay * 2, BACKOFF[1])
         await asyncio.sleep(seconds)
+
+    def _miss(self) -> None:
+        """The server knows no such resource: the second time in a row there is nothing of it."""
+        self._version = ""
+        self._not_found += 1
+        if self._not_found == 2:
+            self._mirror.listed(frozenset())
+            self.synced.set()
 
     async def _list(self) -> None:
         seen: set[tuple[str, str]] = set()
@@ -96,6 +132,7 @@ class Watch:
             query["continue"] = token
         self._mirror.listed(frozenset(seen))
         self._version = metadata.get("resourceVersion", "")
+        self._not_found = 0
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -109,9 +146,12 @@ class Watch:
             async with self._client.open(Request("GET", self._path, query), read_timeout=SILENCE) as response:
                 self.connected = True
                 self._delay = BACKOFF[0]
-                async for line in response.content:
+                begun = asyncio.get_running_loop().time()
+                async for line in _lines(response.content.iter_any()):
                     self._take(line)
-        except ValueError as error:  # a line that is cut off, or longer than aiohttp's buffer
+            if asyncio.get_running_loop().time() - begun < SHORTEST_WATCH:
+                raise Unavailable(f"watch of {self._path}: ended as soon as it had begun")
+        except ValueError as error:  # a line that is cut off
             raise Unavailable(f"watch of {self._path}: {error}") from error
 
     def _take(self, line: bytes) -> None:
@@ -128,6 +168,19 @@ class Watch:
         elif kind in ("ADDED", "MODIFIED"):
             self._mirror.put(item)
         self._version = (item.get("metadata") or {}).get("resourceVersion") or self._version
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Whole lines, however long: one event may hold an object of more than a MiB."""
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        head, *rest = chunk.split(b"\n")
+        parts.append(head)
+        for line in rest:
+            yield b"".join(parts)
+            parts = [line]
+    if any(parts):
+        yield b"".join(parts)
 
 
 def identity(item: Mapping[str, Any]) -> tuple[str, str]:

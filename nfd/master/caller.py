@@ -1,24 +1,101 @@
-"""Whether a caller may speak for a node: NFD's `-verify-node-name`, by the names in its client certificate."""
+"""Whether a caller may speak for a node: by its service-account token, or by the names in its client certificate."""
 
 from __future__ import annotations
 
 import ipaddress
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from time import monotonic
 
-from nfd.errors import ReportError
-from nfd.rpc.server import Peer
+from nfd import log
+from nfd.errors import Forbidden, ReportError, Unavailable
+from nfd.kube.tokens import Tokens
+from nfd.rpc.gate import Caller, Peer
+
+RETRY = 5.0
+"""Seconds after which a caller may try again whom the API server could not be asked about."""
+REPEAT = 60.0
+"""Seconds before the same refusal is logged again."""
+REMEMBERED = 1000
+"""Refusals remembered for that."""
+LONGEST_NAME = 253
 
 
-async def verify_node_name(node: str, peer: Peer) -> None:
-    """The certificate's common name is the node's, or one of its alternative names covers it.
+class CertificateGate:
+    """NFD's `-verify-node-name`: the certificate's common name is the node's, or one of its other names covers it.
 
-    Without TLS nobody is anybody, and every call is refused, as in NFD. Raises: ReportError.
+    Without TLS nobody is anybody, and every call is refused, as in NFD.
     """
-    if not peer.common_name and not peer.alternative_names:
-        raise _refusal("the caller shows no certificate, and -verify-node-name is set")
-    if peer.common_name == node or any(covers(name, node) for name in peer.alternative_names):
-        return
-    shown = ", ".join(name for name in (peer.common_name, *peer.alternative_names) if name)
-    raise _refusal(f"the caller's certificate is for {shown}, not for node {node}")
+
+    def __init__(self) -> None:
+        self._complaints = Complaints()
+
+    async def identify(self, peer: Peer) -> Caller:
+        if not peer.common_name and not peer.alternative_names:
+            reason = "the caller shows no certificate, and -verify-node-name is set"
+            raise self._complaints.refusal(peer.host, reason, "PERMISSION_DENIED")
+        return Caller(peer, (peer.common_name or peer.alternative_names[0])[:LONGEST_NAME])
+
+    def admit(self, caller: Caller, node: str) -> None:
+        peer = caller.peer
+        if peer.common_name == node or any(covers(name, node) for name in peer.alternative_names):
+            return
+        shown = ", ".join(name for name in (peer.common_name, *peer.alternative_names) if name)
+        reason = f"the caller's certificate is for {shown}, not for node {node}"
+        raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
+
+
+class TokenGate:
+    """The caller shows the token of a worker's pod, and the pod runs on the node that the report is for.
+
+    `accounts` are the workers' service accounts, as NAMESPACE/NAME: any pod may ask its kubelet for a token with our
+    audience, but only with its own account.
+    """
+
+    def __init__(self, tokens: Tokens, accounts: Collection[str]) -> None:
+        self._tokens = tokens
+        self._accounts = frozenset(accounts)
+        self._complaints = Complaints()
+
+    async def identify(self, peer: Peer) -> Caller:
+        scheme, _, token = peer.authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise self._complaints.refusal(peer.host, "the caller shows no token", "UNAUTHENTICATED")
+        try:
+            pod = await self._tokens.review(token.strip(), peer.host)
+        except Forbidden as error:
+            raise self._complaints.refusal(peer.host, str(error), "UNAUTHENTICATED") from error
+        except Unavailable as error:
+            raise ReportError(str(error), retry=True, retry_after=error.retry_after or RETRY) from error
+        if pod.account not in self._accounts:
+            reason = f"the caller's token is that of service account {pod.account}, which is no worker's"
+            raise self._complaints.refusal(peer.host, reason, "PERMISSION_DENIED")
+        return Caller(peer, f"node {pod.node}", pod.node, pod.node_uid)
+
+    def admit(self, caller: Caller, node: str) -> None:
+        if node != caller.node:
+            reason = f"the caller's token is that of a pod on node {caller.node}, and the report is for node {node}"
+            raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
+
+
+class Complaints:
+    """Makes refusals and logs them, the same one once a minute: a flood of them must not become one of the log."""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._said: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._log = log.get("master")
+
+    def refusal(self, about: str, reason: str, code: str) -> ReportError:
+        """`about` is the node, or the caller's address while no node is known."""
+        key, now = (about, reason), self._now()
+        if now - self._said.get(key, -REPEAT) >= REPEAT:
+            self._log.warning("report refused", node=about, error=reason)
+            self._said[key] = now
+            self._said.move_to_end(key)
+            if len(self._said) > REMEMBERED:
+                self._said.popitem(last=False)
+        return ReportError(reason, retry=code == "UNAUTHENTICATED", code=code)
 
 
 def covers(name: str, node: str) -> bool:
@@ -31,7 +108,3 @@ def covers(name: str, node: str) -> bool:
     if len(pattern) != len(wanted):
         return False
     return pattern == wanted or (pattern[0] == "*" and len(pattern) > 1 and pattern[1:] == wanted[1:])
-
-
-def _refusal(reason: str) -> ReportError:
-    return ReportError(reason, retry=False, code="PERMISSION_DENIED")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nfd import log
@@ -14,13 +16,14 @@ from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, featu
 from nfd.config.text import parse_integer
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.connect import connect
-from nfd.master.caller import verify_node_name
 from nfd.master.config import Config
+from nfd.master.objects import Joining
 from nfd.master.prune import prune
 from nfd.master.reconcile import Settings
+from nfd.master.resources import CustomResources, Wishes
+from nfd.master.security import FLAGS as SECURITY_FLAGS
+from nfd.master.security import make_security, mode_of
 from nfd.master.service import Options, Service
-from nfd.rpc.server import admit_all
-from nfd.rpc.tls import TlsFiles
 from nfd.store.base import Kind, NodeStore
 from nfd.store.file import FileStore
 from nfd.store.kube import KubeStore
@@ -32,6 +35,7 @@ GATES = {
     "NodeFeatureGroupAPI": Gate(False),
 }
 
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _INSTANCE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _STORE_HELP = "where Nodes are kept: `kubernetes`, or `file:DIR` for a folder of NODE.yaml files"
 _log = log.get("master")
@@ -53,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         config, findings = configure(Config, parsed)
         options = options_of(config, parsed)
+        mode = mode_of(parsed, os.environ)
     except ConfigError as error:
         print(f"nfd-master: {error}", file=sys.stderr)
         return 2
@@ -60,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
     try:
-        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, options, parsed))
+        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, options, parsed, mode))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
@@ -73,8 +78,6 @@ def options_of(config: Config, parsed: Parsed) -> Options:
     return Options(
         port=parsed["port"],
         http_port=parsed["http-port"] or None,
-        tls=_tls(parsed),
-        admit=verify_node_name if parsed["verify-node-name"] else admit_all,
         parallelism=config.nfd_api_parallelism,
         resync=config.resync_period,
         settings=Settings(
@@ -86,6 +89,27 @@ def options_of(config: Config, parsed: Parsed) -> Options:
     )
 
 
+def wishes_of(config: Config, parsed: Parsed, settings: Settings) -> Wishes:
+    """What flags and configuration say about custom resources."""
+    limits = config.restrictions
+    return Wishes(
+        Joining(settings.policy, own_namespace(parsed), limits.deny_node_feature_labels),
+        limits.node_feature_namespace_selector,
+        parsed["feature-gates"]["NodeFeatureGroupAPI"],
+        settings.publish,
+        settings.instance,
+        config.informer_page_size,
+    )
+
+
+def own_namespace(parsed: Parsed) -> str:
+    """`--namespace`, else that of the pod's service account; "" outside a cluster."""
+    try:
+        return str(parsed["namespace"]) or NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
+
+
 async def open_store(where: str, kubeconfig: str, page_size: int) -> NodeStore:
     """The node store that `--node-store` names. Raises: ConfigError."""
     if where == "kubernetes":
@@ -93,11 +117,24 @@ async def open_store(where: str, kubeconfig: str, page_size: int) -> NodeStore:
     return FileStore(Path(where.removeprefix("file:")))
 
 
-async def _serve(config: Config, options: Options, parsed: Parsed) -> None:
+async def open_service(config: Config, options: Options, parsed: Parsed, mode: str) -> Service:
+    """The master; on a cluster it watches custom resources too. Raises: ConfigError."""
+    if parsed["node-store"] != "kubernetes":
+        options = replace(options, security=make_security(parsed, mode))
+        return Service(await open_store(parsed["node-store"], "", 0), options)
+    client = await connect(parsed["kubeconfig"])
+    options = replace(options, security=make_security(parsed, mode, client, own_namespace(parsed)))
+    wishes = wishes_of(config, parsed, options.settings)
+    return Service(
+        KubeStore(client, config.informer_page_size), options, lambda metrics: CustomResources(client, wishes, metrics)
+    )
+
+
+async def _serve(config: Config, options: Options, parsed: Parsed, mode: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    service = Service(await open_store(parsed["node-store"], parsed["kubeconfig"], config.informer_page_size), options)
+    service = await open_service(config, options, parsed, mode)
     starting, stopping = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -124,13 +161,6 @@ async def _prune(config: Config, parsed: Parsed) -> None:
                 print(planned.node.name, kind, key)
     finally:
         await store.close()
-
-
-def _tls(parsed: Parsed) -> TlsFiles | None:
-    files = [parsed[name] for name in ("ca-file", "cert-file", "key-file")]
-    if any(files) and not all(files):
-        raise ConfigError("-ca-file, -cert-file and -key-file belong together: give all three or none")
-    return TlsFiles(*files) if all(files) else None
 
 
 def _port(text: str) -> int:
@@ -166,10 +196,7 @@ FLAGS = (
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),
     Extra("dry-run", "with --prune: only print what would be removed", False, switch=True),
     Extra("enable-leader-election", "let one of several replicas write", False, switch=True),
-    Extra("ca-file", "CA certificate that workers' certificates are checked against (PEM)"),
-    Extra("cert-file", "our certificate (PEM)"),
-    Extra("key-file", "our private key (PEM)"),
-    Extra("verify-node-name", "take reports only for the node that the certificate names", False, switch=True),
+    *SECURITY_FLAGS,
     Extra("crd-controller", "accepted, without effect", True, switch=True, hidden=True),
     Extra("featurerules-controller", "accepted, without effect", True, switch=True, hidden=True),
     Extra("enable-nodefeature-api", "accepted, without effect", True, switch=True, hidden=True),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +29,45 @@ class LeaderElection(Section):
         return self
 
 
+class Requirement(Section):
+    """One term of `matchExpressions` (Kubernetes documentation, "Labels and Selectors")."""
+
+    key: str = ""
+    """Key of a label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "Exists"
+    """What is asked of it."""
+    values: tuple[str, ...] = ()
+    """For In and NotIn."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.key or (self.operator in ("In", "NotIn")) != bool(self.values):
+            raise ValueError("needs a key, and values with In and NotIn alone")
+        return self
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """A label that is missing is also not in any list."""
+        if self.operator in ("In", "NotIn"):
+            return (labels.get(self.key) in self.values) == (self.operator == "In")
+        return (self.key in labels) == (self.operator == "Exists")
+
+
+class NamespaceSelector(Section):
+    """A label selector; an empty one selects everything."""
+
+    match_labels: Mapping[str, str] = Field(default_factory=dict)
+    """Labels that a namespace has to have."""
+    match_expressions: tuple[Requirement, ...] = ()
+    """Requirements that the labels of a namespace have to meet."""
+
+    def __bool__(self) -> bool:
+        return bool(self.match_labels or self.match_expressions)
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a namespace with these labels is selected."""
+        return self.match_labels.items() <= labels.items() and all(one.holds(labels) for one in self.match_expressions)
+
+
 class Restrictions(Section):
     """What the master does not do, whoever asks for it."""
 
@@ -41,6 +81,8 @@ class Restrictions(Section):
     """Take over a label, annotation or extended resource that somebody else has set to another value."""
     deny_node_feature_labels: bool = False
     """Ignore the labels (not the features) of third-party NodeFeature objects."""
+    node_feature_namespace_selector: NamespaceSelector = NamespaceSelector()
+    """Ignore NodeFeature objects of namespaces that this does not select."""
 
 
 class Config(Section):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nfd.features import Features
@@ -10,8 +11,8 @@ from nfd.master.ownership import Origin
 from nfd.report import Report, State
 from nfd.rules import policy as policies
 from nfd.rules.model import Taint
-from nfd.rules.policy import Dropped, Policy
-from nfd.rules.terms import View
+from nfd.rules.policy import Dropped, Lookup, Policy
+from nfd.rules.terms import MATCHED
 from nfd.store.base import Kind
 
 RULE = "rule:"
@@ -54,30 +55,45 @@ class Freshness:
 
     `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
-    rules see less than there is.
+    rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
+    False while the worker has yet to speak.
     """
 
     sources: Mapping[str, bool] | None = None
     rules_synced: bool = True
     objects_synced: bool = True
     blind: bool = False
+    rules: AbstractSet[str] | None = None
+    reported: bool = True
 
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""
         if origin is None:
-            return self.rules_synced and self.objects_synced and all((self.sources or {}).values())
+            lists_synced = self.rules_synced and self.objects_synced
+            return self.reported and lists_synced and all((self.sources or {}).values())
         if origin.startswith(RULE):
-            return self.rules_synced and not self.blind
+            exists = self.rules is None or origin in self.rules
+            return self.rules_synced and not (exists and (self.blind or not self.objects_synced))
         if origin.startswith(OBJECT):
             return self.objects_synced
         return self.sources is None or self.sources.get(origin, False)
 
 
 ALL_FRESH = Freshness()
+UNREPORTED = Freshness(sources={}, blind=True, reported=False)
+"""Nothing has been heard of the node: what comes from its worker, and from rules that exist, stays as it is."""
 
 
-def derive_desired(report: Report, policy: Policy, contributions: Sequence[Contribution] = ()) -> Desired:
-    """Join the report with what rules and objects ask for (later ones win) and keep what the policy allows."""
+def derive_desired(
+    report: Report,
+    policy: Policy,
+    contributions: Sequence[Contribution] = (),
+    matched: Mapping[str, str] | None = None,
+) -> Desired:
+    """Join the report with what rules ask for (later ones win) and keep what the policy allows.
+
+    `matched` is `rule.matched` after all rules, for references to it.
+    """
     origins: dict[Kind, dict[str, Origin]] = {kind: {} for kind in Kind}
     labels = _report_labels(report, policy, origins[Kind.LABELS])
     annotations = policies.prefix_keys(report.annotations, policy)
@@ -90,7 +106,7 @@ def derive_desired(report: Report, policy: Policy, contributions: Sequence[Contr
         resources |= one.extended_resources
         taints += one.taints
         _credit(one, origins)
-    lookup = _lookup(report.features)
+    lookup = _lookup(report.features, matched)
     allowed = policies.allow_labels(labels, lookup, policy)
     left, moved, split = policies.split_resource_labels(allowed.values, policy)
     origins[Kind.RESOURCES] = {key: origins[Kind.LABELS].get(key) for key in moved} | origins[Kind.RESOURCES]
@@ -140,13 +156,12 @@ def _taint_key(taint: Taint) -> str:
     return f"{taint.key}:{taint.effect}"
 
 
-def _lookup(features: Features) -> Callable[[str, str], str | None]:
-    """Finds what `@domain.feature.element` stands for; the index is made when it is first needed."""
-    views: list[View] = []
+def _lookup(features: Features, matched: Mapping[str, str] | None) -> Lookup:
+    """Finds what `@domain.feature.element` stands for."""
 
     def find(feature: str, element: str) -> str | None:
-        if not views:
-            views.append(View(features))
-        return views[0].attribute(feature, element)
+        if feature == MATCHED and matched is not None:
+            return matched.get(element)
+        return features.attributes.get(feature, {}).get(element)
 
     return find

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd import log
 from nfd.errors import Conflict, Invalid, KubeError, NotFound
-from nfd.master.desired import Contribution, Desired, derive_desired, derive_freshness
+from nfd.master.desired import Contribution, Desired, Freshness, derive_desired, derive_freshness
 from nfd.master.drift import PAUSE, Drift, Key
 from nfd.master.metrics import Metrics
 from nfd.master.patch import guarded, patches
@@ -28,22 +28,34 @@ CONFLICT_DELAY = 0.05
 _log = log.get("master")
 
 
-def nothing_more(report: Report) -> Sequence[Contribution]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a node: its report, the objects of third parties joined, and what rules make of them.
+
+    Report and contributions are the same values as before for as long as nothing changed.
+    """
+
+    report: Report
+    fresh: Freshness
+    contributions: Sequence[Contribution] = ()
+    matched: Mapping[str, str] | None = None
+
+
+def ask_report(node: Node, report: Report | None) -> Asked | None:
     """No rules and no third-party objects."""
-    return ()
+    return None if report is None else Asked(report, derive_freshness(report))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the configuration says about passes. `contributions` evaluates rules and objects for a report."""
+    """What the configuration says about passes."""
 
     policy: Policy = field(default_factory=Policy)
     overwrite: bool = True
     instance: str = ""
     publish: bool = True
-    contributions: Callable[[Report], Sequence[Contribution]] = nothing_more
-    synced: Callable[[], tuple[bool, bool]] = lambda: (True, True)
-    """Whether the lists of rules and of third-party objects are complete."""
+    ask: Callable[[Node, Report | None], Asked | None] = ask_report
+    """What a node is to become; None to leave it as it is. The report is None while none has come."""
 
 
 class Reconciler:
@@ -63,7 +75,7 @@ class Reconciler:
         self._settings = settings
         self._metrics = metrics
         self._now = now
-        self._settled: dict[str, Report] = {}
+        self._settled: dict[str, Asked] = {}
         self._refused: dict[str, NodePlan] = {}
         self._said: dict[str, int] = {}
 
@@ -73,10 +85,10 @@ class Reconciler:
         for attempt in range(ATTEMPTS):
             try:
                 node = await self._node(name, attempt)
-                report = self._reports.current(node) if node is not None else None
-                if node is None or report is None:
+                asked = self._settings.ask(node, self._reports.current(node)) if node is not None else None
+                if node is None or asked is None:
                     return None
-                return await self._converge(node, report)
+                return await self._converge(node, asked)
             except NotFound:
                 return None
             except Conflict as error:
@@ -87,11 +99,6 @@ class Reconciler:
                 await asyncio.sleep(CONFLICT_DELAY * 2**attempt * random.uniform(1.0, 1.5))
         return None
 
-    def unsettle(self) -> None:
-        """Rules or settings changed: what differs from now on is not somebody else's doing."""
-        self._settled.clear()
-        self._refused.clear()
-
     def forget(self, name: str) -> None:
         """The node is gone."""
         self.drift.forget(name)
@@ -99,36 +106,33 @@ class Reconciler:
             memory.pop(name, None)
 
     async def _node(self, name: str, attempt: int) -> Node | None:
-        if self._reports.get(name) is None:
-            return None
         if attempt >= 3:
             return await self._store.read(name)
         node = self._store.get(name)
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
 
-    async def _converge(self, node: Node, report: Report) -> float | None:
-        goal = self._goal(node.name, report)
+    async def _converge(self, node: Node, asked: Asked) -> float | None:
+        goal = self._goal(node.name, asked)
         planned = plan_node(goal, node)
         again: float | None = None
-        drifted = _written(planned) if self._settled.get(node.name) is report else ()
+        drifted = _written(planned) if _same(self._settled.get(node.name), asked) else ()
         if drifted and self._gives_up_some(node, drifted):
             goal = replace(goal, contested=self.drift.contested(node.name, self._now()))
             planned, again = plan_node(goal, node), PAUSE
         self._tell(node.name, goal.desired, planned)
         if not self._settings.publish:
             return None
-        if planned:
+        if planned and (asked.fresh.reported or any(planned.changes.values())):
             await self._write(planned, goal)
         if node.name not in self._refused:
-            self._settled[node.name] = report
+            self._settled[node.name] = asked
         return again
 
-    def _goal(self, name: str, report: Report) -> Goal:
+    def _goal(self, name: str, asked: Asked) -> Goal:
         settings = self._settings
-        rules_synced, objects_synced = settings.synced()
         return Goal(
-            derive_desired(report, settings.policy, settings.contributions(report)),
-            derive_freshness(report, rules_synced=rules_synced, objects_synced=objects_synced),
+            derive_desired(asked.report, settings.policy, asked.contributions, asked.matched),
+            asked.fresh,
             settings.overwrite,
             settings.instance,
             self.drift.contested(name, self._now()),
@@ -206,6 +210,11 @@ async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], N
         else:
             return planned
     raise KubeError(f"node {name}: changed {ATTEMPTS} times while it was being written")
+
+
+def _same(one: Asked | None, other: Asked) -> bool:
+    """Whether nothing else was asked in between; what differs then is somebody's doing."""
+    return one is not None and one.report is other.report and one.contributions is other.contributions
 
 
 def _written(planned: NodePlan) -> list[Key]:

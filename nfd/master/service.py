@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nfd import __version__, log, names
 from nfd.errors import Forbidden, KubeError, ReportError, Unavailable
@@ -17,9 +17,11 @@ from nfd.master.ownership import parse_owned
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Reconciler, Settings
 from nfd.master.reports import Reports
+from nfd.master.resources import CustomResources
+from nfd.master.security import Security
 from nfd.report import Reply, Report
-from nfd.rpc.server import Admit, LabelerServer, Peer, admit_all
-from nfd.rpc.tls import TlsFiles
+from nfd.rpc.gate import Peer
+from nfd.rpc.server import LabelerServer
 from nfd.store.base import NodeStore
 
 BEATS_PER_SECOND = 15.0
@@ -44,17 +46,21 @@ class Options:
     host: str = ""
     port: int = 8080
     http_port: int | None = 8081
-    tls: TlsFiles | None = None
-    admit: Admit = admit_all
+    security: Security = field(default_factory=Security)
     parallelism: int = 10
     resync: float = 3600.0
     settings: Settings = field(default_factory=Settings)
 
 
 class Service:
-    """A master on a node store. After `start`, `port` and `http_port` tell where it listens."""
+    """A master on a node store. After `start`, `port` and `http_port` tell where it listens.
 
-    def __init__(self, store: NodeStore, options: Options) -> None:
+    `resources` makes the watches on custom resources, where there is an API server to ask.
+    """
+
+    def __init__(
+        self, store: NodeStore, options: Options, resources: Callable[[Metrics], CustomResources] | None = None
+    ) -> None:
         self.metrics = Metrics(__version__, time.time())
         self.metrics.gauges = self._gauges
         self.queue = Queue()
@@ -63,8 +69,10 @@ class Service:
         self._options = options
         self._store = store
         self._reports = Reports()
-        self._reconciler = Reconciler(store, self._reports, options.settings, self.metrics)
-        self._labeler = LabelerServer(self._accept, options.admit, options.tls)
+        self._resources = resources(self.metrics) if resources is not None else None
+        settings = replace(options.settings, ask=self._resources.ask) if self._resources else options.settings
+        self._reconciler = Reconciler(store, self._reports, settings, self.metrics)
+        self._labeler = LabelerServer(self._accept, options.security.gate, options.security.tls)
         self._http = HttpServer(self.metrics, self._missing)
         self._heard: dict[str, float] = {}
         self._passes: dict[str, asyncio.Event] = {}
@@ -76,11 +84,15 @@ class Service:
         if self._options.http_port is not None:
             self.http_port = await self._http.start(self._options.host, self._options.http_port)
         await self._store.start(self._node_changed)
+        if self._resources is not None:
+            await self._resources.start(self._store, self.queue.add)
         self._synced = True
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._options.parallelism)]
         if self._options.resync > 0:
             self._tasks.append(asyncio.create_task(self._resync()))
-        self.port = await self._labeler.start(f"{self._options.host or '[::]'}:{self._options.port}")
+        security = self._options.security
+        await security.prepare()
+        self.port = await self._labeler.start(f"{security.listen or self._options.host or '[::]'}:{self._options.port}")
         await self._labeler.serving(True)
         _log.info("master ready", nodes=len(self._store.names()), port=self.port)
 
@@ -94,6 +106,9 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._options.security.finish()
+        if self._resources is not None:
+            await self._resources.stop()
         await self._store.close()
         await self._http.stop()
 
@@ -143,9 +158,11 @@ class Service:
     def _node_changed(self, name: str) -> None:
         if self._store.get(name) is None:
             self._reconciler.forget(name)
+            if self._resources is not None:
+                self._resources.forget(name)
             self._heard.pop(name, None)
             self._drop(self._reports.missing(name))
-        if self._reports.get(name) is not None:
+        if self._reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
             self.queue.add(name)
 
     async def _work(self) -> None:
@@ -158,6 +175,7 @@ class Service:
                 self.queue.done(name)
                 if passed is not None:
                     passed.set()
+            await asyncio.sleep(0)  # a pass without news waits for nothing: others have their turn between two
 
     async def _pass(self, name: str) -> None:
         try:
@@ -200,4 +218,5 @@ class Service:
             "contested_keys": self._reconciler.drift.count(now),
             "queued_nodes": len(self.queue),
             "store_connected": int(self._store.connected),
+            **(self._resources.gauges() if self._resources is not None else {}),
         }

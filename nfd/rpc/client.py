@@ -3,6 +3,8 @@
 An open TLS connection costs the master memory and both sides CPU for nothing, so a connection lives for one report. The
 first call names features by digest; a second one on the same connection brings those that the master lacks. A peer that
 does not know our call is NFD 0.16 or older and gets the whole report through `SetLabels`.
+
+The token that says which pod this is goes with our own call, over TLS or on loopback, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
 
 from nfd.errors import ReportError
 from nfd.report import Reply, Report
-from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
+from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, host_of, is_loopback
 from nfd.rpc.tls import TlsFiles, client_credentials
 
 MAX_HOPS = 2
 MAX_ROUNDS = 3
 """Calls that may be answered with missing digests: the master can drop one between two calls."""
+
+Metadata = tuple[tuple[str, str], ...]
 
 _HOPELESS = frozenset({
     "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "FAILED_PRECONDITION", "OUT_OF_RANGE",
@@ -35,7 +40,8 @@ class Reporter:
     """Brings reports to `server` (`host:port`).
 
     `server_name` is the name that the server's certificate must have if not the host's, `pace` the beat in seconds of a
-    peer that sets none, `deadline` limits each call, connecting included, in seconds.
+    peer that sets none, `deadline` limits each call, connecting included, in seconds. `token_file` holds a bearer token
+    and is read for each connection: a kubelet puts a new one there long before the old one expires.
     """
 
     server: str
@@ -43,6 +49,7 @@ class Reporter:
     tls: TlsFiles | None = None
     server_name: str = ""
     deadline: float = 10.0
+    token_file: str = ""
 
     def send(self, report: Report) -> Reply:
         """Deliver a report; raises ReportError. A master that leads no more says who does, and is followed."""
@@ -50,8 +57,9 @@ class Reporter:
         target = self.server
         for hop in range(MAX_HOPS + 1):
             try:
+                credentials = self._token(target)
                 with self._connect(target) as channel:
-                    return self._speak(channel, report, outgoing)
+                    return self._speak(channel, report, outgoing, credentials)
             except grpc.RpcError as error:
                 failure = _failure(error, target)
                 if not failure.leader or hop == MAX_HOPS:
@@ -66,7 +74,7 @@ class Reporter:
         if self.tls is None:
             channel = grpc.insecure_channel(target, options)
         else:
-            name = self.server_name or (_host(self.server) if target != self.server else "")
+            name = self.server_name or (host_of(self.server) if target != self.server else "")
             if name:
                 options.append(("grpc.ssl_target_name_override", name))
             try:
@@ -78,12 +86,24 @@ class Reporter:
         finally:
             channel.close()
 
-    def _speak(self, channel: Any, report: Report, outgoing: convert.Outgoing) -> Reply:
+    def _token(self, target: str) -> Metadata:
+        """What shows who we are. Raises: ReportError if the token cannot be read."""
+        if not self.token_file or (self.tls is None and not is_loopback(host_of(target))):
+            return ()
+        try:
+            token = Path(self.token_file).read_text("ascii").strip()
+        except (OSError, ValueError) as error:
+            raise ReportError(f"token: {error}", retry=True) from error
+        if not token.isprintable() or not token:
+            raise ReportError(f"token: {self.token_file} holds none", retry=True)
+        return (("authorization", f"Bearer {token}"),)
+
+    def _speak(self, channel: Any, report: Report, outgoing: convert.Outgoing, credentials: Metadata) -> Reply:
         call = channel.unary_unary(f"/{SERVICE}/Report")
         request = outgoing.request
         for _ in range(MAX_ROUNDS):
             try:
-                answer = convert.decode_answer(call(request, timeout=self.deadline))
+                answer = convert.decode_answer(call(request, timeout=self.deadline, metadata=credentials))
             except ValueError as error:
                 raise ReportError(f"{self.server}: {error}", retry=True) from error
             except grpc.RpcError as error:
@@ -109,8 +129,3 @@ def _failure(error: Any, target: str) -> ReportError:
         code=code,
         leader=trailers.get(LEADER, "") if code == "FAILED_PRECONDITION" else "",
     )
-
-
-def _host(target: str) -> str:
-    """The host in `host:port`, `[v6]:port` or `dns:///host:port`."""
-    return target.rpartition("/")[2].rpartition(":")[0].strip("[]")

@@ -108,6 +108,11 @@ def decode(data: bytes) -> Incoming:
     )
 
 
+def node_name(data: bytes) -> str:
+    """The node that a call of either kind is for; raises ValueError as `decode` does."""
+    return _node_name(parse(pb.Addressee, data).node_name)
+
+
 def encode_plain(report: Report) -> bytes:
     """A report as `SetLabels` of NFD v0.12 to v0.16 sends it."""
     message = pb.SetLabelsRequest(nfd_version=text(report.version) or None, node_name=text(report.node))

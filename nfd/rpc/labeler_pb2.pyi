@@ -30,6 +30,12 @@ class SetLabelsReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Addressee(_message.Message):
+    __slots__ = ("node_name",)
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    node_name: str
+    def __init__(self, node_name: _Optional[str] = ...) -> None: ...
+
 class Features(_message.Message):
     __slots__ = ("flags", "vattributes", "instances")
     class FlagsEntry(_message.Message):

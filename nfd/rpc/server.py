@@ -1,10 +1,15 @@
-"""The Labeler service: parse, convert, hand over; beside it gRPC's health service and reflection, on the same port."""
+"""The Labeler service: who is calling, parse, convert, hand over; beside it health and reflection, on the same port.
+
+A call is answered in an order that makes a hostile one cheap: who is calling is known before its body is read, and for
+which node before it is parsed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -16,13 +21,17 @@ from nfd.errors import ReportError
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.blobs import Blobs
-from nfd.rpc.tls import TlsFiles, server_credentials
+from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
+from nfd.rpc.limits import STREAMS, Bystanders, Limits
+from nfd.rpc.tls import ServerTls, server_credentials
 
 MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of one message, gRPC's default; a report is some 50 kB."""
 MAX_CALLS = 256
-"""Calls at a time; more are answered RESOURCE_EXHAUSTED."""
+"""Reports at a time; more are answered RESOURCE_EXHAUSTED."""
 MAX_DETAILS = 1_000
+READ_SECONDS = 10.0
+"""How long a caller may take to send one report."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -30,48 +39,41 @@ _OPTIONS = (
     ("grpc.max_metadata_size", 16 * 1024),
     # NFD's workers keep their connection open between reports a minute apart; half of that gives the memory back.
     ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.max_connection_age_ms", 600_000),
+    ("grpc.max_connection_age_grace_ms", 30_000),
+    # 54 KiB each with TLS
+    ("grpc.max_allowed_incoming_connections", 8_192),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.so_reuseport", 0),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who is calling: its address, its `authorization` header, and the names of its verified client certificate."""
-
-    address: str = ""
-    authorization: str = ""
-    common_name: str = ""
-    alternative_names: tuple[str, ...] = ()
-
-
 Accept = Callable[[Report, Peer], Awaitable[Reply]]
 """Takes a report; a ReportError says why not."""
 
-Admit = Callable[[str, Peer], Awaitable[None]]
-"""Decides, before any feature is parsed, whether the caller may speak for the node now; a ReportError says why not."""
-
-
-async def admit_all(node: str, peer: Peer) -> None:
-    """Anyone may report for any node, as in NFD without `-verify-node-name`."""
+Decode = Callable[[bytes], convert.Incoming]
 
 
 class LabelerServer:
     """Serves the API; `blobs.forget` is for the master to call when a node is gone."""
 
-    def __init__(self, accept: Accept, admit: Admit = admit_all, tls: TlsFiles | None = None) -> None:
+    def __init__(self, accept: Accept, gate: Gate | None = None, tls: ServerTls | None = None) -> None:
         self.blobs = Blobs()
         self._accept = accept
-        self._admit = admit
+        self._gate = gate or OpenGate()
+        self._limits = Limits()
         self._tls = tls
         self._log = log.get("rpc")
         self._health = health.aio.HealthServicer()
-        self._server: Any = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+        self._server: Any = grpc.aio.server(
+            options=_OPTIONS, interceptors=(Bystanders(SERVICE),), maximum_concurrent_rpcs=MAX_CALLS + STREAMS
+        )
 
     async def start(self, address: str) -> int:
         """Listen on `host:port` and return the port; raises OSError if that is impossible."""
         methods = {"SetLabels": self._set_labels, "Report": self._report}
-        handlers = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+        # on the wire a unary call is a stream of one message; as a stream, it is ours to say when that is read
+        handlers = {name: grpc.stream_unary_rpc_method_handler(method) for name, method in methods.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
@@ -95,17 +97,17 @@ class LabelerServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
-    async def _set_labels(self, data: bytes, context: Any) -> bytes:
-        await self._answer(data, context, convert.decode_plain)
+    async def _set_labels(self, _: Any, context: Any) -> bytes:
+        await self._answer(context, convert.decode_plain)
         return b""
 
-    async def _report(self, data: bytes, context: Any) -> bytes:
-        return convert.encode_answer(await self._answer(data, context, convert.decode))
+    async def _report(self, _: Any, context: Any) -> bytes:
+        return convert.encode_answer(await self._answer(context, convert.decode))
 
-    async def _answer(self, data: bytes, context: Any, decode: Callable[[bytes], convert.Incoming]) -> convert.Answer:
+    async def _answer(self, context: Any, decode: Decode) -> convert.Answer:
         """Handle a call; everything that goes wrong ends it with a status."""
         try:
-            return await self._handle(decode(data), _peer(context))
+            return await self._handle(context, decode)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:MAX_DETAILS])
         except ReportError as error:
@@ -115,14 +117,26 @@ class LabelerServer:
             await context.abort(grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log")
         raise AssertionError("abort always raises")
 
-    async def _handle(self, incoming: convert.Incoming, peer: Peer) -> convert.Answer:
+    async def _handle(self, context: Any, decode: Decode) -> convert.Answer:
+        caller = await self._gate.identify(_peer(context))
+        with self._limits.turn(caller.name):
+            data = await _read(context)
+            self._limits.charge(caller.name, len(data))
+            node = convert.node_name(data)
+            self._gate.admit(caller, node)
+            with self._limits.turn("" if caller.name else node):
+                self._limits.charge("" if caller.name else node, len(data))
+                return await self._take(decode(data), caller)
+
+    async def _take(self, incoming: convert.Incoming, caller: Caller) -> convert.Answer:
         node = incoming.report.node
-        await self._admit(node, peer)
         with self.blobs.use(incoming) as missing:
             if missing:
                 return convert.Answer(missing=missing)
             report = convert.complete(incoming.report, self.blobs.contents(incoming))
-            reply = await self._hand_over(report, peer)
+            if caller.node_uid:
+                report = replace(report, node_uid=caller.node_uid)
+            reply = await self._hand_over(report, caller.peer)
             self.blobs.hold(node, incoming)
         return convert.Answer(beat=reply.beat)
 
@@ -131,6 +145,19 @@ class LabelerServer:
             return await self._accept(report, peer)
         except ValueError as error:  # the report is well-formed: from here on this is a defect of ours
             raise RuntimeError(str(error)) from error
+
+
+async def _read(context: Any) -> bytes:
+    """The one message of the call. Raises: ReportError, ValueError."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            data = await context.read()
+    except TimeoutError as error:
+        reason = f"no report within {READ_SECONDS:.0f} s of the call"
+        raise ReportError(reason, retry=True, code="DEADLINE_EXCEEDED") from error
+    if data is grpc.aio.EOF:
+        raise ValueError("the call brings no report")
+    return bytes(data)
 
 
 def _peer(context: Any) -> Peer:

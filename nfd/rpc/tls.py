@@ -1,4 +1,4 @@
-"""TLS credentials from three files, as NFD's `-ca-file`, `-cert-file` and `-key-file` name them.
+"""TLS credentials: from PEM files, as NFD's `-ca-file`, `-cert-file` and `-key-file` name them, or from memory.
 
 grpcio has no setting for a minimum version: it negotiates TLS 1.3 and also accepts 1.2.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -15,41 +15,67 @@ from nfd import log
 
 
 @dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files; both sides present `cert` and verify the other against `ca`."""
+class Pem:
+    """What one side shows and what it checks the other against; None for what it does without."""
 
-    ca: str
-    cert: str
-    key: str
+    ca: bytes | None = None
+    cert: bytes | None = None
+    key: bytes | None = None
+
+
+class ServerTls(Protocol):
+    """Where a server's credentials come from. `read` is called at every handshake, from gRPC's own threads."""
+
+    def read(self) -> Pem:
+        """As they are now; with a `ca`, clients must show a certificate. Raises: OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. With all three, each side verifies the other; a client needs `ca` alone, a server the other two."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    def read(self) -> Pem:
+        """Raises: OSError, also for an empty file."""
+        return Pem(*(_read(path) if path else None for path in (self.ca, self.cert, self.key)))
 
 
 def client_credentials(files: TlsFiles) -> Any:
     """Credentials from the files as they are now; raises OSError if one cannot be read."""
-    return grpc.ssl_channel_credentials(_read(files.ca), _read(files.key), _read(files.cert))
+    pem = files.read()
+    return grpc.ssl_channel_credentials(pem.ca, pem.key, pem.cert)
 
 
-def server_credentials(files: TlsFiles) -> Any:
-    """Credentials that demand a client certificate and follow changes of the files; raises OSError as above.
+def server_credentials(tls: ServerTls) -> Any:
+    """Credentials that follow every change, for connections made from then on; raises OSError as above.
 
-    New files that cannot be used are logged, and the last good ones stay in use.
+    New ones that cannot be used are logged, and the last good ones stay in use.
     """
-    fetcher = _Fetcher(files)
-    return grpc.dynamic_ssl_server_credentials(fetcher.load(), fetcher, require_client_authentication=True)
+    fetcher = _Fetcher(tls)
+    first = fetcher.load()
+    return grpc.dynamic_ssl_server_credentials(first, fetcher, require_client_authentication=fetcher.mutual)
 
 
 class _Fetcher:
-    """Called at every handshake; gives a new configuration if the files have changed, else None."""
+    """Called at every handshake; gives a new configuration if there is one, else None."""
 
-    def __init__(self, files: TlsFiles) -> None:
-        self._files = files
-        self._seen: tuple[bytes, ...] = ()
+    def __init__(self, tls: ServerTls) -> None:
+        self._tls = tls
+        self._seen = Pem()
+
+    @property
+    def mutual(self) -> bool:
+        return self._seen.ca is not None
 
     def load(self) -> Any:
-        ca, cert, key = seen = tuple(_read(path) for path in (self._files.ca, self._files.cert, self._files.key))
+        seen = self._tls.read()
         if seen == self._seen:
             return None
         self._seen = seen
-        return grpc.ssl_server_certificate_configuration(((key, cert),), ca)
+        return grpc.ssl_server_certificate_configuration(((seen.key, seen.cert),), seen.ca)
 
     def __call__(self) -> Any:
         try:
@@ -60,4 +86,7 @@ class _Fetcher:
 
 
 def _read(path: str) -> bytes:
-    return Path(path).read_bytes()
+    content = Path(path).read_bytes()
+    if not content.strip():
+        raise OSError(f"{path} is empty")
+    return content

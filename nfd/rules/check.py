@@ -43,7 +43,7 @@ def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
             yield from check_rule(rule.rule, (*path, "spec", field, index))
 
 
-def check_rule(rule: GroupRule, path: Path = ()) -> Iterator[Mistake]:
+def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Iterator[Mistake]:
     """Mistakes that show only when a rule is evaluated, or when a node does not get what it asks for."""
     if not rule.name:
         yield Mistake((*path, "name"), "rule has no name", False)
@@ -53,7 +53,7 @@ def check_rule(rule: GroupRule, path: Path = ()) -> Iterator[Mistake]:
     yield from _check_template(rule.vars_template, (*path, "varsTemplate"))
     if isinstance(rule, Rule):
         yield from _check_template(rule.labels_template, (*path, "labelsTemplate"))
-        yield from _check_items(rule, path)
+        yield from _check_items(rule, path, policy)
 
 
 def _check_terms(terms: Sequence[Term], path: Path) -> Iterator[Mistake]:
@@ -87,23 +87,23 @@ def _check_template(text: str | None, path: Path) -> Iterator[Mistake]:
         yield Mistake(path, f"template: {error}", False)
 
 
-def _check_items(rule: Rule, path: Path) -> Iterator[Mistake]:
-    labels, annotations = _prefixed(rule.labels), _prefixed(rule.annotations)
-    resources = _prefixed(rule.extended_resources)
+def _check_items(rule: Rule, path: Path, policy: Policy) -> Iterator[Mistake]:
+    labels, annotations = _prefixed(rule.labels, policy), _prefixed(rule.annotations, policy)
+    resources = _prefixed(rule.extended_resources, policy)
     dropped = [
-        *(("labels", one) for one in policies.allow_labels(labels, _zero, POLICY).dropped),
-        *(("annotations", one) for one in policies.allow_annotations(annotations, POLICY).dropped),
-        *(("extendedResources", one) for one in policies.allow_extended_resources(resources, _zero, POLICY).dropped),
+        *(("labels", one) for one in policies.allow_labels(labels, _zero, policy).dropped),
+        *(("annotations", one) for one in policies.allow_annotations(annotations, policy).dropped),
+        *(("extendedResources", one) for one in policies.allow_extended_resources(resources, _zero, policy).dropped),
     ]
     for field, one in dropped:
         yield Mistake((*path, field, _written(one.key)), f"{one.kind} {_written(one.key)!r}: {one.reason}", False)
     for index, taint in enumerate(rule.taints or ()):
-        for one in policies.allow_taints((taint,), POLICY)[1]:
+        for one in policies.allow_taints((taint,), policy)[1]:
             yield Mistake((*path, "taints", index), f"taint {taint.key!r}: {one.reason}", False)
 
 
-def _prefixed(values: Mapping[str, str] | None) -> dict[str, str]:
-    return policies.prefix_keys(values or {}, POLICY)
+def _prefixed(values: Mapping[str, str] | None, policy: Policy) -> dict[str, str]:
+    return policies.prefix_keys(values or {}, policy)
 
 
 def _written(key: str) -> str:

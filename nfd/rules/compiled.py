@@ -106,7 +106,8 @@ def _term(term: model.Term) -> Term:
     expressions = term.match_expressions
     compiled = None
     if expressions is not None:
-        compiled = tuple((name, _matcher(expressions[name])) for name in sorted(expressions))
+        matchers = [(name, _matcher(expressions[name])) for name in sorted(expressions)]
+        compiled = tuple(sorted(matchers, key=lambda one: one[1].rank))
     return Term(term.feature, compiled, None if term.match_name is None else _matcher(term.match_name))
 
 

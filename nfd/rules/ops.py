@@ -68,6 +68,11 @@ class Matcher:
         """Whether no value can be a mistake."""
         return self.test is not None and not OPERATORS[self.op].reads_value
 
+    @property
+    def rank(self) -> int:
+        """Which of several expressions to ask first: cheap ones, then patterns, then those that may be mistaken."""
+        return 2 if not self.is_safe else 1 if self.op == "InRegexp" else 0
+
     def __str__(self) -> str:
         return " ".join((self.op or "(any)", *((f"[{', '.join(self.values)}]",) if self.values else ())))
 
@@ -91,10 +96,8 @@ def compile_matcher(op: str, values: Values, kind: str = "") -> Matcher:
 def _check_arity(op: str, values: Values, arity: tuple[int, int | None]) -> None:
     low, high = arity
     if len(values) < low or (high is not None and len(values) > high):
-        wanted = f"at least {low}" if high is None else str(low) if low else "no"
-        raise RuleError(
-            f"operator {op or '(any)'} takes {wanted} value{'' if wanted == '1' else 's'}, got {len(values)}"
-        )
+        wanted = f"at least {low} value" if high is None else f"{low or 'no'} value{'' if low == 1 else 's'}"
+        raise RuleError(f"operator {op or '(any)'} takes {wanted}, got {len(values)}")
 
 
 def op_in(values: Values, _kind: str) -> Test:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from nfd.config.yamltext import Document, Path, documents
 from nfd.errors import ConfigError
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
-from nfd.rules.written import text_documents
+from nfd.rules.written import sound, text_documents
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 API_GROUP = "nfd.k8s-sigs.io/"
@@ -86,7 +86,7 @@ def parse_custom_text(text: str) -> CustomText:
     rules: list[ParsedRule] = []
     findings: list[Finding] = []
     try:
-        for document in documents(text, _NAME):
+        for document in documents(sound(text, _NAME), _NAME):
             parsed = () if document.data is None else parse_custom(document.data)
             rules.extend(parsed)
             findings.extend(locate(document, [mistake for rule in parsed for mistake in rule.mistakes]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import re2
 
-MAX_MEMORY = 8 << 20
+MAX_MEMORY = 2 << 20
 """Bytes that one compiled pattern may use; a pattern that needs more does not compile, and matching only slows down."""
 
 MAX_PATTERN = 64 << 10
@@ -20,7 +20,7 @@ class PatternError(ValueError):
     """A pattern that does not compile; the text says why."""
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern; the result searches encoded text. Raises: PatternError."""
     if len(pattern) > MAX_PATTERN:

@@ -24,7 +24,7 @@ MATCHED = "rule.matched"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A compiled term; `expressions` is sorted by element name, None if the rule has none."""
+    """A compiled term; `expressions` is None if the rule has none."""
 
     feature: str
     expressions: Expressions | None
@@ -115,7 +115,7 @@ def _match_expressions(expressions: Expressions, feature: Feature, collected: li
     first_will_do = collected is None and all(matcher.is_safe for _, matcher in expressions)
     found = _match_instances(expressions, feature.instances or (), first_will_do)
     if collected is not None:
-        collected.extend((elements or []) if union else [])
+        collected.extend(sorted(elements or (), key=_name_of) if union else ())
         collected.extend(found)
     return union or bool(found)
 
@@ -164,9 +164,13 @@ def _match_name(matcher: Matcher, feature: Feature, collected: list[Element] | N
     if collected is not None:
         elements: list[Element] = [{"Name": name} for name in flags]
         elements += [{"Name": name, "Value": attributes[name]} for name in named]
-        collected.extend(sorted(elements, key=lambda element: element["Name"]))
+        collected.extend(sorted(elements, key=_name_of))
         collected.extend(instances)
     return bool(flags or named or instances)
+
+
+def _name_of(element: Element) -> str:
+    return element["Name"]
 
 
 def _any_holds(matcher: Matcher, names: Iterable[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from nfd.config.yamltext import Document, Path, documents, resolve, scalar_text
+from nfd.errors import ConfigError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -35,11 +36,20 @@ def text_documents(text: str, name: str) -> Iterator[tuple[Document, list[Plain]
 
     Raises: ConfigError for broken YAML, with `name`, line and reason.
     """
-    text = text.removeprefix("\ufeff")
+    text = sound(text, name).removeprefix("\ufeff")
     plain = list(_find_plain(text))
     for document in documents(_quote(text, plain), name):
         lines = {line for path, line in document.lines.items() if _is_text(path)}
         yield document, [one for _, one in plain if one.line in lines]
+
+
+def sound(text: str, name: str) -> str:
+    """The text itself if it is one. Raises: ConfigError for lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name}: is not Unicode: {error.reason} at letter {error.start}") from error
+    return text
 
 
 def _find_plain(text: str) -> Iterator[tuple[int, Plain]]:

@@ -34,7 +34,7 @@ def read_numa(reading: Reading) -> Features:
     Reads: sys/bus/node/devices, one entry per memory node  (kernel ABI/stable/sysfs-devices-node)
     Absent: a kernel without NUMA has no such directory, and then there is no feature.
     """
-    if not reading.host.is_dir(NODES):
+    if not reading.host.exists(NODES):
         return Features()
     count = len(reading.host.names(NODES))
     return attributes(NUMA, {"is_numa": _flag(count > 1), "node_count": str(count)})

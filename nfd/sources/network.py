@@ -40,7 +40,7 @@ def read_virtual(reading: Reading) -> Features:
 
 def _read(reading: Reading, feature: str, files: dict[str, str], *, hardware: bool) -> Features:
     host = reading.host
-    if not host.is_dir(INTERFACES):
+    if not host.exists(INTERFACES):
         return Features()
     found: list[Instance] = []
     for name in host.names(INTERFACES):

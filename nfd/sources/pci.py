@@ -44,7 +44,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
 def read_devices(reading: Reading) -> Features:
     """Values without `0x`; `class` has four digits. The address is no attribute."""
     host = reading.host
-    if not host.is_dir(DEVICES):
+    if not host.exists(DEVICES):
         return Features()
     found = (read_device(reading, name) for name in host.names(DEVICES))
     return Features(instances={DEVICE: tuple(device for device in found if device is not None)})

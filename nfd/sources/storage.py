@@ -25,7 +25,7 @@ def discover(host: Host, config: Section) -> Features | Partial:
 
 def read_devices(reading: Reading) -> Features:
     """`name`, and what its queue tells."""
-    if not reading.host.is_dir(DEVICES):
+    if not reading.host.exists(DEVICES):
         return Features()
     found = (
         {"name": printable(name), **dict(reading.values(f"{DEVICES}/{name}", FILES))}

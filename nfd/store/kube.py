@@ -12,7 +12,7 @@ from typing import Any
 from nfd import log
 from nfd.errors import KubeError, Unavailable
 from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request, node_path
-from nfd.kube.watch import Watch
+from nfd.kube.watch import PATIENCE, Watch
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
 
 NODES = "/api/v1/nodes"
@@ -23,11 +23,11 @@ _log = log.get("store")
 class KubeStore:
     """A NodeStore on an API server; the client is closed with it."""
 
-    def __init__(self, client: KubeClient, page_size: int = 200) -> None:
+    def __init__(self, client: KubeClient, page_size: int = 200, patience: float = PATIENCE) -> None:
         self._client = client
         self._nodes: dict[str, Node] = {}
         self._changed: Callable[[str], None] = lambda name: None
-        self._watch = Watch(client, NODES, self, page_size)
+        self._watch = Watch(client, NODES, self, page_size, patience)
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -36,7 +36,7 @@ class KubeStore:
         return self._watch.connected
 
     async def start(self, changed: Callable[[str], None]) -> None:
-        """Returns once all Nodes are known, however long that takes. Raises: Forbidden."""
+        """Returns once all Nodes are known, however long that takes. Raises: Forbidden that outlasts the patience."""
         self._changed = changed
         self._watching = asyncio.create_task(self._watch.run())
         synced = asyncio.create_task(self._watch.synced.wait())

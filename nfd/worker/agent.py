@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nfd import __version__, log
 from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import ConfigError, ReportError
-from nfd.events import Events, Wake
+from nfd.events import POLL, Events, Wake
 from nfd.events.files import Folder
 from nfd.events.signals import Interrupted, Signals
 from nfd.host import Host
@@ -240,4 +240,6 @@ class Agent:
     def _listen(self) -> Events:
         sources = self._settings.plan.feature_sources
         labelling = (one for one in self._settings.plan.label_sources if one not in sources)
-        return Events(self._host, (*sources, *labelling), self._signals, folders=self._folders, live=self._live)
+        watched, interval = (*sources, *labelling), self._settings.interval
+        poll = min(POLL, max(interval, MIN_INTERVAL)) if interval > 0 else POLL
+        return Events(self._host, watched, self._signals, folders=self._folders, live=self._live, poll=poll)

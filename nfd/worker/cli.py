@@ -20,10 +20,13 @@ from nfd.health import OPENMETRICS, PLAIN, Answer, HttpServer, render
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
+from nfd.rpc import host_of, is_loopback
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
 HOSTNAME = "proc/sys/kernel/hostname"
+TOKEN = "/var/run/secrets/tokens/nfd-master"
+ONE_SIDED = "--server-ca-file alone is for TLS in which the worker shows a token"
 STUCK = 300.0
 """Seconds after which a scan or report that does not end makes /healthz fail."""
 GATES = {"NodeFeatureAPI": Gate(True), "DisableAutoPrefix": Gate(False), "NodeFeatureGroupAPI": Gate(False)}
@@ -113,16 +116,23 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
     """What delivers reports; gRPC is loaded with the first one. Raises: ConfigError."""
     files = [parsed[name] for name in ("ca-file", "cert-file", "key-file")]
     if any(files) and not all(files):
-        raise ConfigError("-ca-file, -cert-file and -key-file belong together: give all three or none")
+        raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none; {ONE_SIDED}")
+    if all(files) and parsed["server-ca-file"]:
+        raise ConfigError(f"-ca-file and --server-ca-file: give one of them; {ONE_SIDED}")
+    if not all(files) and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
+        _log.warning("reports go in plain text, and without our token", path=parsed["server"])
+    token = parsed["token-file"]
 
     def send(report: Report) -> Reply:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would say again what we log
         from nfd.rpc.client import Reporter
         from nfd.rpc.tls import TlsFiles
 
-        tls = TlsFiles(*files) if all(files) else None
+        ca = parsed["server-ca-file"]
+        tls = TlsFiles(*files) if all(files) else TlsFiles(ca) if ca else None
         beat = pace if pace > 0 else 60.0
-        return Reporter(parsed["server"], beat, tls, parsed["server-name-override"]).send(report)
+        shown = token if "token-file" in parsed.given or Path(token).exists() else ""
+        return Reporter(parsed["server"], beat, tls, parsed["server-name-override"], token_file=shown).send(report)
 
     return send
 
@@ -186,6 +196,8 @@ FLAGS = (
     Extra("ca-file", "CA certificate that the master's certificate is checked against (PEM)"),
     Extra("cert-file", "our certificate (PEM)"),
     Extra("key-file", "our private key (PEM)"),
+    Extra("server-ca-file", "CA certificates (PEM) for TLS in which we show a token instead of a certificate"),
+    Extra("token-file", "service-account token (audience nfd-master) that shows the master which pod we are", TOKEN),
     Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
     Extra("host-root", "where this machine's / is mounted", "/", env=("NFD_HOST_ROOT",)),
     Extra("replay", "directory of a recorded machine, to be scanned instead of this one"),

@@ -86,7 +86,21 @@ class Metrics:
             "1 while the source's latest run failed and its last good result is reported.",
             [("", {"source": name}, int(name in failed)) for name in sorted(scans.keys() | failed.keys())],
         )
+        yield from self._devices()
         yield Family("nfd_worker_labels", "gauge", "Labels found.", [("", {}, len(self.found.labels))])
+
+    def _devices(self) -> Iterator[Family]:
+        if self.found.devices:
+            yield Family(
+                "nfd_worker_devices",
+                "gauge",
+                "Devices of a source by state: present in the machine, usable by their driver, failing.",
+                [
+                    ("", {"source": name, "state": state}, count)
+                    for name, states in self.found.devices.items()
+                    for state, count in states.items()
+                ],
+            )
 
     def _reports(self, now: float) -> Iterator[Family]:
         yield Family("nfd_worker_reports", "counter", "Reports the master took.", [("_total", {}, self.reports)])

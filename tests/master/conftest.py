@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.reconcile import Settings
+from nfd.master.desired import Contribution, derive_freshness
+from nfd.master.reconcile import Asked, Settings
 from nfd.master.service import Options, Service
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.rpc.client import Reporter
-from nfd.store.base import NodeStore
+from nfd.store.base import Node, NodeStore
 from tests.master.places import Cluster, Folder, Place
 
 BOOT = "boot-1"
@@ -77,6 +78,15 @@ class Masters:
         self.stack.push_async_callback(service.stop)
         await service.start()
         return service
+
+
+def asking(wanted: Sequence[Contribution]) -> Callable[[Node, Report | None], Asked | None]:
+    """Rules that ask for this whatever the report says."""
+
+    def ask(node: Node, report: Report | None) -> Asked | None:
+        return None if report is None else Asked(report, derive_freshness(report), wanted)
+
+    return ask
 
 
 async def send(service: Service, report: Report) -> Reply:

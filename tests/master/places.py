@@ -83,11 +83,11 @@ class Cluster:
         return KubeStore(await connect(str(self.plane.kubeconfig)), page_size=2)
 
     def create(self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str], boot_id: str) -> Json:
-        """As `create_node`, but by a manager with a name: the server keeps no managedFields for others."""
-        tail = "?fieldManager=kubelet"
-        self.plane.request("POST", f"/api/v1/nodes{tail}", objects.node(name, labels, annotations))
-        self.plane.request("PATCH", f"/api/v1/nodes/{name}{tail}", {"spec": {"taints": None}})
-        return self.plane.request("PATCH", f"/api/v1/nodes/{name}/status{tail}", objects.node_status(boot_id))
+        """As `create_node`, with a field that has an owner: the server keeps no managedFields of objects without."""
+        node = objects.node(name, labels, annotations) | {"spec": {"providerID": f"test://{name}"}}
+        self.plane.request("POST", "/api/v1/nodes?fieldManager=kubelet", node)
+        self.plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+        return self.plane.request("PATCH", f"/api/v1/nodes/{name}/status", objects.node_status(boot_id))
 
     def get(self, name: str) -> Json:
         return self.plane.get_node(name)
@@ -98,6 +98,16 @@ class Cluster:
 
     def delete(self, name: str) -> None:
         self.plane.delete_node(name)
+
+
+def labels_of(place: Place, name: str) -> dict[str, str]:
+    found: dict[str, str] = place.get(name)["metadata"].get("labels", {})
+    return found
+
+
+def notes_of(place: Place, name: str) -> dict[str, str]:
+    found: dict[str, str] = place.get(name)["metadata"].get("annotations", {})
+    return found
 
 
 async def until(done: Callable[[], bool], seconds: float = 10.0) -> None:

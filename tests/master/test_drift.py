@@ -7,7 +7,7 @@ import pytest
 from nfd.master.drift import PAUSE, TIMES, WINDOW, Drift
 from nfd.store.base import Kind
 from tests.master.conftest import BOOT, Masters, Worker, send
-from tests.master.places import Cluster, Place, until
+from tests.master.places import Cluster, Place, labels_of, until
 
 F = "feature.node.kubernetes.io/"
 A, B = (Kind.LABELS, "a"), (Kind.LABELS, "b")
@@ -36,7 +36,7 @@ async def test_changed_and_removed_keys_are_restored_at_once(place: Place, maste
     master, wanted = await masters.start(), {F + "cpu-a": "1", F + "cpu-b": "1"}
     await send(master, Worker(name).report(wanted))
     place.edit(name, {"metadata": {"labels": {F + "cpu-a": "theirs", F + "cpu-b": None, "own": "stays"}}})
-    await until(lambda: place.get(name)["metadata"]["labels"] == {**wanted, "own": "stays"})
+    await until(lambda: labels_of(place, name) == {**wanted, "own": "stays"})
     await until(lambda: master.metrics["drift_restored"] == 2)
 
 
@@ -50,11 +50,11 @@ async def test_a_stubborn_manager_wins_for_an_hour(
         place.edit(name, {"metadata": {"labels": {F + "cpu-a": f"theirs-{number}"}}})
         await until(lambda count=number + 1: master.metrics["drift_restored"] == min(count, TIMES - 1))  # type: ignore[misc]
         if number < TIMES - 1:
-            await until(lambda: place.get(name)["metadata"]["labels"] == wanted)
+            await until(lambda: labels_of(place, name) == wanted)
     await until(lambda: "nfd_master_contested_keys 1" in master.metrics.render(openmetrics=False))
     (told,) = [record for record in caplog.records if record.message == "keys left alone for an hour"]
     assert told.fields["keys"] == [F + "cpu-a"]  # type: ignore[attr-defined]
     assert told.fields["manager"] == ("somebody" if isinstance(place, Cluster) else None)  # type: ignore[attr-defined]
     await send(master, worker.report({**wanted, F + "cpu-b": "2", F + "cpu-c": "3"}))
-    labels = place.get(name)["metadata"]["labels"]
+    labels = labels_of(place, name)
     assert labels == {F + "cpu-a": f"theirs-{TIMES - 1}", F + "cpu-b": "2", F + "cpu-c": "3"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from nfd.kube.connect import connect
 from nfd.master.desired import Contribution
 from nfd.store.base import FIELD_MANAGER, Patch
 from nfd.store.kube import KubeStore
+from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
-from tests.master.conftest import BOOT, Masters, Worker, send
-from tests.master.places import Cluster, until
+from tests.master.conftest import BOOT, Masters, Worker, asking, send
+from tests.master.places import Cluster, labels_of, until
 
 F = "feature.node.kubernetes.io/"
 
@@ -50,7 +52,7 @@ async def test_persons_labels_survive_and_passes_without_news_write_nothing(
     await send(second, worker.report(wanted))
     assert place.plane.writes(mark) == []
     await send(second, worker.report({"mine": "2"}))
-    assert place.get(name)["metadata"]["labels"] == {"foo": "bar", F + "mine": "2"}
+    assert labels_of(place, name) == {"foo": "bar", F + "mine": "2"}
     assert len(place.plane.writes(mark)) == 1
 
 
@@ -68,7 +70,7 @@ async def test_lost_race_is_a_conflict_and_planned_again(place: Cluster, masters
     assert master._store._watching.cancel()  # type: ignore[attr-defined]
     place.edit(name, {"metadata": {"labels": {"foo": "bar"}}})
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
-    assert place.get(name)["metadata"]["labels"] == {"foo": "bar", F + "cpu-a": "1"}
+    assert labels_of(place, name) == {"foo": "bar", F + "cpu-a": "1"}
     assert master.metrics["node_write_conflicts"] == 3
 
 
@@ -79,24 +81,60 @@ async def test_recreated_node_behind_our_back_is_not_written(place: Cluster, mas
     place.delete(name)
     place.create(name, {}, {}, "boot-2")
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
-    assert place.get(name)["metadata"]["labels"] == {}
+    assert labels_of(place, name) == {}
 
 
-async def test_refused_amount_does_not_take_labels_down(
-    place: Cluster, masters: Masters, name: str, caplog: pytest.LogCaptureFixture
+POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+
+@pytest.fixture
+async def forbidden_resource(control_plane: ControlPlane) -> AsyncIterator[str]:
+    """The API server refuses this resource, by an admission policy of the cluster's."""
+    expression = "!has(object.status.capacity) || !('vendor.io/forbidden' in object.status.capacity)"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"]}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}
+    control_plane.request("POST", POLICY, {"metadata": {"name": "no-resource"}, "spec": spec})
+    binding = {
+        "metadata": {"name": "no-resource"},
+        "spec": {"policyName": "no-resource", "validationActions": ["Deny"]},
+    }
+    control_plane.request("POST", f"{POLICY.removesuffix('ies')}ybindings", binding)
+    probe = "/api/v1/nodes/probe"
+    control_plane.create_node("probe")
+    body = {"status": {"capacity": {"vendor.io/forbidden": "1"}}}
+
+    def refused() -> bool:
+        try:
+            control_plane.request("PATCH", f"{probe}/status", body)
+        except ApiError as error:
+            return error.status == 422
+        return False
+
+    await until(refused, 30)
+    yield "vendor.io/forbidden"
+    control_plane.request("DELETE", f"{POLICY.removesuffix('ies')}ybindings/no-resource")
+    control_plane.request("DELETE", f"{POLICY}/no-resource")
+    control_plane.delete_node("probe")
+
+
+async def test_refused_resource_does_not_take_labels_down(
+    place: Cluster, masters: Masters, name: str, forbidden_resource: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`limits` in a resource's name is refused by the API server alone; the labels are written, and nothing repeats."""
+    """The labels are written, and nothing repeats."""
     place.create(name, {}, {}, BOOT)
-    wanted = [Contribution("rule:o/r", extended_resources={"requests.vendor.io/" + "a" * 62: "1"})]
-    master, worker = await masters.start(contributions=lambda report: wanted), Worker(name)
+    wanted = [Contribution("rule:o/r", extended_resources={forbidden_resource: "1"})]
+    master, worker = await masters.start(ask=asking(wanted)), Worker(name)
     await send(master, worker.report({F + "cpu-a": "1"}))
-    assert place.get(name)["metadata"]["labels"] == {F + "cpu-a": "1"}
+    assert labels_of(place, name) == {F + "cpu-a": "1"}
     await send(master, worker.report({F + "cpu-a": "1"}))
     mark = place.plane.mark()
     await send(master, worker.report({F + "cpu-a": "1"}))
     assert place.plane.writes(mark) == []
     assert master.metrics["drift_restored"] == 0
     assert "node refuses the change; it is not tried again as it is" in caplog.messages
+    wanted.clear()
+    await send(master, worker.report({F + "cpu-b": "1"}))
+    assert labels_of(place, name) == {F + "cpu-b": "1"}
 
 
 async def test_oversize_labels_are_refused_once_and_said(
@@ -112,24 +150,21 @@ async def test_oversize_labels_are_refused_once_and_said(
     assert place.plane.writes(mark) == []
     assert "node refuses the change; it is not tried again as it is" in caplog.messages
     await send(master, worker.report({F + "cpu-a": "1"}))
-    assert place.get(name)["metadata"]["labels"] == {F + "cpu-a": "1"}
+    assert labels_of(place, name) == {F + "cpu-a": "1"}
 
 
 async def test_outage_of_the_api_server(place: Cluster, masters: Masters, name: str) -> None:
     place.create(name, {}, {}, BOOT)
     master, worker = await masters.start(), Worker(name)
     await send(master, worker.report({F + "cpu-a": "1"}))
-    await asyncio.to_thread(place.plane.stop_apiserver)
-    try:
+    with place.plane.outage():  # in this thread: the server lives no longer than the thread that starts it
         reply = asyncio.create_task(send(master, worker.report({F + "cpu-a": "2"})))
         await until(lambda: master.metrics["node_update_failures"] > 0)
-    finally:
-        await asyncio.to_thread(place.plane.start_apiserver)
     assert (await reply).beat > 0
-    await until(lambda: place.get(name)["metadata"]["labels"] == {F + "cpu-a": "2"}, 30)
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "2"}, 30)
     await until(lambda: master._store.connected, 30)
     place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})
-    await until(lambda: place.get(name)["metadata"]["labels"] == {F + "cpu-a": "2"})
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "2"})
 
 
 async def test_store_pages_patches_and_errors(place: Cluster, name: str, control_plane: ControlPlane) -> None:
@@ -156,8 +191,8 @@ async def test_store_pages_patches_and_errors(place: Cluster, name: str, control
             place.delete(one)
 
 
-async def test_missing_rights_are_told_at_once(control_plane: ControlPlane) -> None:
-    store = KubeStore(await connect(str(control_plane.kubeconfig_for("alice"))))
+async def test_rights_that_stay_missing_are_told(control_plane: ControlPlane) -> None:
+    store = KubeStore(await connect(str(control_plane.kubeconfig_for("alice"))), patience=1)
     with pytest.raises(Forbidden, match="alice"):
         await store.start(lambda name: None)
     await store.close()

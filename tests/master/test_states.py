@@ -11,21 +11,11 @@ from nfd.master.desired import Contribution
 from nfd.report import Report
 from nfd.rules.model import Taint
 from nfd.rules.policy import Policy
-from tests.master.conftest import BOOT, Masters, Worker, send
-from tests.master.places import Place, until
+from tests.master.conftest import BOOT, Masters, Worker, asking, send
+from tests.master.places import Place, labels_of, notes_of, until
 
 F = "feature.node.kubernetes.io/"
 N = "nfd.node.kubernetes.io/"
-
-
-def labels_of(place: Place, name: str) -> dict[str, str]:
-    found: dict[str, str] = place.get(name)["metadata"].get("labels", {})
-    return found
-
-
-def notes_of(place: Place, name: str) -> dict[str, str]:
-    found: dict[str, str] = place.get(name)["metadata"].get("annotations", {})
-    return found
 
 
 async def test_labels_come_and_go(place: Place, masters: Masters, name: str) -> None:
@@ -135,7 +125,7 @@ async def test_all_kinds_in_one_pass(place: Place, masters: Masters, name: str) 
             ),
         )
     ]
-    master = await masters.start(policy=Policy(enable_taints=True), contributions=lambda report: wanted)
+    master = await masters.start(policy=Policy(enable_taints=True), ask=asking(wanted))
     worker = Worker(name)
     await send(master, worker.report({}))
     node = place.get(name)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from nfd.errors import ReportError
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
-from nfd.rpc.server import LabelerServer, Peer
+from nfd.rpc.gate import Caller, Peer
+from nfd.rpc.server import LabelerServer
 from nfd.rpc.tls import TlsFiles
 
 
@@ -30,7 +31,10 @@ class Taken:
         self.peers.append(peer)
         return Reply(self.beat)
 
-    async def admit(self, node: str, peer: Peer) -> None:
+    async def identify(self, peer: Peer) -> Caller:
+        return Caller(peer)
+
+    def admit(self, caller: Caller, node: str) -> None:
         if node == "stranger":
             raise ReportError("not your node", retry=False, code="PERMISSION_DENIED")
 
@@ -55,7 +59,7 @@ class Running:
 @asynccontextmanager
 async def running(tls: TlsFiles | None = None, port: int = 0) -> AsyncIterator[Running]:
     taken = Taken()
-    server = LabelerServer(taken.accept, taken.admit, tls)
+    server = LabelerServer(taken.accept, taken, tls)
     port = await server.start(f"localhost:{port}")
     try:
         yield Running(server, port, taken)

@@ -1,4 +1,5 @@
-"""The rule cases: what rules make of a node's features, as NFD gives it. See tests/cases/rules/README.md."""
+"""The rule cases: what rules make of a node's features, as NFD gives it (tests/cases/rules/README.md), and rules in
+use."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ import yaml
 from nfd.rules.report import eval_files
 
 FOLDER = Path(__file__).parents[1] / "cases" / "rules"
+SAMPLES = Path(__file__).with_name("samples.yaml")
 PARTS = ("labels", "annotations", "extendedResources", "vars")
 
 
 def load_cases() -> list[Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    cases = [case for path in sorted(FOLDER.glob("*.yaml")) for case in yaml.load(path.read_text(), loader)]
+    cases = [case for path in (*sorted(FOLDER.glob("*.yaml")), SAMPLES) for case in yaml.load(path.read_text(), loader)]
     return [pytest.param(case, id=case["name"]) for case in cases]
 
 

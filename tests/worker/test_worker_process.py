@@ -25,8 +25,8 @@ def machine(tmp_path: Path) -> Path:
     return make_machine(tmp_path / "machine")
 
 
-def flags(machine: Path, port: int, *more: str) -> list[str]:
-    return [f"--host-root={machine}", f"--server=localhost:{port}", "--http-port=0", "--config=", *more]
+def flags(machine: Path, port: int, *more: str, http: int = 0) -> list[str]:
+    return [f"--host-root={machine}", f"--server=localhost:{port}", f"-port={http}", "--config=", *more]
 
 
 def free_port() -> int:
@@ -62,7 +62,7 @@ async def test_labels_follow_the_machine(machine: Path) -> None:
 
         shutil.rmtree(machine / SLOT)
         third = await next_report(master)
-        gone = {key for key, source in first.origins.items() if source == "pci"}
+        gone = {key for key, source in first.origins.items() if source in ("pci", "nvidia")}
         assert third.labels == {key: value for key, value in second.labels.items() if key not in gone}
         assert await ours.end() == (0, pytest.approx(0, abs=2))
 
@@ -97,7 +97,18 @@ async def test_kill_and_restart_repeat_the_same_report_with_a_newer_order(machin
     assert second.order is not None
     assert first.order < second.order
     assert first.order.boot_id == second.order.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert (first.labels, first.origins, first.features) == (second.labels, second.origins, second.features)
+    assert (first.labels, first.origins) == (second.labels, second.origins)
+
+
+async def test_an_unchanged_machine_is_silent(machine: Path) -> None:
+    """Scan after scan, with every source, nothing that changes by itself (a time, a counter) is reported."""
+    each_second = "-options={core: {sleepInterval: 1s}}"
+    async with running() as master, worker(*flags(machine, master.port, each_second)) as ours:
+        await first_report(master)
+        await asyncio.sleep(3.5)
+        assert await ours.end() == (0, pytest.approx(0, abs=2))
+    first, *more = [one.features for one in master.taken.reports]
+    assert [one for one in more if one != first] == []
 
 
 async def test_beats_come_as_the_master_asks(machine: Path) -> None:
@@ -162,7 +173,7 @@ async def test_http(machine: Path) -> None:
         return reply.status, reply.read().decode()
 
     port = free_port()
-    async with running() as master, worker(*flags(machine, master.port), "-port", str(port)) as ours:
+    async with running() as master, worker(*flags(machine, master.port, http=port)) as ours:
         await first_report(master)
         assert await asyncio.to_thread(get, "/healthz") == (200, "ok\n")
         assert await asyncio.to_thread(get, "/readyz") == (200, "ok\n")
@@ -178,7 +189,7 @@ async def test_http(machine: Path) -> None:
 async def test_a_taken_http_port_is_no_reason_to_stop(machine: Path) -> None:
     async with running() as master:
         with socket.create_server(("", 0)) as other:
-            async with worker(*flags(machine, master.port), f"-port={other.getsockname()[1]}") as ours:
+            async with worker(*flags(machine, master.port, http=other.getsockname()[1])) as ours:
                 await first_report(master)
                 assert "no HTTP server" in ours.events()
 
@@ -212,7 +223,7 @@ async def test_every_flag_that_nfd_users_know(machine: Path, dash: str) -> None:
     """NFD 0.19 and 0.16, gRPC mode included."""
     known = (
         "config= options= kubeconfig=x oneshot port=0 no-publish no-owner-refs owner-refs=node,pod,ds "
-        "feature-sources=pci label-sources=all,-local no-publish-features=pci.* metrics=0 "
+        "feature-sources=pci label-sources=all,-local no-publish-features=pci.* "
         "feature-gates=NodeFeatureGroupAPI=true "
         "server=localhost:1 server-name-override=x ca-file= cert-file= key-file= enable-nodefeature-api=false "
         "grpc-health=8082 add_dir_header alsologtostderr alsologtostderrthreshold=INFO "
@@ -222,5 +233,7 @@ async def test_every_flag_that_nfd_users_know(machine: Path, dash: str) -> None:
     )
     async with worker(f"--host-root={machine}", *(f"{dash}{word}" for word in known.split())) as ours:
         assert await asyncio.wait_for(ours.process.wait(), 20) == 0, ours.lines
+    async with worker(f"--host-root={machine}", f"{dash}metrics=0", f"{dash}oneshot", f"{dash}no-publish") as ours:
+        assert await asyncio.wait_for(ours.process.wait(), 20) == 0
     async with worker(f"{dash}version") as ours:
         assert await asyncio.wait_for(ours.process.wait(), 20) == 0

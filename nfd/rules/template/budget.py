@@ -10,6 +10,8 @@ from nfd.rules.template.values import TemplateError
 STEPS = 250_000
 """Actions, calls and visited values of one execution; about a second at the very most."""
 
+TOO_LONG = f"takes more than {STEPS} steps"
+
 MAX_SIZE = 1 << 20
 """Letters of a text, entries of a list or map, letters of the whole output."""
 
@@ -26,7 +28,7 @@ class Budget:
         """Take steps off. Raises: TemplateError when none are left."""
         self.left -= steps
         if self.left < 0:
-            raise TemplateError(f"takes more than {STEPS} steps")
+            raise TemplateError(TOO_LONG)
 
     def reserve(self, size: int) -> None:
         """Ask before a text or list of this size is made. Raises: TemplateError."""

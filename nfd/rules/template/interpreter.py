@@ -75,9 +75,12 @@ class _Run(Evaluator):
 
     def _branch(self, node: Branch, dot: Any) -> None:
         mark = len(self._variables)
-        value = self._pipe(node.pipe, dot)
-        if truth(value):
-            self._body(node.body, value if node.sets_dot else dot)
+        for pipe, body in node.arms:
+            self._budget.spend()
+            value = self._pipe(pipe, dot)
+            if truth(value):
+                self._body(body, value if node.sets_dot else dot)
+                break
         else:
             self._body(node.otherwise, dot)
         del self._variables[mark:]

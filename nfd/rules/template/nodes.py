@@ -78,10 +78,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """`if` or `with`."""
+    """`if` or `with` with all its `else if` or `else with`."""
 
-    pipe: Pipe
-    body: Body
+    arms: tuple[tuple[Pipe, Body], ...]
     otherwise: Body
     sets_dot: bool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from nfd.rules.template import literals
-from nfd.rules.template.nodes import Action, Body, Branch, Call, Jump, Range, Statement, Text
+from nfd.rules.template.nodes import Action, Body, Branch, Call, Jump, Pipe, Range, Statement, Text
 from nfd.rules.template.pipelines import PipelineParser
 
 _ENDS = frozenset(("end", "else", "eof"))
@@ -70,35 +70,34 @@ class _Parser(PipelineParser):
         return Action(self._pipe("command", "right"))
 
     def _control(self, keyword: str) -> Statement:
-        """`if`, `with` or `range` with all that belongs to it; an `else if` is one level deeper."""
+        """`if`, `with` or `range` with all that belongs to it; an `else if` goes on where it stands."""
         self._deeper()
         known = len(self._variables)
-        pipe = self._pipe(keyword, "right")
-        self._ranges += keyword == "range"
-        body, end = self._body()
-        self._ranges -= keyword == "range"
-        otherwise: Body = ()
-        if end == "else":
-            otherwise = self._otherwise(keyword)
-        elif end != "end":
-            raise self._fail(f"unexpected end in {keyword}")
-        else:
-            self._expect("right", "end")
+        arms: list[tuple[Pipe, Body]] = []
+        end = keyword
+        while end == keyword:
+            pipe = self._pipe(keyword, "right")
+            self._ranges += keyword == "range"
+            body, end = self._body()
+            self._ranges -= keyword == "range"
+            arms.append((pipe, body))
+            if end == "else" and keyword != "range" and self._skip_space().kind == keyword:
+                end = self._next().kind
+        otherwise = self._otherwise(keyword, end)
         del self._variables[known:]
         self._depth -= 1
         if keyword == "range":
             return Range(pipe, body, otherwise)
-        return Branch(pipe, body, otherwise, sets_dot=keyword == "with")
+        return Branch(tuple(arms), otherwise, sets_dot=keyword == "with")
 
-    def _otherwise(self, keyword: str) -> Body:
-        following = self._skip_space().kind
-        if following == keyword and keyword != "range":
-            self._next()
-            return (self._control(keyword),)
-        self._expect("right", "else")
-        body, end = self._body()
+    def _otherwise(self, keyword: str, end: str) -> Body:
+        """What follows the last body: `end`, or `else` and one more body."""
+        body: Body = ()
+        if end == "else":
+            self._expect("right", "else")
+            body, end = self._body()
         if end != "end":
-            raise self._fail(f"expected end, found {end}")
+            raise self._fail(f"unexpected {'end' if end == 'eof' else end} in {keyword}")
         self._expect("right", "end")
         return body
 

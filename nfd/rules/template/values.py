@@ -6,7 +6,7 @@ a lone surrogate (PEP 383), so `trunc 1 "é"` and joining the halves again both 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from nfd.rules.regexp import decode, encode
@@ -40,6 +40,17 @@ class Uint8(GoInt):
     """One byte of a text."""
 
     type_name = "uint8"
+
+
+class Named(GoInt):
+    """A number that prints as a name: a month, a day of the week."""
+
+    names: ClassVar[Sequence[str]] = ()
+    first: ClassVar[int] = 0
+
+    @property
+    def label(self) -> str:
+        return self.names[self - self.first]
 
 
 class GoList(list[Any]):

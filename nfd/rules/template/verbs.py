@@ -8,7 +8,7 @@ from typing import Any
 from nfd.rules.regexp import encode
 from nfd.rules.template.budget import Budget
 from nfd.rules.template.quoting import SHORTEST, can_backquote, format_float, quote
-from nfd.rules.template.values import ANY, MAX_NESTING, GoList, GoMap, GoObject, TemplateError, type_name
+from nfd.rules.template.values import ANY, MAX_NESTING, GoList, GoMap, GoObject, Named, TemplateError, type_name
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ def show(value: Any, verb: str, spec: Spec, budget: Budget, depth: int = 0) -> s
         return "<nil>" if depth else spec.pad("<nil>") if verb == "v" else _bad(value, verb, spec, budget)
     if isinstance(value, GoObject) and verb in "vsxXq" and "String" in value.methods:
         value = value.methods["String"](value)
+    if isinstance(value, Named) and verb in "vsxXq":
+        value = value.label
     if verb == "v" and spec.plus:
         spec = replace(spec, plus=False)
     if isinstance(value, GoMap | GoList):

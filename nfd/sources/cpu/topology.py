@@ -23,7 +23,7 @@ def read_topology(host: Host) -> dict[str, str]:
     Reads: sys/bus/cpu/devices/cpu*/topology/{thread_siblings_list,physical_package_id,package_cpus_list} (kernel
     Documentation/admin-guide/cputopology.rst)
     """
-    if not host.is_dir(DEVICES):
+    if not host.exists(DEVICES):
         return {}
     names = host.names(DEVICES)
     threads, packages = False, dict[str, Ranges]()

@@ -31,8 +31,6 @@ def discover(host: Host, config: Section) -> Features | Partial:
     """
     reading = Reading(host)
     found = Entries()
-    if reading.has(FOLDER) and not reading.has_dir(FOLDER):
-        host.note(FOLDER, "is not a directory")
     for name in reading.names(FOLDER):
         if not name.startswith("."):
             _merge(host, found, read_file(reading, f"{FOLDER}/{name}"), printable(name))

@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from nfd.rules.scalars import SPACE
 from nfd.rules.template.calls import Library, Runtime
-from nfd.rules.template.functions.layouts import format_moment, parse_moment
+from nfd.rules.template.functions.layouts import DAYS, MONTHS, format_moment, parse_moment
 from nfd.rules.template.functions.numbers import atoi
-from nfd.rules.template.values import GoObject, Int64, TemplateError, is_integer, type_name
+from nfd.rules.template.values import GoObject, Int64, Named, TemplateError, is_integer, type_name
 
 LIBRARY = Library()
 function = LIBRARY.function
@@ -44,12 +44,29 @@ class Moment(GoObject):
         return (self.value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
 
 
+class Month(Named):
+    """A time.Month, counted from 1."""
+
+    type_name = "time.Month"
+    names = MONTHS
+    first = 1
+
+
+class Weekday(Named):
+    """A time.Weekday, counted from Sunday."""
+
+    type_name = "time.Weekday"
+    names = (DAYS[-1], *DAYS[:-1])
+
+
 Moment.methods = {
     "String": lambda moment: format_moment(moment.value, "2006-01-02 15:04:05.999999999 -0700 MST"),
     "Format": lambda moment, layout: format_moment(moment.value, layout),
     "UTC": lambda moment: Moment(moment.value.astimezone(UTC)),
     "Unix": lambda moment: Int64(moment.unix()),
     "Year": lambda moment: moment.value.year,
+    "Month": lambda moment: Month(moment.value.month),
+    "Weekday": lambda moment: Weekday((moment.value.weekday() + 1) % 7),
     "Day": lambda moment: moment.value.day,
     "YearDay": lambda moment: moment.value.timetuple().tm_yday,
     "Hour": lambda moment: moment.value.hour,

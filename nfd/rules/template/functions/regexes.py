@@ -106,7 +106,11 @@ def regex_replace_all(runtime: Runtime, pattern: str, text: str, replacement: st
     if "$" not in replacement:
         return regex_replace_all_literal(runtime, pattern, text, replacement)
 
+    references = len(_REFERENCE.findall(replacement))
+
     def expand(match: Match) -> bytes:
+        runtime.budget.spend(references)
+        runtime.budget.reserve(len(replacement) + references * (match.end() - match.start()))
         return encode(_REFERENCE.sub(lambda one: _group(one, match), replacement))
 
     return _replace(runtime, pattern, text, expand)

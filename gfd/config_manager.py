@@ -1,0 +1,222 @@
+"""`config-manager`: links the configuration that a node's label names, and has its reader read it again.
+
+Same environment, files and exit status as the program of that name in NVIDIA's charts (k8s-device-plugin,
+`cmd/config-manager`), except that the link is replaced in one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gfd.nodefeature import with_client
+from nfd import log
+from nfd.config.text import parse_bool, parse_integer, split_items
+from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
+
+if TYPE_CHECKING:
+    from nfd.kube.connect import KubeClient
+
+LABEL = "nvidia.com/device-plugin.config"
+PROCESS = "nvidia-device-plugin"
+NAMED = "default"
+NOTHING = "/dev/null"
+FALLBACKS = ("named", "single", "empty")
+WATCH_SECONDS = 300
+RETRY_SECONDS = 5.0
+
+_log = log.get("config-manager")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment, read."""
+
+    node: str
+    source: str
+    target: str
+    label: str = LABEL
+    default: str = ""
+    fallbacks: tuple[str, ...] = ()
+    oneshot: bool = False
+    send_signal: bool = True
+    signal: int = signal.SIGHUP
+    process: str = PROCESS
+    kubeconfig: str = ""
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Raises ConfigError naming the variable that is missing or wrong."""
+    for name in ("NODE_NAME", "CONFIG_FILE_SRCDIR", "CONFIG_FILE_DST"):
+        if not environment.get(name):
+            raise ConfigError(f"{name}: must be set")
+    fallbacks = tuple(split_items(environment.get("FALLBACK_STRATEGIES", "")))
+    if unknown := [one for one in fallbacks if one not in FALLBACKS]:
+        raise ConfigError(f"FALLBACK_STRATEGIES: {unknown[0]!r} is none of {', '.join(FALLBACKS)}")
+    return Settings(
+        environment["NODE_NAME"],
+        environment["CONFIG_FILE_SRCDIR"],
+        environment["CONFIG_FILE_DST"],
+        environment.get("NODE_LABEL") or LABEL,
+        environment.get("DEFAULT_CONFIG", ""),
+        fallbacks,
+        _read(environment, "ONESHOT", parse_bool, False),
+        _read(environment, "SEND_SIGNAL", parse_bool, True),
+        _read(environment, "SIGNAL", parse_integer, int(signal.SIGHUP)),
+        environment.get("PROCESS_TO_SIGNAL") or PROCESS,
+        environment.get("KUBECONFIG", ""),
+    )
+
+
+def _read(environment: Mapping[str, str], name: str, read: Callable[[str], Any], default: Any) -> Any:
+    try:
+        return read(environment[name]) if environment.get(name) else default
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[str]) -> str:
+    """The name of the configuration to use, empty for an empty one. Raises ConfigError if none fits."""
+    if name := wanted or default:
+        if name not in names:
+            raise ConfigError(f"no configuration {name!r}; there are {', '.join(sorted(names)) or 'none'}")
+        return name
+    for fallback in fallbacks:
+        if fallback == "named" and NAMED in names:
+            return NAMED
+        if fallback == "single" and len(names) == 1:
+            return names[0]
+        if fallback == "empty":
+            return ""
+    raise ConfigError("no configuration is named by label or default, and no fallback fits")
+
+
+def update(settings: Settings, wanted: str) -> None:
+    """Link what is wanted, and signal its reader if that is another one than before. Raises NfdError."""
+    try:
+        names = [one.name for one in Path(settings.source).iterdir() if not one.name.startswith("..") and one.is_file()]
+        name = choose(wanted, settings.default, settings.fallbacks, names)
+        if not link(str(Path(settings.source, name)) if name else NOTHING, Path(settings.target)):
+            return
+    except OSError as error:
+        raise HostError(str(error.filename), error.strerror or str(error), error.errno) from error
+    _log.info("configuration linked", path=name or NOTHING)
+    if settings.send_signal:
+        send(settings.process, settings.signal)
+
+
+def link(to: str, at: Path) -> bool:
+    """Make the link in one step; whether it leads elsewhere now. Raises OSError."""
+    if at.is_symlink() and str(at.readlink()) == to:
+        return False
+    with tempfile.TemporaryDirectory(prefix=f".{at.name}", dir=at.parent) as folder:
+        fresh = Path(folder, at.name)
+        fresh.symlink_to(to)
+        fresh.replace(at)
+    return True
+
+
+def send(process: str, number: int) -> None:
+    """Send a signal to the first process whose argv[0] is exactly that text. Raises HostError."""
+    for folder in Path("/proc").iterdir():
+        try:
+            words = Path(folder, "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+            if words and words[0] == process.encode():
+                os.kill(int(folder.name), number)
+                return
+        except OSError:
+            continue  # it ended meanwhile, or is not ours
+    raise HostError("/proc", f"no process is called {process}")
+
+
+async def follow(settings: Settings, client: KubeClient) -> None:
+    """Update at every change of the label; one that cannot be followed ends it. Raises NfdError."""
+    wanted: str | None = None
+    async for labels in watch_labels(settings, client):
+        found = labels.get(settings.label, "")
+        if found != wanted:
+            update(settings, found)
+            wanted = found
+        if settings.oneshot:
+            return
+
+
+async def watch_labels(settings: Settings, client: KubeClient) -> AsyncIterator[Mapping[str, str]]:
+    """The node's labels, now and after each change. Raises KubeError if the first look at them fails."""
+    first = True
+    while True:
+        try:
+            version, labels = await read_node(settings, client)
+            yield labels
+            first = False
+            async for labels in changes(settings, client, version):
+                yield labels
+        except KubeError as error:
+            if first:
+                raise
+            _log.warning("watch interrupted", node=settings.node, error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def read_node(settings: Settings, client: KubeClient) -> tuple[str, Mapping[str, str]]:
+    """Version and labels of the node."""
+    from nfd.kube.connect import METADATA_ONLY, node_path
+
+    metadata = (await client.json("GET", node_path(settings.node), accept=METADATA_ONLY))["metadata"]
+    return metadata["resourceVersion"], metadata.get("labels") or {}
+
+
+async def changes(settings: Settings, client: KubeClient, version: str) -> AsyncIterator[Mapping[str, str]]:
+    """Labels of the node after each change from that version on, until the server ends the watch."""
+    from nfd.kube.connect import METADATA_ONLY, Request
+
+    query = {
+        "watch": "true",
+        "fieldSelector": f"metadata.name={settings.node}",
+        "resourceVersion": version,
+        "timeoutSeconds": str(WATCH_SECONDS),
+    }
+    try:
+        async with client.open(
+            Request("GET", "/api/v1/nodes", query, accept=METADATA_ONLY), read_timeout=WATCH_SECONDS + 30
+        ) as response:
+            async for line in response.content:
+                event = json.loads(line)
+                if event.get("type") not in ("ADDED", "MODIFIED"):
+                    return
+                yield event["object"]["metadata"].get("labels") or {}
+    except ValueError as error:
+        raise Unavailable(f"watch of node {settings.node}: {error}") from error
+
+
+async def run(settings: Settings) -> None:
+    """Raises NfdError."""
+
+    def work(client: KubeClient) -> Awaitable[None]:
+        return follow(settings, client)
+
+    await with_client(settings.kubeconfig, work)
+
+
+def main() -> None:
+    """The entry point; exit status 1 for everything that goes wrong, as upstream."""
+    log.setup()
+    try:
+        asyncio.run(run(read_settings(os.environ)))
+    except NfdError as error:
+        print(f"config-manager: {error}", file=sys.stderr)  # noqa: T201  # a program of its own
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""TokenReview: which pod, on which node, holds this token.
+
+A pod's projected service-account token names, since Kubernetes 1.30, the pod and its node (Kubernetes documentation,
+"Managing Service Accounts", bound tokens; KEP-4193). Older clusters name the pod alone, which is then looked up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from nfd import log
+from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
+from nfd.kube.connect import KubeClient
+
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+PER_SECOND = 50.0
+"""Reviews asked for, at most; the API server spends 1 ms on one."""
+LONGEST_WAIT = 2.0
+"""Seconds that a review waits for its turn; longer queues are turned away."""
+BAD_SECONDS = 10.0
+"""How long a token that was refused stays so without asking."""
+BAD_TOKENS = 10
+"""Refused tokens in that time after which no further unknown one of the same sender is asked about."""
+SHORTEST = 10.0
+"""Seconds that an accepted token is good for, should our clock be ahead of its expiry."""
+KNOWN = 20_000
+REFUSED = 2_000
+"""Tokens, and senders of bad ones, remembered."""
+MAX_TOKEN = 8_000
+"""Characters; a pod's token has some 1,000."""
+
+_ACCOUNT = "system:serviceaccount:"
+_EXTRA = "authentication.kubernetes.io/"
+_log = log.get("kube")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """Who holds a token: `account` is NAMESPACE/NAME of its service account."""
+
+    account: str
+    name: str
+    uid: str
+    node: str
+    node_uid: str
+
+
+class Tokens:
+    """Asks the API server, once for each token until it expires. For one event loop.
+
+    While the API server is away the tokens it has accepted go on to count, and no other does.
+    """
+
+    def __init__(self, client: KubeClient, audience: str, now: Callable[[], float] = time.time) -> None:
+        self._client = client
+        self._audience = audience
+        self._now = now
+        self._good: _Recent[Pod] = _Recent(KNOWN, now)
+        self._bad: _Recent[str] = _Recent(REFUSED, now)
+        self._senders: _Recent[int] = _Recent(REFUSED, now)
+        self._asking: dict[bytes, asyncio.Task[Pod]] = {}
+        self._turn = 0.0
+
+    async def review(self, token: str, sender: str = "") -> Pod:
+        """Whose token this is. `sender` is the address it came from.
+
+        Raises: Forbidden (refused, with the reason), Unavailable (nobody to ask, or too many are asking).
+        """
+        key = hashlib.sha256(token.encode("utf-8", "replace")).digest()
+        if (pod := self._good.get(key)) is not None:
+            return pod
+        if (reason := self._bad.get(key)) is not None:
+            raise Forbidden(reason)
+        if self._refusals(sender) >= BAD_TOKENS:
+            raise Unavailable("many tokens from this address were refused just now", retry_after=BAD_SECONDS)
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._ask(token, key, sender))
+            task.add_done_callback(lambda done: self._asked(key, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, key: bytes, task: asyncio.Task[Pod]) -> None:
+        """Whoever waited has the outcome; if nobody does any more, it is not lost but unheard."""
+        del self._asking[key]
+        if not task.cancelled():
+            task.exception()
+
+    async def _ask(self, token: str, key: bytes, sender: str) -> Pod:
+        try:
+            expires = self._expiry(token)
+            await self._wait()
+            pod = await self._identify(await self._status(token))
+        except Forbidden as error:
+            self._bad.put(key, str(error), self._now() + BAD_SECONDS)
+            self._senders.put(sender.encode(), self._refusals(sender) + 1, self._now() + BAD_SECONDS)
+            raise
+        self._good.put(key, pod, max(expires, self._now() + SHORTEST))
+        return pod
+
+    def _refusals(self, sender: str) -> int:
+        return self._senders.get(sender.encode()) or 0
+
+    def _expiry(self, token: str) -> float:
+        """When the token says that it expires: what is plainly no token for us is refused without asking."""
+        claims = _claims(token) if len(token) <= MAX_TOKEN and token.isascii() else {}
+        expires, audience = claims.get("exp"), claims.get("aud")
+        if isinstance(expires, bool) or not isinstance(expires, int | float):
+            raise Forbidden("the token is not one of a service account")
+        if self._audience not in (audience if isinstance(audience, list) else [audience]):
+            raise Forbidden(f"the token is not for audience {self._audience}")
+        return float(expires)
+
+    async def _wait(self) -> None:
+        """The turn of one review."""
+        now = asyncio.get_running_loop().time()
+        if self._turn - now > LONGEST_WAIT:
+            raise Unavailable("too many unknown tokens", retry_after=self._turn - now)
+        self._turn = max(self._turn, now) + 1 / PER_SECOND
+        await asyncio.sleep(self._turn - 1 / PER_SECOND - now)
+
+    async def _status(self, token: str) -> Mapping[str, Any]:
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [self._audience]},
+        }
+        status = (await self._call("POST", REVIEWS, body)).get("status") or {}
+        if not status.get("authenticated"):
+            raise Forbidden(f"the API server refuses the token: {status.get('error') or 'no reason given'}")
+        if self._audience not in (status.get("audiences") or ()):
+            raise Forbidden(f"the token is not for audience {self._audience}")
+        return status
+
+    async def _identify(self, status: Mapping[str, Any]) -> Pod:
+        user = status.get("user") or {}
+        namespace, _, account = str(user.get("username", "")).removeprefix(_ACCOUNT).partition(":")
+        extra = {key: (values or [""])[0] for key, values in (user.get("extra") or {}).items()}
+        name, uid = extra.get(f"{_EXTRA}pod-name", ""), extra.get(f"{_EXTRA}pod-uid", "")
+        if not account or not uid:
+            raise Forbidden("the token is not bound to a pod")
+        node = extra.get(f"{_EXTRA}node-name", "") or await self._node_of(namespace, name, uid)
+        return Pod(f"{namespace}/{account}", name, uid, node, extra.get(f"{_EXTRA}node-uid", ""))
+
+    async def _node_of(self, namespace: str, name: str, uid: str) -> str:
+        """Where a pod runs whose token does not tell."""
+        try:
+            pod = await self._call("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")
+        except NotFound as error:
+            raise Forbidden(f"there is no pod {namespace}/{name} any more") from error
+        if (pod.get("metadata") or {}).get("uid") != uid:
+            raise Forbidden(f"pod {namespace}/{name} is another one now")
+        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        if not node:
+            raise Forbidden(f"pod {namespace}/{name} has no node yet")
+        return node
+
+    async def _call(self, method: str, path: str, body: Any = None) -> Mapping[str, Any]:
+        """What keeps us from asking is no verdict on the token. Raises: Unavailable, NotFound."""
+        try:
+            answer = await self._client.json(method, path, body)
+        except (Unavailable, NotFound):
+            raise
+        except KubeError as error:
+            _log.error("callers cannot be identified", path=path, error=error)
+            raise Unavailable("the API server does not let the master identify callers; see its log") from error
+        return answer if isinstance(answer, Mapping) else {}
+
+
+class _Recent(Generic[V]):
+    """The latest values by key, each until its time."""
+
+    def __init__(self, size: int, now: Callable[[], float]) -> None:
+        self._size, self._now = size, now
+        self._values: OrderedDict[bytes, tuple[V, float]] = OrderedDict()
+
+    def get(self, key: bytes) -> V | None:
+        value, until = self._values.get(key, (None, 0.0))
+        return value if until > self._now() else None
+
+    def put(self, key: bytes, value: V, until: float) -> None:
+        self._values[key] = (value, until)
+        self._values.move_to_end(key)
+        if len(self._values) > self._size:
+            self._values.popitem(last=False)
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """What a JSON Web Token says of itself (RFC 7519), unverified; nothing if it is none."""
+    parts = token.split(".")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))) if len(parts) == 3 else {}
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, Mapping) else {}

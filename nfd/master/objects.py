@@ -1,0 +1,120 @@
+"""NodeFeature objects of third parties, and how they join what the worker of a node reports (pure).
+
+As NFD merges them (NFD documentation, "Customization guide", NodeFeature custom resource): objects of the master's own
+namespace first, then by name, then by namespace; later ones win, labels as well as attributes. A worker's report stands
+where the object of an NFD worker would, in our namespace under the name of the node.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nfd.features import Features, from_json, merge
+from nfd.master.desired import OBJECT
+from nfd.master.ownership import Origin
+from nfd.names import NFD_NS
+from nfd.report import Report
+from nfd.rules.policy import Policy, prefix_keys
+
+NODE_NAME = f"{NFD_NS}/node-name"
+"""The label of a NodeFeature that names its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureObject:
+    """A NodeFeature; `node` is empty if it names none."""
+
+    namespace: str
+    name: str
+    node: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    features: Features = field(default_factory=Features)
+
+    @property
+    def origin(self) -> str:
+        return f"{OBJECT}{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What the configuration says about it; `namespace` is the master's own."""
+
+    policy: Policy = field(default_factory=Policy)
+    namespace: str = ""
+    deny_labels: bool = False
+
+    def is_workers(self, one: FeatureObject) -> bool:
+        """Whether NFD would take it for that of its own worker."""
+        return one.namespace == self.namespace and one.name == one.node
+
+    def place(self, namespace: str, name: str) -> tuple[bool, str, str]:
+        """Where an object stands in the order."""
+        return namespace != self.namespace, name, namespace
+
+
+def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
+    """A NodeFeature as JSON gives it. Raises: ValueError naming the place that does not fit."""
+    metadata, spec = _mapping(item.get("metadata"), "metadata"), _mapping(item.get("spec"), "spec")
+    labels = _texts(spec.get("labels"), "spec.labels")
+    node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
+    features = from_json(_mapping(spec.get("features"), "spec.features"))
+    return FeatureObject(metadata.get("namespace", ""), metadata.get("name", ""), sys.intern(node), labels, features)
+
+
+def report_of(one: FeatureObject) -> Report:
+    """What NFD's own worker says in an object (NFD 0.17 and later): a whole, fresh report."""
+    return Report(one.node, labels=one.labels, features=one.features)
+
+
+def join_objects(report: Report, objects: Iterable[FeatureObject], joining: Joining) -> Report:
+    """The report with the features and labels of objects merged in; labels are prefixed, and their origins noted."""
+    ordered = sorted(objects, key=lambda one: joining.place(one.namespace, one.name))
+    if not ordered:
+        return report
+    own = joining.place(joining.namespace, report.node)
+    before = [one for one in ordered if joining.place(one.namespace, one.name) < own]
+    after = ordered[len(before) :]
+    labels: dict[str, str] = {}
+    origins: dict[str, Origin] = {}
+    for one in before:
+        _add_labels(one, joining, labels, origins)
+    reported = prefix_keys(report.labels, joining.policy)
+    labels |= reported
+    origins |= {key: _reported_origin(report, key) for key in reported}
+    for one in after:
+        _add_labels(one, joining, labels, origins)
+    features = merge([*(one.features for one in before), report.features, *(one.features for one in after)])
+    known = {key: origin for key, origin in origins.items() if origin is not None}
+    annotations = {key: origin for key, origin in report.origins.items() if key in report.annotations}
+    return replace(report, labels=labels, origins=annotations | known, features=features)
+
+
+def _add_labels(one: FeatureObject, joining: Joining, labels: dict[str, str], origins: dict[str, Origin]) -> None:
+    if joining.deny_labels and not joining.is_workers(one):
+        return
+    found = prefix_keys(one.labels, joining.policy)
+    labels |= found
+    origins |= dict.fromkeys(found, one.origin)
+
+
+def _reported_origin(report: Report, key: str) -> Origin:
+    return report.origins.get(key if key in report.labels else key.rpartition("/")[2])
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected a mapping, found {type(value).__name__}")
+    return value
+
+
+def _texts(value: Any, where: str) -> Mapping[str, str]:
+    found = _mapping(value, where)
+    for key, text in found.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise ValueError(f"{where}: {key!r}: {text!r} is not text")
+    return found

@@ -1,0 +1,252 @@
+"""The custom resources of a cluster: rules, groups and objects of third parties, and what they ask of each node.
+
+Nothing here is needed for the core: without definitions of these kinds, or rights to read them, nodes get the labels of
+their workers all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nfd import log
+from nfd.errors import KubeError
+from nfd.kube.connect import KubeClient
+from nfd.kube.watch import Watch
+from nfd.master.config import NamespaceSelector
+from nfd.master.desired import UNREPORTED, derive_freshness
+from nfd.master.metrics import Metrics
+from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, spec_version
+from nfd.master.objects import FeatureObject, Joining, join_objects, parse_feature_object, report_of
+from nfd.master.ownership import parse_owned
+from nfd.master.reconcile import Asked
+from nfd.master.rulebook import Sheet, compile_sheet
+from nfd.master.statuses import Statuses
+from nfd.master.verdicts import Verdicts
+from nfd.report import Report
+from nfd.rules.compiled import Group, compile_rules
+from nfd.rules.parse import GROUP, parse_object
+from nfd.store.base import Node, NodeStore
+
+SETTLE = 0.1
+"""Seconds that several objects changed together have to arrive before nodes are judged by them."""
+SYNC_WITHIN = 10.0
+"""Seconds that the first lists may take before nodes are written without them; what they own is held until then."""
+
+_log = log.get("master")
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the configuration says about custom resources."""
+
+    joining: Joining = field(default_factory=Joining)
+    selector: NamespaceSelector = field(default_factory=NamespaceSelector)
+    groups: bool = False
+    publish: bool = True
+    instance: str = ""
+    page_size: int = 200
+
+
+class CustomResources:
+    """List and watch of all of them; `ask` is what the reconciler wants to know."""
+
+    def __init__(self, client: KubeClient, wishes: Wishes, metrics: Metrics) -> None:
+        joining = wishes.joining
+        self.rules = Mirrored[Sheet](
+            lambda item: compile_sheet(item, joining.policy), self._rules_changed, spec_version
+        )
+        self.groups = Mirrored[Group](_compile_group, self._rules_changed, spec_version)
+        self.objects = Mirrored[FeatureObject](parse_feature_object, self._object_changed)
+        self.namespaces = Mirrored[Mapping[str, str]](_labels_of, self._namespace_changed)
+        self.verdicts = Verdicts(joining, metrics, self._told, lambda: self._revise.set())
+        self._wishes = wishes
+        self._client = client
+        self._store: NodeStore | None = None
+        self._add: Callable[[str], None] = lambda name: None
+        self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
+        self._watches = {
+            path: Watch(client, path, mirror, wishes.page_size, math.inf) for path, mirror in self._wanted()
+        }
+        self._statuses = Statuses(
+            client, self.verdicts, (self.rules, self.groups), metrics, self._nodes, self._is_silent
+        )
+        self._revise = asyncio.Event()
+        self._rules_synced = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _wanted(self) -> list[tuple[str, Mirrored[Any]]]:
+        wanted: list[tuple[str, Mirrored[Any]]] = [(RULES, self.rules), (NODE_FEATURES, self.objects)]
+        if self._wishes.groups:
+            wanted.append((GROUPS, self.groups))
+        if self._wishes.selector:
+            wanted.append((NAMESPACES, self.namespaces))
+        return wanted
+
+    async def start(self, store: NodeStore, add: Callable[[str], None]) -> None:
+        """Returns once all lists are known, or some take too long; `add` asks for a pass over a node."""
+        self._store, self._add = store, add
+        self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches.values()]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._synced(), SYNC_WITHIN)
+        self._bind()
+        self._tasks += [asyncio.create_task(task) for task in (self._revisions(), self._first())]
+        if self._wishes.publish:
+            self._tasks.append(asyncio.create_task(self._statuses.run()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError, KubeError):
+                await task
+
+    def ask(self, node: Node, report: Report | None) -> Asked | None:
+        """What the node is to become, by its report or, while none has come, by what can be known without it."""
+        objects = self._objects_of(node.name)
+        if report is None:
+            report = self._object_report(node, objects)
+        others = tuple(one for one in objects if not self._wishes.joining.is_workers(one))
+        if report is None:
+            joined = join_objects(Report(node.name), others, self._wishes.joining)
+            return Asked(joined, replace(UNREPORTED, **self._lists()))
+        verdict = self.verdicts.judge(node.name, report, others)
+        found, fresh = verdict.evaluation, derive_freshness(report)
+        fresh = replace(fresh, blind=fresh.blind or not found.complete, **self._lists())
+        return Asked(verdict.joined, fresh, found.contributions, found.matched)
+
+    def concern(self, node: str) -> bool:
+        """Whether there are objects for the node."""
+        return node in self._by_node
+
+    def forget(self, node: str) -> None:
+        """The Node is gone."""
+        self.verdicts.forget(node)
+
+    def gauges(self) -> Mapping[str, float]:
+        mirrors = [mirror for _, mirror in self._wanted()]
+        return {
+            "nodefeaturerules": len(self.rules.items),
+            "nodefeatures": len(self.objects.items),
+            "nodefeatures_without_node": sum(not self._exists(one.node) for one in self.objects.items.values()),
+            "malformed_objects": sum(len(mirror.malformed) for mirror in mirrors),
+        }
+
+    def _lists(self) -> dict[str, Any]:
+        synced = {path: watch.synced.is_set() for path, watch in self._watches.items()}
+        return {
+            "rules_synced": self._rules_synced,
+            "objects_synced": synced[NODE_FEATURES] and synced.get(NAMESPACES, True),
+            "rules": self.verdicts.book.origins,
+        }
+
+    def _object_report(self, node: Node, objects: Sequence[FeatureObject]) -> Report | None:
+        """What NFD's own worker left in an object; not for a node whose worker is known to speak to us."""
+        for one in objects:
+            if self._wishes.joining.is_workers(one):
+                known = self.verdicts.get(node.name)
+                if known is not None and known.report.features is one.features and known.report.labels is one.labels:
+                    return known.report
+                if not parse_owned(node.annotations, self._wishes.instance).boot_id:
+                    return report_of(one)
+        return None
+
+    def _objects_of(self, node: str) -> tuple[FeatureObject, ...]:
+        return tuple(one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace))
+
+    def _selects(self, namespace: str) -> bool:
+        selector = self._wishes.selector
+        return not selector or selector.selects(self.namespaces.items.get(("", namespace), {}))
+
+    def _exists(self, node: str) -> bool:
+        return self._store is not None and self._store.get(node) is not None
+
+    def _is_silent(self, node: str) -> bool:
+        verdict = self.verdicts.get(node)
+        return self._exists(node) and (verdict is None or derive_freshness(verdict.report).blind)
+
+    def _nodes(self) -> int:
+        return len(self._store.names()) if self._store is not None else 0
+
+    def _rules_changed(self, before: object, now: object) -> None:
+        self._revise.set()
+
+    def _told(self) -> None:
+        self._statuses.dirty.set()
+
+    def _namespace_changed(self, before: object, now: object) -> None:
+        for node in self._by_node:
+            self._add(node)
+
+    def _object_changed(self, before: FeatureObject | None, now: FeatureObject | None) -> None:
+        for one, present in ((before, False), (now, True)):
+            if one is None:
+                continue
+            objects = self._by_node.setdefault(one.node, {})
+            if present:
+                objects[one.namespace, one.name] = one
+            else:
+                objects.pop((one.namespace, one.name), None)
+            if not objects:
+                del self._by_node[one.node]
+            self._add(one.node)
+        if now is not None:
+            self._complain(now)
+
+    def _complain(self, one: FeatureObject) -> None:
+        path = f"{one.namespace}/{one.name}"
+        if not one.node:
+            _log.warning("NodeFeature names no node", path=path)
+        elif self._store is not None and not self._exists(one.node):
+            _log.info("NodeFeature is for a node that does not exist", path=path, node=one.node)
+
+    async def _synced(self) -> None:
+        for watch in self._watches.values():
+            await watch.synced.wait()
+
+    async def _first(self) -> None:
+        """Once all lists are complete, what came from rules and objects that are gone is taken off every node."""
+        await self._synced()
+        self._bind()
+        self._add_all()
+
+    def _add_all(self, only_silent: bool = False) -> None:
+        for name in self._store.names() if self._store is not None else ():
+            if not only_silent or self.verdicts.get(name) is None:
+                self._add(name)
+
+    async def _revisions(self) -> None:
+        """Whenever rules have changed, judge all nodes again."""
+        while True:
+            await self._revise.wait()
+            await asyncio.sleep(SETTLE)
+            self._revise.clear()
+            gone = self._bind()
+            await self.verdicts.judge_all(self._add, self._revise.is_set)
+            if gone:
+                self._add_all(only_silent=True)
+            self._statuses.dirty.set()
+
+    def _bind(self) -> bool:
+        """Put the rules in force; whether some of those before are gone.
+
+        What the nodes hold is judged by the rules in force: only from now on is a complete list known to be complete.
+        """
+        before = self.verdicts.book.origins
+        self._rules_synced = self._watches[RULES].synced.is_set()
+        groups = (group for key, group in sorted(self.groups.items.items()) if key[0] == self._wishes.joining.namespace)
+        self.verdicts.bind(self.rules.items.values(), groups)
+        return bool(before - self.verdicts.book.origins)
+
+
+def _compile_group(item: Mapping[str, Any]) -> Group:
+    parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": GROUP, **item})
+    return compile_rules([parsed]).groups[0]
+
+
+def _labels_of(namespace: Mapping[str, Any]) -> Mapping[str, str]:
+    return dict((namespace.get("metadata") or {}).get("labels") or {})

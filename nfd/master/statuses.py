@@ -1,0 +1,173 @@
+"""Writes the status of NodeFeatureRules and NodeFeatureGroups: seldom, and only what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from nfd import log
+from nfd.errors import Conflict, KubeError, NotFound
+from nfd.kube.connect import MERGE_PATCH, METADATA_ONLY, KubeClient
+from nfd.master.metrics import Metrics
+from nfd.master.mirror import API, RULES, Key, Mirrored
+from nfd.master.rulebook import Sheet
+from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_status, same_status
+from nfd.master.verdicts import SLICE, Verdict, Verdicts
+from nfd.rules.compiled import Group
+from nfd.store.base import FIELD_MANAGER
+
+DEBOUNCE = 0.5
+"""Seconds from a change to its status, so that what happens together is written together."""
+EVERY = 10.0
+"""Seconds at least between two writes for one object while its specification stays the same."""
+PATIENCE = 900.0
+"""Seconds after the start until counts are written although some workers have not spoken yet."""
+
+_log = log.get("master")
+
+
+class Statuses:
+    """`everybody` tells how many nodes there are: counts are written once all of them are judged, or time is up.
+
+    `silent` tells whether nothing at present speaks for a node that exists.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        verdicts: Verdicts,
+        mirrors: tuple[Mirrored[Sheet], Mirrored[Group]],
+        metrics: Metrics,
+        everybody: Callable[[], int],
+        silent: Callable[[str], bool],
+    ) -> None:
+        self.dirty = asyncio.Event()
+        self._client = client
+        self._verdicts = verdicts
+        self._rules, self._groups = mirrors
+        self._metrics = metrics
+        self._everybody = everybody
+        self._silent = silent
+        self._started = time.monotonic()
+        self._written: dict[str, float] = {}
+        self._sent: dict[str, Mapping[str, Any]] = {}
+        self._no_subresource = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.dirty.wait()
+            await asyncio.sleep(DEBOUNCE)
+            self.dirty.clear()
+            try:
+                wait = await self._write_all()
+            except KubeError as error:
+                _log.warning("status not written; trying again", error=error, seconds=EVERY)
+                wait = EVERY
+            if wait:
+                asyncio.get_running_loop().call_later(wait, self.dirty.set)
+                await asyncio.sleep(min(wait, 1.0))
+
+    async def _write_all(self) -> float:
+        """Answers after how many seconds to come again, 0 if everything is said. Raises: KubeError."""
+        if not self._rules.items and not self._groups.items:
+            return 0.0
+        book = self._verdicts.book
+        tally, members = await self._count()
+        if tally is None or book is not self._verdicts.book:
+            return DEBOUNCE
+        waits = [0.0]
+        first = 0
+        for sheet in book.sheets:
+            waits.append(await self._write_rules(sheet, first, tally))
+            first += len(sheet.rules)
+        for key, group in [(key, group) for key, group in self._groups.items.items() if group in book.groups]:
+            waits.append(await self._write_group(key, group, members.get(group.name, set())))
+        return min((wait for wait in waits if wait), default=0.0)
+
+    async def _count(self) -> tuple[Tally | None, dict[str, set[str]]]:
+        """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
+        book, began = self._verdicts.book, time.monotonic()
+        tally = Tally(book.rules)
+        members: dict[str, set[str]] = {}
+        for node in self._verdicts.names():
+            verdict = self._verdicts.get(node)
+            if verdict is None:
+                continue
+            if verdict.book is not book:
+                return None, {}
+            self._add(node, verdict, tally, members)
+            if time.monotonic() - began > SLICE:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        return tally, members
+
+    def _add(self, node: str, verdict: Verdict, tally: Tally, members: dict[str, set[str]]) -> None:
+        tally.add(node, verdict.evaluation, verdict.joined.features)
+        for group in verdict.evaluation.groups:
+            members.setdefault(group, set()).add(node)
+
+    async def _write_rules(self, sheet: Sheet, first: int, tally: Tally) -> float:
+        if self._no_subresource:
+            return 0.0
+        path = f"{RULES}/{quote(sheet.name, safe='')}/status"
+        known = self._rules.statuses.get(("", sheet.name), {})
+        status = render_status(sheet, first, tally, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        if same_status(status, known) or same_status(status, self._sent.get(path, {})):
+            return 0.0
+        if known.get("observedGeneration") == sheet.generation and (wait := self._not_yet(path)):
+            return wait
+        try:
+            await self._patch(path, sheet.uid, status)
+        except NotFound:
+            if ("", sheet.name) in self._rules.items:
+                self._no_subresource = True
+                _log.warning(
+                    "NodeFeatureRules get no status: the cluster's definition has no such subresource", path=path
+                )
+        else:
+            self._metrics.add("nodefeaturerule_status_updates")
+        return 0.0
+
+    async def _write_group(self, key: Key, group: Group, judged: set[str]) -> float:
+        """Nodes that nothing is heard of stay members for as long as they exist."""
+        known = self._groups.statuses.get(key, {})
+        status = render_group(judged | {node for node in listed_nodes(known) if self._silent(node)})
+        path = f"{API}/namespaces/{quote(key[0], safe='')}/nodefeaturegroups/{quote(key[1], safe='')}/status"
+        if status in (known, self._sent.get(path)):
+            return 0.0
+        if known and (wait := self._not_yet(path, known.get("truncated", False))):
+            return wait
+        try:
+            await self._patch(path, "", status)
+        except NotFound:
+            return 0.0
+        self._metrics.add("node_feature_group_update_requests")
+        return 0.0
+
+    def _not_yet(self, path: str, counts_everybody: bool = True) -> float:
+        """Seconds until counts may be written for an object; 0 if they may."""
+        now = time.monotonic()
+        if counts_everybody and len(self._verdicts) < self._everybody() and now - self._started < PATIENCE:
+            return EVERY
+        return max(EVERY - (now - self._written.get(path, -EVERY)), 0.0)
+
+    async def _patch(self, path: str, uid: str, status: Mapping[str, Any]) -> None:
+        """Raises: KubeErrors, but no Conflict: then there is a new object, which the watch tells of."""
+        body = {"status": status} | ({"metadata": {"uid": uid}} if uid else {})
+        self._sent[path] = status
+        self._written[path] = time.monotonic()
+        with suppress(Conflict):
+            await self._client.json(
+                "PATCH",
+                path,
+                body,
+                query={"fieldManager": FIELD_MANAGER},
+                content_type=MERGE_PATCH,
+                accept=METADATA_ONLY,
+            )

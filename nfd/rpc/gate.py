@@ -1,0 +1,55 @@
+"""Who is calling and for which node: what the server asks before it reads, and again before it parses, a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is calling: its address, its `authorization` header, and the names of its verified client certificate."""
+
+    address: str = ""
+    authorization: str = ""
+    common_name: str = ""
+    alternative_names: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str:
+        """The address without its port: gRPC writes `ipv4:10.1.2.3:4711` and `ipv6:%5Bfe80::1%5D:4711`."""
+        return self.address.partition(":")[2].rpartition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A peer that may call.
+
+    `name` is what its limits are counted under, "" where nobody can be told from anybody. `node` is the node it runs
+    on and `node_uid` that Node's uid, "" where its credentials do not tell.
+    """
+
+    peer: Peer
+    name: str = ""
+    node: str = ""
+    node_uid: str = ""
+
+
+class Gate(Protocol):
+    """Decides who may report; a ReportError says why not."""
+
+    async def identify(self, peer: Peer) -> Caller:
+        """Who that is, before a byte of the report is read."""
+
+    def admit(self, caller: Caller, node: str) -> None:
+        """Whether it may speak for the node, before any feature is parsed."""
+
+
+class OpenGate:
+    """Anyone may report for any node, as in NFD without TLS and `-verify-node-name`."""
+
+    async def identify(self, peer: Peer) -> Caller:
+        return Caller(peer)
+
+    def admit(self, caller: Caller, node: str) -> None:
+        return None

@@ -1,0 +1,118 @@
+"""What one caller may use up: calls and bytes by a budget, one call at a time, and few streams beside the reports."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import grpc
+
+from nfd.errors import ReportError
+
+BURST = 1000.0
+RATE = 5.0
+"""Units that a caller may spend at once, and that come back in a second."""
+UNIT_BYTES = 16 * 1024
+"""A call costs one unit, and one for each of these bytes: a first report of a large machine costs some 10."""
+CALLS = 2
+"""Calls of one caller at a time: the second is there for a worker whose first went astray."""
+CALLERS = 20_000
+"""Callers remembered, the latest ones."""
+
+STREAMS = 64
+STREAM_SECONDS = 600.0
+"""Open streams of health and reflection, and how long one may last: they must not take the room of reports."""
+
+
+class Limits:
+    """Budgets by caller; "" is nobody in particular and has none. For one event loop; `now` in seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._balances: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._busy: dict[str, int] = {}
+
+    @contextmanager
+    def turn(self, caller: str) -> Iterator[None]:
+        """One call. Raises: ReportError if the caller has spent its budget, or has calls under way."""
+        if not caller:
+            yield
+            return
+        if self._busy.get(caller, 0) >= CALLS:
+            raise _later(f"{caller} has {CALLS} calls under way", 1.0)
+        if (balance := self._balance(caller)) < 0:
+            raise _later(f"too much comes from {caller}", -balance / RATE)
+        self._busy[caller] = self._busy.get(caller, 0) + 1
+        try:
+            yield
+        finally:
+            self._busy[caller] -= 1
+            if not self._busy[caller]:
+                del self._busy[caller]
+
+    def charge(self, caller: str, size: int) -> None:
+        """A call of that many bytes was read; its price may leave a debt."""
+        if caller:
+            self._balances[caller] = (self._balance(caller) - 1 - size / UNIT_BYTES, self._now())
+            self._balances.move_to_end(caller)
+            if len(self._balances) > CALLERS:
+                self._balances.popitem(last=False)
+
+    def _balance(self, caller: str) -> float:
+        balance, at = self._balances.get(caller, (BURST, 0.0))
+        return min(BURST, balance + (self._now() - at) * RATE)
+
+
+class Bystanders(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Bounds the streams of every service but ours."""
+
+    def __init__(self, ours: str) -> None:
+        self._ours = f"/{ours}/"
+        self._open = 0
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        handler = await continuation(details)
+        if handler is None or details.method.startswith(self._ours):
+            return handler
+        if handler.unary_stream:
+            return handler._replace(unary_stream=self._bounded(handler.unary_stream))
+        if handler.stream_stream:
+            return handler._replace(stream_stream=self._bounded(handler.stream_stream))
+        return handler
+
+    def _bounded(self, behaviour: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """The same behaviour, in the form it has: grpcio tells a generator from a coroutine by looking at it."""
+
+        async def generate(request: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._place(context):
+                async for one in behaviour(request, context):
+                    yield one
+
+        async def run(request: Any, context: Any) -> Any:
+            async with self._place(context):
+                return await behaviour(request, context)
+
+        return generate if inspect.isasyncgenfunction(behaviour) else run
+
+    @asynccontextmanager
+    async def _place(self, context: Any) -> AsyncIterator[None]:
+        """One of the streams, for a time."""
+        if self._open >= STREAMS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams are open")
+        self._open += 1
+        try:
+            async with asyncio.timeout(STREAM_SECONDS):
+                yield
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the stream has lasted long enough")
+        finally:
+            self._open -= 1
+
+
+def _later(reason: str, seconds: float) -> ReportError:
+    return ReportError(reason, retry=True, retry_after=max(seconds, 0.1), code="RESOURCE_EXHAUSTED")

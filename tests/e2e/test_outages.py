@@ -1,0 +1,126 @@
+"""Master or API server away for a while: nothing is lost, nothing is repeated without end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from tests.controlplane.cluster import ControlPlane
+from tests.e2e.conftest import MakeMaster, MakeNode, StartWorker
+from tests.e2e.machines import Machine, discovered
+from tests.e2e.nodes import MASTER, F, asked
+from tests.e2e.programs import Program, eventually, pass_again, port_of
+from tests.rpc import nfd016
+
+MakeMachine = Callable[[str], Machine]
+ID = F + "system-os_release.ID"
+
+
+def failures(worker: Program) -> float:
+    return worker.metric("nfd_worker_report_failures_total")
+
+
+def test_master_stopped_the_worker_keeps_its_pid_and_the_newest_state_arrives(
+    machines: MakeMachine, nodes: MakeNode, master: Program, workers: StartWorker
+) -> None:
+    """What changed twice meanwhile is written once, as it is at the end."""
+    machine = machines("debian-12-epyc-milan")
+    node = nodes(machine)
+    worker = workers(node, master, f"--host-root={machine.root}")
+    pid, before, version = worker.pid, node.labels, node.version
+    assert master.stop() == 0
+    machine.write("etc/os-release", "ID=one\n")
+    pass_again(worker)
+    eventually(lambda: failures(worker) >= 1)
+    machine.write("etc/os-release", "ID=two\n")
+    pass_again(worker)
+    eventually(lambda: failures(worker) >= 3)
+    assert node.labels == before
+    master.start()
+    eventually(lambda: node.labels[ID] == "two")
+    assert (worker.alive(), worker.pid) == (True, pid)
+    assert node.states(version) == [discovered(f"--host-root={machine.root}")]
+    phrases = [line["event"] for line in worker.events() if "report" in line["event"]]
+    assert phrases == ["the master did not take the report, trying on", "the master takes reports again"]
+
+
+def test_api_server_outage_labels_stay_and_the_change_made_meanwhile_is_written(
+    machines: MakeMachine, nodes: MakeNode, masters: MakeMaster, master: Program, workers: StartWorker
+) -> None:
+    """Programs go on, a master started meanwhile waits, and the server meets a bounded number of requests.
+
+    One that has just started refuses everybody for a moment, until it knows its roles.
+    """
+    machine = machines("debian-12-epyc-milan")
+    node = nodes(machine)
+    worker = workers(node, master, f"--host-root={machine.root}")
+    pids, before = (worker.pid, master.pid), node.labels
+    tried = master.metric("nfd_master_node_update_requests_total")
+    with node.plane.outage():
+        machine.write("etc/os-release", "ID=meanwhile\n")
+        pass_again(worker)
+        eventually(lambda: master.metric("nfd_master_node_update_failures_total") >= 4)
+        assert master.metric("nfd_master_node_update_requests_total") - tried < 10
+        assert master.metric("nfd_master_store_connected") == 0
+        late = masters(wait=False)
+        eventually(lambda: late.said("watch interrupted"))
+        assert late.get("/readyz")[0] == 503
+        mark = node.plane.audit_log.mark()
+    eventually(lambda: node.labels[ID] == "meanwhile")
+    after = {key: value for key, value in before.items() if "os_release.VERSION_ID" not in key}
+    assert node.labels == after | {ID: "meanwhile"}
+    eventually(late.ready)
+    eventually(lambda: master.metric("nfd_master_store_connected") == 1)
+    assert late.stop() == 0
+    assert (worker.pid, master.pid) == pids
+    assert worker.alive()
+    assert master.alive()
+    events = asked(node.plane, mark)
+    assert [event.name for event in events if event.verb == "patch" and event.code != 403] == [node.name]
+    assert {event.code for event in events} <= {200, 403}
+    assert len(events) < 20
+
+
+def test_sigterm_of_the_master_drains(nodes: MakeNode, masters: MakeMaster, control_plane: ControlPlane) -> None:
+    """What was answered is on its Node when the process ends; whoever came too late knows, by gRPC's own statuses."""
+    master, message = masters(), nfd016.v016()
+    crowd = [nodes() for _ in range(40)]
+
+    def report(name: str) -> str:
+        request = message(node_name=name, labels={"mine": "1"})
+        try:
+            nfd016.set_labels(port_of(master), request.SerializeToString())
+        except grpc.RpcError as error:
+            return str(error.code().name)
+        return "taken"
+
+    mark = control_plane.mark()
+    with ThreadPoolExecutor(8) as threads:
+        answers = threads.map(report, [node.name for node in crowd])
+        eventually(lambda: master.metric("nfd_master_reports_total") >= 5)
+        status = master.stop(signal.SIGTERM, seconds=10)
+        told = dict(zip((node.name for node in crowd), answers, strict=True))
+    assert status == 0
+    assert set(told.values()) <= {"taken", "UNAVAILABLE", "CANCELLED"}
+    written = {node.name for node in crowd if node.labels == {F + "mine": "1"}}
+    assert written == {event.name for event in control_plane.writes(mark) if event.user == MASTER}
+    assert written >= {name for name, answer in told.items() if answer == "taken"}
+    assert len(written) >= 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_master_and_worker_with_0(
+    number: int, machines: MakeMachine, nodes: MakeNode, masters: MakeMaster, workers: StartWorker
+) -> None:
+    """The Node stays as it is."""
+    master, machine = masters(), machines("raspberry-pi-4")
+    node = nodes(machine)
+    worker = workers(node, master, f"--replay={machine.root}")
+    before = node.version
+    assert worker.stop(number, seconds=2) == 0
+    assert master.stop(number, seconds=5) == 0
+    assert node.version == before

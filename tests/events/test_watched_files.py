@@ -1,0 +1,140 @@
+"""Changed files wake their source: real inotify."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nfd.events import MAX_WAIT, RELOAD, Wake
+from nfd.events.files import Folder
+from tests.events.machine import FEATURES_D, Maker
+
+
+def write(path: Path, text: str = "x") -> None:
+    path.write_text(text)
+
+
+def rename(path: Path) -> None:
+    hidden = path.with_name(".hidden")
+    hidden.write_text("x")
+    hidden.rename(path)
+
+
+def swap(folder: Path) -> None:
+    """As a kubelet updates a mounted ConfigMap."""
+    (folder / "..2").mkdir()
+    (folder / "..2/a").write_text("new")
+    (folder / "..tmp").symlink_to("..2")
+    (folder / "..tmp").rename(folder / "..data")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: write(folder / "a", "y"),
+        lambda folder: write(folder / "b"),
+        lambda folder: rename(folder / "a"),
+        lambda folder: (folder / "a").unlink(),
+        lambda folder: (folder / "a").chmod(0o600),
+        lambda folder: (folder / "link").symlink_to("a"),
+        lambda folder: write(folder / "below/c"),
+        lambda folder: swap(folder),
+        lambda folder: shutil.rmtree(folder),
+        lambda folder: folder.rename(folder.with_name("gone")),
+    ],
+)
+def test_changed_files_wake_their_source_at_once(make: Maker, machine: Path, change: Callable[[Path], object]) -> None:
+    folder = machine / FEATURES_D
+    (folder / "below").mkdir(parents=True)
+    (folder / "a").write_text("x")
+    events = make(poll=60)
+    change(folder)
+    started = time.monotonic()
+    assert events.wait(5).sources == {"local"}
+    assert time.monotonic() - started < 1
+    assert events.wait(0.3) == Wake(), "told once"
+
+
+def test_a_directory_that_comes_goes_and_comes_again(make: Maker, machine: Path) -> None:
+    """Wherever in its path it starts to exist; noise beside it wakes nobody."""
+    shutil.rmtree(machine / "etc")
+    events = make(poll=60)
+    for _ in range(2):
+        (machine / "noise").write_text("x")
+        assert events.wait(0.3) == Wake()
+        (machine / "etc").mkdir()
+        assert events.wait(0.3) == Wake()
+        (machine / FEATURES_D).mkdir()
+        assert events.wait(5).sources == {"local"}
+        write(machine / FEATURES_D / "a")
+        assert events.wait(5).sources == {"local"}
+        shutil.rmtree(machine / "etc")
+        assert events.wait(5).sources == {"local"}
+
+
+def test_links_stay_inside_the_root(make: Maker, machine: Path) -> None:
+    (machine / "var/features").mkdir(parents=True)
+    (machine / FEATURES_D).symlink_to("/var/features")
+    events = make(poll=60)
+    write(machine / "var/features/a")
+    assert events.wait(5).sources == {"local"}
+
+
+def test_a_replaced_directory_behind_a_link_is_found(make: Maker, machine: Path) -> None:
+    """inotify does not see a link turn; the comparison does."""
+    for name in ("one", "two"):
+        (machine / "var" / name).mkdir(parents=True)
+    (machine / "var/current").symlink_to("one")
+    (machine / FEATURES_D).symlink_to("/var/current")
+    events = make()
+    (machine / "var/next").symlink_to("two")
+    (machine / "var/next").rename(machine / "var/current")
+    assert events.wait(5).sources == {"local"}
+    write(machine / "var/two/a")
+    assert events.wait(5).sources == {"local"}
+    write(machine / "var/one/a")
+    assert events.wait(0.4) == Wake(), "the old one is no longer watched"
+
+
+def test_a_burst_is_one_wake(make: Maker, machine: Path) -> None:
+    """Events that keep coming are told after MAX_WAIT at the latest."""
+    (machine / FEATURES_D).mkdir()
+    events = make(poll=60)
+    stop = threading.Event()
+
+    def scribble() -> None:
+        while not stop.wait(0.02):
+            write(machine / FEATURES_D / "a")
+
+    thread = threading.Thread(target=scribble)
+    thread.start()
+    try:
+        started = time.monotonic()
+        assert events.wait(10).sources == {"local"}
+        assert time.monotonic() - started <= MAX_WAIT + 1
+    finally:
+        stop.set()
+        thread.join()
+    events.wait(1)
+    assert events.wait(0.3) == Wake()
+
+
+def test_configuration_folders_ask_for_a_reload(make: Maker, tmp_path: Path) -> None:
+    """What lies in directories below, such as feature files, is no configuration."""
+
+    def directory(path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    (tmp_path / "conf/features.d").mkdir(parents=True)
+    events = make(folders=[Folder(RELOAD, str(tmp_path / "conf"), directory, deep=False)], poll=60)
+    write(tmp_path / "conf/features.d/a")
+    assert events.wait(0.3) == Wake()
+    write(tmp_path / "conf/nfd-worker.conf")
+    wake = events.wait(5)
+    assert (wake.sources, wake.reload) == (frozenset(), True)

@@ -1,0 +1,24 @@
+"""A recorded machine has the labels of the live one, and no serial numbers."""
+
+from pathlib import Path
+
+from gfd.source import SOURCE
+from nfd.discovery import Plan, discover
+from nfd.host.record import Recorder
+from nfd.host.replay import Replay
+from tests.gfd.machines import A100, H100, ONE_SLICE, at, carved, laid
+from tests.nvml.asking import needs_compiler
+
+
+@needs_compiler
+def test_replay_gives_the_labels_of_the_recording(tmp_path: Path) -> None:
+    plan = Plan((SOURCE,), (SOURCE,), {"nvidia": SOURCE.config(mig_strategy="mixed")})  # type: ignore[call-arg]
+    machine = {"devices": [at(1, carved(H100, ONE_SLICE, ONE_SLICE)), at(2, A100)]}
+    with laid(machine, tmp_path, {"sys/class/dmi/id/product_name": "DGXH100\n"}) as found:
+        recorder = Recorder(found.host)
+        live = discover(recorder, plan)
+    recorder.write(tmp_path / "recording")
+    replayed = discover(Replay(tmp_path / "recording"), plan)
+    assert live.labels["nvidia.com/mig-1g.10gb.count"] == "2"
+    assert replayed.labels == live.labels
+    assert "GPU-00000000-0000-4000-8000" not in (tmp_path / "recording" / "host.json").read_text()

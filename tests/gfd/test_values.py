@@ -1,0 +1,276 @@
+"""The pure parts: names, tables, round trips, and what hostile bytes and files may not do."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gfd.configfile import parse_config
+from gfd.durations import read_sleep
+from gfd.families import built_in, family_of, overlay, parse_capability
+from gfd.features import from_features, to_features
+from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node, Trouble, from_json, to_json
+from gfd.labels import label
+from gfd.labels.models import keys
+from gfd.labels.settings import MIG_STRATEGIES, Settings
+from gfd.labels.text import product, sanitize
+from gfd.memory import resume
+from gfd.mig import gigabytes, profile_name
+from gfd.options import OPTIONS
+from gfd.pci import parse_names
+from gfd.process import renamed
+from gfd.vgpu import parse_vgpu
+from nfd import names
+from nfd.config.yamltext import parse
+from nfd.errors import ConfigError
+
+MIB = 1024 * 1024
+
+PROFILES = [
+    # GPU's MiB, profile numbers, MB, name
+    (40960, (0, 0), 4864, "1g.5gb"),
+    (40960, (7, 0), 4864, "1g.5gb.me"),
+    (40960, (2, 0), 20096, "1c.3g.20gb"),
+    (81559, (9, 0), 20096, "1g.20gb"),
+    (143771, (3, 3), 71424, "4g.71gb"),
+    (183359, (0, 0), 22528, "1g.23gb"),
+    (183359, (4, 4), 182272, "7g.180gb"),
+    (189471, (1, 1), 47296, "2g.47gb"),
+    (275040, (2, 2), 137408, "3g.135gb"),
+    (97887, (13, 0), 24192, "1g.24gb-me"),
+    (97887, (15, 0), 24192, "1g.24gb.me.all"),
+    (97887, (12, 3), 97280, "4g.96gb.gfx"),
+    (97887, (17, 2), 72000, "3g.72gb.gfx"),
+]
+
+
+@pytest.mark.parametrize(("total", "numbers", "memory", "name"), PROFILES)
+def test_profile_names(total: int, numbers: tuple[int, int], memory: int, name: str) -> None:
+    assert profile_name(*numbers, memory, total * MIB) == name
+
+
+@pytest.mark.parametrize(("total_gib", "eighths", "rounded"), [(180, 1, 23), (186, 2, 47), (141, 4, 71), (269, 4, 135)])
+def test_halves_are_rounded_up(total_gib: int, eighths: int, rounded: int) -> None:
+    assert gigabytes(total_gib * 1024 * eighths // 8, total_gib * 1024 * MIB) == rounded
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("NVIDIA TITAN X (Pascal)", "NVIDIA-TITAN-X-Pascal"),
+        ("Quadro RTX 6000/8000", "Quadro-RTX-60008000"),
+        ("  a   b  ", "a-b"),
+        ("x ( y )z", "x-y-z"),
+        ("A\tB\nC", "ABC"),
+        ("", ""),
+    ],
+)
+def test_sanitize(text: str, wanted: str) -> None:
+    assert sanitize(text) == wanted
+
+
+def test_product_parts() -> None:
+    assert product("Orin (nvgpu)", "MIG", "1g.5gb") == "Orin-nvgpu-MIG-1g.5gb"
+    assert product("()", "MIG", "1g.5gb") == "-MIG-1g.5gb"
+    assert product("", "MIG") == "MIG"
+
+
+@pytest.mark.parametrize(
+    ("capability", "family"),
+    [
+        ("1.3", "tesla"),
+        ("4.0", ""),
+        ("7.4", "volta"),
+        ("7.5", "turing"),
+        ("8.8", "ampere"),
+        ("8.9", "ada-lovelace"),
+        ("9.10", "hopper"),
+        ("11.0", "blackwell"),
+        ("12.1", "blackwell"),
+        ("13.0", "rubin"),
+        ("14.0", ""),
+    ],
+)
+def test_families(capability: str, family: str) -> None:
+    assert family_of(built_in(), *parse_capability(capability)) == family
+
+
+def test_families_can_be_laid_over() -> None:
+    table = overlay({"14.0": "vera", "9.0": ""})
+    assert family_of(table, 14, 3) == "vera"
+    assert family_of(table, 9, 0) == ""
+    assert family_of(table, 8, 9) == "ada-lovelace"
+    with pytest.raises(ValueError, match="'nine' is not a compute capability"):
+        overlay({"nine": "x"})
+    with pytest.raises(ValueError, match="'not a value' must be letters"):
+        overlay({"9.0": "not a value"})
+
+
+TEXTS = st.text(max_size=20)
+GPUS = st.builds(
+    Gpu,
+    index=st.integers(0, 3),
+    name=st.sampled_from(["NVIDIA L4", "Tesla T4", "NVIDIA DGX Display", "", "()", "x" * 80]),
+    uuid=st.sampled_from(["", "GPU-1", "GPU-2"]),
+    pci_class=st.sampled_from(["", "0x030000", "0x030200"]),
+    memory=st.none() | st.integers(0, 300_000),
+    memory_unified=st.booleans(),
+    compute_major=st.none() | st.integers(0, 20),
+    compute_minor=st.none() | st.integers(0, 9),
+    mig_capable=st.none() | st.booleans(),
+    mig_enabled=st.booleans(),
+    mig_changing=st.booleans(),
+    clique=st.sampled_from(["", "a.1", "b.2"]),
+    failing=st.sampled_from(["", "GPU is lost"]),
+    mute=st.integers(0, 2),
+)
+PROFILE_NAMES = st.sampled_from(["1g.5gb", "1c.3g.20gb"])
+MIGS = st.builds(MigDevice, gpu=st.integers(0, 3), profile=PROFILE_NAMES, memory=st.integers(0, 9))
+NODES = st.builds(
+    Node,
+    machine=TEXTS,
+    timestamp=st.none() | st.integers(0),
+    pci_gpus=st.integers(0, 4),
+    vgpu_present=st.none() | st.booleans(),
+)
+INVENTORIES = st.builds(
+    Inventory,
+    backend=st.sampled_from(["nvml", "cuda"]),
+    driver=st.builds(Driver, TEXTS, st.none() | st.integers(0, 99999)),
+    gpus=st.lists(GPUS, max_size=3).map(tuple),
+    migs=st.lists(MIGS, max_size=3).map(tuple),
+    node=NODES,
+    trouble=st.none() | st.sampled_from(Trouble),
+    reason=TEXTS,
+    stale=st.booleans(),
+)
+
+
+@given(INVENTORIES)
+def test_round_trips(inventory: Inventory) -> None:
+    assert from_json(json.loads(json.dumps(to_json(inventory)))) == inventory
+    assert from_features(to_features(inventory)) == inventory
+
+
+@given(INVENTORIES, st.sampled_from(MIG_STRATEGIES), st.booleans())
+def test_every_label_has_a_legal_key(inventory: Inventory, strategy: str, alone: bool) -> None:
+    found = label(inventory, Settings(strategy, alone=alone))
+    assert all(names.key_problem(key) is None for key in found.labels)
+    assert all(isinstance(value, str) for value in found.labels.values())
+
+
+@given(INVENTORIES, INVENTORIES)
+def test_what_was_known_is_not_forgotten_over_a_failed_reading(last: Inventory, other: Inventory) -> None:
+    fresh = Inventory(trouble=Trouble.DRIVER_ERROR, node=Node(pci_gpus=9))
+    if last.gpus:
+        held = resume(fresh, last)
+        assert held.gpus == last.gpus
+        assert held.stale
+    if other.trouble is None and other.gpus:
+        assert [gpu.index for gpu in resume(other, last).gpus] == [gpu.index for gpu in other.gpus]
+
+
+@pytest.mark.parametrize("data", [None, [], "text", {"gpus": 5}, {"gpus": [{"name": "x"}]}, {"trouble": "odd"}])
+def test_what_is_no_inventory(data: Any) -> None:
+    with pytest.raises(ValueError, match="not a"):
+        from_json(data)
+
+
+def test_model_keys_are_short_and_unlike() -> None:
+    found = keys(["A" * 80, "A" * 79, "()", "B"])
+    assert len(set(found)) == 4
+    assert all(len(f"gpu.model.{key}.product") <= 63 for key in found)
+
+
+def space(capability: bytes, at: int = 0xD0, status: int = 0x10) -> bytes:
+    found = bytearray(256)
+    found[0x06], found[0x34] = status, at
+    found[at : at + len(capability)] = capability
+    return bytes(found)
+
+
+VERSION = b"\x00\x16" + b"460.16".ljust(10, b"\0") + b"r460_00".ljust(10, b"\0")
+
+
+def test_vgpu() -> None:
+    assert parse_vgpu(space(b"\x09\x68\x1bVF" + VERSION)) == ("460.16", "r460_00")
+    assert parse_vgpu(space(b"\x09\x68\x21VF\x05\x06abcd" + VERSION)) == ("460.16", "r460_00")
+    assert parse_vgpu(space(b"\x09\x00\x14\x01\x00" + VERSION)) is None
+    assert parse_vgpu(space(b"\x09\x68\x1bVF" + VERSION, status=0)) is None
+
+
+@given(st.binary(min_size=256, max_size=256), st.integers(0x40, 0xFF))
+def test_no_configuration_space_is_too_odd(data: bytes, at: int) -> None:
+    odd = bytearray(data)
+    odd[0x06], odd[0x34] = 0x10, at
+    odd[at : at + 5] = b"\x09\x40\xffVF"[: 256 - at]
+    parse_vgpu(bytes(odd[:256]))
+
+
+WORDS = ["version", "flags", "gfd", "migStrategy", "sharing", "timeSlicing", "mps", "resources", "name", "replicas"]
+WORDS += ["rename", "devices", "imex", "channelIDs", "gpus", "mig", "pattern", "sleepInterval", "renameByDefault"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_no_configuration_is_too_odd(data: Any) -> None:
+    """It is read, or refused in one line that names the file."""
+    with suppress(ConfigError):
+        try:
+            parse_config(parse(json.dumps(data), "config.yaml"), "config.yaml")
+        except ConfigError as error:
+            lines = str(error).splitlines()
+            if len(lines) != 1 or not lines[0].startswith("config.yaml"):
+                raise AssertionError(lines) from error
+            raise
+
+
+SLEEPS: list[tuple[Any, float]] = [
+    ("60s", 60.0),
+    ("0", 0.0),
+    ("-5s", 0.0),
+    ("1h30m", 5400.0),
+    (5_000_000_000, 5.0),
+    ("infinite", float("inf")),
+]
+
+
+@pytest.mark.parametrize(("value", "seconds"), SLEEPS)
+def test_sleep(value: Any, seconds: float) -> None:
+    assert read_sleep(value) == seconds
+
+
+PCI_IDS = """# a comment
+10dd  Other
+\t2335  wrong
+10de  NVIDIA Corporation
+\t2335  GH100 [H200 SXM 141GB]
+\t\t10de 1234  board
+10df  Next
+\t2335  wrong
+"""
+
+
+def test_pci_names() -> None:
+    assert parse_names(PCI_IDS) == {"2335": "GH100 [H200 SXM 141GB]"}
+
+
+def test_command_lines() -> None:
+    name = b"gpu-feature-discovery"
+    line = b"/usr/bin/python3\0/usr/bin/" + name + b"\0--oneshot\0-o\0\0"
+    assert renamed(line, name) == name + b"\0--oneshot\0-o\0\0"
+    assert renamed(b"python3\0-m\0gfd.cli\0", name) == name + b"\0"
+
+
+def test_every_option_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    missing = [option.name for option in OPTIONS if f"`--{option.name}`" not in page]
+    assert not missing

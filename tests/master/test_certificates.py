@@ -1,0 +1,270 @@
+"""The master's own authority: what the plan says, what Secret and ConfigMap hold, and that rotation breaks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from nfd.kube.connect import KubeClient, connect
+from nfd.master.authority import (
+    Authority,
+    Timing,
+    choose_signer,
+    issue,
+    make_authority,
+    plan_authorities,
+    read_authorities,
+    write_authorities,
+)
+from nfd.master.certificates import BUNDLE, Certificates
+from nfd.report import Reply, Report
+from nfd.rpc.client import Reporter
+from nfd.rpc.gate import Peer
+from nfd.rpc.server import LabelerServer
+from nfd.rpc.tls import TlsFiles
+from tests.controlplane.cluster import ControlPlane
+from tests.master.places import until
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+TIMING = Timing()
+_numbers = count(1)
+
+
+def authority(made: float) -> Authority:
+    return make_authority(made, TIMING)
+
+
+def test_authorities_survive_the_secret_and_nonsense_in_it() -> None:
+    old, new = authority(NOW - DAY), authority(NOW)
+    data = write_authorities((new, old))
+    nonsense = {"a.crt": b"x", "b.key": b"y", f"{old.name}x.crt": old.certificate, f"{old.name}x.key": new.key, "z": b""}
+    assert read_authorities(data | nonsense) == (old, new)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Ages in days of the known authorities and of the newest one in the bundle; what is left, and who signs then."""
+
+    name: str
+    ages: tuple[float, ...]
+    published: float | None
+    kept: tuple[int | None, ...]
+    """Indices into `ages`; None is a new one."""
+    signer: int
+    """Index into `kept`."""
+
+
+CASES = (
+    Case("nothing yet", (), None, (None,), 0),
+    Case("one, young", (1,), 1, (0,), 0),
+    Case("one, not in the bundle yet", (1,), None, (0,), 0),
+    Case("one, old: the next one is made and does not sign", (121,), 121, (0, None), 0),
+    Case("two, the new one not in the bundle", (121, 0.01), None, (0, 1), 0),
+    Case("two, the new one just in the bundle", (121, 0.01), 0.006, (0, 1), 0),
+    Case("two, the new one in every mount", (121, 0.01), 0.0075, (0, 1), 1),
+    Case("two, certificates of the old one may be in use", (122, 1), 1.005, (0, 1), 1),
+    Case("two, nothing of the old one is in use", (122, 1), 1.02, (1,), 0),
+    Case("one that has ended", (181,), 181, (None,), 0),
+    Case("two of which one has ended", (181, 60), 60, (1,), 0),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_plan(case: Case) -> None:
+    known = tuple(authority(NOW - age * DAY) for age in case.ages)
+    published = None if case.published is None else NOW - case.published * DAY
+    wanted = plan_authorities(known, published, NOW, TIMING)
+    assert tuple(known.index(one) if one in known else None for one in wanted) == case.kept
+    since = published if wanted[-1] in known else NOW
+    assert choose_signer(wanted, since, NOW, TIMING) == wanted[case.signer]
+    if wanted[-1] in known:
+        assert plan_authorities(wanted, published, NOW, TIMING) == wanted
+
+
+def test_certificate_names_the_service_and_ends() -> None:
+    leaf = issue(authority(NOW), ("nfd-master", "nfd-master.nfd.svc", "127.0.0.1"), NOW, TIMING)
+    certificate = x509.load_pem_x509_certificate(leaf.certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["nfd-master", "nfd-master.nfd.svc"]
+    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    assert certificate.not_valid_after_utc.timestamp() == NOW + DAY
+
+
+@dataclass
+class Objects:
+    """A Secret and a ConfigMap as shipped, empty, in a namespace of their own."""
+
+    plane: ControlPlane
+    namespace: str
+
+    def path(self, kind: str) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/{kind}/nfd-master-ca"
+
+    def create(self) -> None:
+        self.plane.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        for kind in ("secrets", "configmaps"):
+            self.plane.create(self.path(kind).rpartition("/")[0], {"metadata": {"name": "nfd-master-ca"}})
+
+    def bundle(self) -> str:
+        found: dict[str, Any] = self.plane.request("GET", self.path("configmaps"))
+        return str((found.get("data") or {}).get(BUNDLE, ""))
+
+    def authorities(self) -> tuple[Authority, ...]:
+        data = self.plane.request("GET", self.path("secrets")).get("data") or {}
+        return read_authorities({key: base64.b64decode(value) for key, value in data.items()})
+
+
+@pytest.fixture
+def objects(control_plane: ControlPlane) -> Objects:
+    found = Objects(control_plane, f"certificates-{next(_numbers)}")
+    found.create()
+    return found
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    client = await connect(str(control_plane.kubeconfig))
+    yield client
+    await client.close()
+
+
+Make = Callable[..., Certificates]
+
+
+@pytest.fixture
+async def make(client: KubeClient, objects: Objects) -> AsyncIterator[Make]:
+    made: list[Certificates] = []
+
+    def make(timing: Timing = TIMING, now: Callable[[], float] = time.time) -> Certificates:
+        made.append(Certificates(client, objects.namespace, "nfd-master-ca", ("localhost",), timing, now))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.stop()
+
+
+async def test_replicas_that_start_together_share_one_authority(objects: Objects, make: Make) -> None:
+    replicas = [make() for _ in range(5)]
+    await asyncio.gather(*(one.start() for one in replicas))
+    (found,) = objects.authorities()
+    assert objects.bundle().encode() == found.certificate
+    pems = [one.read() for one in replicas]
+    assert len({pem.key for pem in pems}) == 5
+    root = x509.load_pem_x509_certificate(found.certificate)
+    for pem in pems:
+        x509.load_pem_x509_certificate(pem.cert or b"").verify_directly_issued_by(root)
+
+
+async def test_settled_objects_are_only_read(objects: Objects, make: Make) -> None:
+    await make().start()
+    mark = objects.plane.mark()
+    for _ in range(3):
+        await make().advance()
+    assert {event.verb for event in objects.plane.audit(mark) if event.resource in ("secrets", "configmaps")} == {"get"}
+
+
+async def test_emptied_secret_makes_a_new_authority_at_once(objects: Objects, make: Make) -> None:
+    """The way out when a key has leaked."""
+    certificates = make()
+    await certificates.start()
+    (old,) = objects.authorities()
+    objects.plane.request("PATCH", objects.path("secrets"), {"data": None})
+    signer = await certificates.advance()
+    assert objects.authorities() == (signer,)
+    assert signer.name != old.name
+    assert objects.bundle().encode() == signer.certificate
+
+
+async def test_waits_for_objects_that_are_missing(
+    objects: Objects, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    objects.plane.request("DELETE", objects.path("configmaps"))
+    starting = asyncio.create_task(make().start())
+    await until(lambda: "certificates cannot be looked after" in caplog.messages)
+    assert not starting.done()
+    objects.create()
+    await asyncio.wait_for(starting, 20)
+
+
+async def test_outage_leaves_the_certificate_and_renews_it(objects: Objects, make: Make) -> None:
+    ahead = 0.0
+    certificates = make(replace(TIMING, interval=0.1), lambda: time.time() + ahead)
+    await certificates.start()
+    first = certificates.read()
+    with objects.plane.outage():
+        assert certificates.read() == first
+        ahead = 13 * 3600
+        await until(lambda: certificates.read() != first, 30)
+
+
+@dataclass
+class Mount:
+    """The ConfigMap as a file, which follows with a delay: what a kubelet does."""
+
+    objects: Objects
+    file: Path
+    delay: float
+
+    async def follow(self) -> None:
+        while True:
+            await asyncio.sleep(self.delay)
+            content = await asyncio.to_thread(self.objects.bundle)
+            new = self.file.with_suffix(".new")
+            new.write_text(content)
+            new.replace(self.file)
+
+
+async def test_rotation_while_workers_report(objects: Objects, make: Make, tmp_path: Path) -> None:
+    """Two masters, twenty workers, a rotation every few seconds: no report fails, and authorities come and go."""
+    timing = Timing(interval=0.3, spread=2.0, leaf=3.0, rotate=4.0, life=60.0)
+    replicas = [make(timing) for _ in range(2)]
+    taken = 0
+
+    async def accept(report: Report, peer: Peer) -> Reply:
+        nonlocal taken
+        taken += 1
+        return Reply(60)
+
+    await asyncio.gather(*(one.start() for one in replicas))
+    servers = [LabelerServer(accept, tls=one) for one in replicas]
+    ports = [await one.start("localhost:0") for one in servers]
+    mount = Mount(objects, tmp_path / "ca.crt", 0.5)
+    following = asyncio.create_task(mount.follow())
+    await until(mount.file.exists)
+    seen: set[str] = set()
+    end = time.monotonic() + 24
+
+    async def work(number: int) -> None:
+        while time.monotonic() < end:
+            reporter = Reporter(f"localhost:{ports[number % 2]}", tls=TlsFiles(str(mount.file)))
+            await asyncio.to_thread(reporter.send, Report(f"node-{number}"))
+            await asyncio.sleep(0.2)
+
+    async def watch() -> None:
+        while time.monotonic() < end:
+            seen.update(one.name for one in await asyncio.to_thread(objects.authorities))
+            await asyncio.sleep(0.5)
+
+    try:
+        await asyncio.gather(watch(), *(work(number) for number in range(20)))
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        for server in servers:
+            await server.stop(0)
+    assert taken > 300
+    assert len(seen) >= 3
+    assert len(objects.authorities()) <= 2

@@ -1,0 +1,153 @@
+"""NodeFeature objects and NodeFeatureGroups on a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from nfd.master.config import NamespaceSelector
+from tests.controlplane.cluster import ControlPlane
+from tests.master.conftest import BOOT, Worker, send
+from tests.master.places import Cluster, labels_of, until
+from tests.master.rulebooks import KINDS, OTHER, OWN, PCI, Kinds, RuleMasters, rule
+
+F = "feature.node.kubernetes.io/"
+VENDOR = {"attributes": {"vendor.card": {"elements": {"vendor": "x", "slots": "8"}}}}
+
+
+@pytest.fixture
+def place(control_plane: ControlPlane) -> Cluster:
+    return Cluster(control_plane)
+
+
+@pytest.fixture
+def name(node_name: str, place: Cluster) -> str:
+    place.create(node_name, {}, {}, BOOT)
+    return node_name
+
+
+@pytest.fixture
+def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
+    found = Kinds(control_plane)
+    found.install(*KINDS)
+    yield found
+    found.clear()
+
+
+@pytest.fixture
+async def masters(control_plane: ControlPlane) -> AsyncIterator[RuleMasters]:
+    found = RuleMasters(control_plane)
+    async with found.stack:
+        yield found
+
+
+async def test_objects_win_and_lose_in_nfds_order(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """Our namespace first, then by name; the report stands under the node's name."""
+    kinds.features(OWN, "a-before", name, labels={"cpu-a": "before", "b": "before"})
+    kinds.features(OWN, "z-after", name, labels={"c": "after", "d": "after"})
+    kinds.features(OTHER, "a-other", name, labels={"d": "other"}, features=VENDOR)
+    kinds.rules("objects", rule(vendor="x", feature="vendor.card", labels={"slots": "@vendor.card.slots"}))
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "report", F + "c": "report"}, features=PCI))
+    expected = {"cpu-a": "report", "b": "before", "c": "after", "d": "other", "slots": "8"}
+    assert labels_of(place, name) == {F + key: value for key, value in expected.items()}
+    kinds.delete(f"namespaces/{OTHER}/nodefeatures/a-other")
+    await until(lambda: F + "slots" not in labels_of(place, name), 5)
+    assert labels_of(place, name)[F + "d"] == "after"
+
+
+async def test_object_labels_outlive_a_restart_but_not_the_object(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    kinds.features(OTHER, "one", name, labels={"one": "1"})
+    kinds.features(OTHER, "two", name, labels={"two": "1"})
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    await master.stop()
+    kinds.delete(f"namespaces/{OTHER}/nodefeatures/one")
+    await masters.start()
+    await until(lambda: F + "one" not in labels_of(place, name), 5)
+    assert labels_of(place, name) == {F + "cpu-a": "1", F + "two": "1"}
+    kinds.features(OTHER, "three", name, labels={"three": "1"})
+    await until(lambda: F + "three" in labels_of(place, name), 5)
+    assert labels_of(place, name) == {F + "cpu-a": "1", F + "two": "1", F + "three": "1"}
+
+
+async def test_restrictions(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:
+    kinds.namespace(OTHER, {"trusted": "no"})
+    kinds.namespace(OWN, {"trusted": "yes"})
+    kinds.features(OTHER, "other", name, labels={"other": "1"}, features=VENDOR)
+    kinds.features(OWN, "own", name, labels={"own": "1"}, features=VENDOR)
+    kinds.rules("restricted", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
+    selector = NamespaceSelector(match_labels={"trusted": "yes"})
+    master = await masters.start(selector=selector)
+    await send(master, Worker(name).report({F + "cpu-a": "1"}))
+    assert labels_of(place, name) == {F + "cpu-a": "1", F + "own": "1", F + "card": "1"}
+    kinds.namespace(OTHER, {"trusted": "yes"})
+    await until(lambda: F + "other" in labels_of(place, name), 5)
+    await master.stop()
+    denying = await masters.start(deny_labels=True)
+    await send(denying, Worker(name, started=2).report({F + "cpu-a": "1"}))
+    assert labels_of(place, name) == {F + "cpu-a": "1", F + "card": "1"}
+
+
+async def test_objects_that_fit_nowhere_are_reported(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nfd")
+    kinds.features(OTHER, "nobody", None, labels={"a": "1"})
+    kinds.features(OTHER, "elsewhere", "no-such-node", labels={"a": "1"})
+    kinds.features(OTHER, "here", name, labels={"a": "1"})
+    master = await masters.start()
+    await send(master, Worker(name).report({}))
+    assert labels_of(place, name) == {F + "a": "1"}
+    assert "NodeFeature names no node" in caplog.messages
+    assert "NodeFeature is for a node that does not exist" in caplog.messages
+    assert "nfd_master_nodefeatures_without_node 2" in master.metrics.render(openmetrics=False)
+
+
+async def test_nfds_own_worker_speaks_through_its_object(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """From 0.17 on it has no gRPC; its object is a whole report, until one of our workers speaks."""
+    kinds.features(OWN, name, name, labels={F + "cpu-a": "1"}, features=VENDOR)
+    kinds.rules("through", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
+    master = await masters.start()
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "card": "1"}, 5)
+    place.plane.request("PATCH", f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{OWN}/nodefeatures/{name}",
+                        {"spec": {"labels": {F + "cpu-a": None, F + "cpu-b": "1"}}})  # fmt: skip
+    await until(lambda: labels_of(place, name) == {F + "cpu-b": "1", F + "card": "1"}, 5)
+    await send(master, Worker(name).report({F + "cpu-c": "1"}))
+    assert labels_of(place, name) == {F + "cpu-c": "1"}
+    await master.stop()
+    mark = place.plane.mark()
+    second = await masters.start()
+    await second.queue.idle()
+    assert place.plane.writes(mark) == []
+
+
+async def test_groups_list_their_nodes(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:
+    """By the names of the Nodes, and also while a restarted master has heard of none of them."""
+    other = f"{name}-b"
+    place.create(other, {}, {}, BOOT)
+    terms = {key: value for key, value in rule().items() if key in ("name", "matchFeatures")}
+    kinds.group(OWN, "gpus", terms)
+    kinds.group(OTHER, "ignored", terms)
+    master = await masters.start(groups=True)
+    await send(master, Worker(name).report({}, features=PCI))
+    await send(master, Worker(other).report({}))
+    path = f"namespaces/{OWN}/nodefeaturegroups/gpus"
+    await until(lambda: kinds.get(path).get("status", {}).get("count") == 1, 15)
+    assert kinds.get(path)["status"] == {"nodes": [{"name": name}], "count": 1, "truncated": False}
+    await master.stop()
+    mark = place.plane.mark()
+    second = await masters.start(groups=True)
+    await send(second, Worker(other, started=2).report({}))
+    await second.queue.idle()
+    await send(second, Worker(name, started=2).report({}, features=PCI))
+    assert place.plane.writes(mark, "nodefeaturegroups") == []
+    assert "status" not in kinds.get(f"namespaces/{OTHER}/nodefeaturegroups/ignored")
+    place.delete(other)

@@ -1,0 +1,249 @@
+"""Rule files as people write them: shapes, short forms, and every mistake on its line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nfd.features import Features
+from nfd.rules.check import validate_text
+from nfd.rules.compiled import compile_rule
+from nfd.rules.engine import run_custom
+from nfd.rules.model import Rule
+from nfd.rules.parse import parse_custom, parse_custom_text, parse_object, parse_rule, parse_text
+
+HEAD = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata:\n  name: x\n"
+"""Four lines; the specification begins on line 5."""
+
+
+def rule_file(*lines: str) -> str:
+    """A file with one rule; its first line is line 7."""
+    return f"{HEAD}spec:\n  rules:\n" + "".join(
+        f"  {'- ' if not index else '  '}{line}\n" for index, line in enumerate(lines)
+    )
+
+
+TERM = ("matchFeatures:", "- feature: f.a", "  matchExpressions:")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (rule_file("name: r", "lables: {}"), ["8: unknown key 'lables'"]),
+        (
+            rule_file("name: r", "matchFeatures:", "- feature: f.a", "  values: []"),
+            ["10: unknown key 'matchFeatures.0.values'"],
+        ),
+        (
+            rule_file("name: r", *TERM, "    class: {op: In, value: [0300]}"),
+            ["11: 0300 is the number 192 to YAML, text belongs here; put it in quotes"],
+        ),
+        (
+            rule_file("name: r", "labels:", "  a: yes"),
+            ["9: yes is the truth value true to YAML, text belongs here; put it in quotes"],
+        ),
+        (rule_file("name: r", *TERM, "    x:"), ["11: matchFeatures.0.matchExpressions.x must be a mapping"]),
+        (
+            rule_file("name: r", *TERM, "    x: {op: In, value: a}"),
+            ["11: matchFeatures.0.matchExpressions.x.value must be a list"],
+        ),
+        (rule_file("name: r", "labels: [a]"), ["8: labels must be a mapping"]),
+        (rule_file("name: r", "taints:", "- effect: NoSchedule"), ["9: taints.0.key is missing"]),
+        (rule_file("labels: {a: b}"), ["7: rule has no name"]),
+        (rule_file("name: r", *TERM, "    x: {op: Nope}"), ["11: invalid operator 'Nope'"]),
+        (rule_file("name: r", *TERM, "    x: {value: ['1']}"), ["11: op is missing"]),
+        (rule_file("name: r", *TERM, "    x: {op: Gt, value: ['a']}"), ["11: not a number: 'a'"]),
+        (rule_file("name: r", *TERM, "    x: {op: In}"), ["11: operator In takes at least 1 value, got 0"]),
+        (rule_file("name: r", *TERM, "    x: {op: Exists, type: int}"), ["11: invalid value type 'int'"]),
+        (
+            rule_file("name: r", *TERM, "    x: {op: InRegexp, value: ['(']}"),
+            ["11: regular expression '(': missing ): ("],
+        ),
+        (rule_file("name: r", "matchFeatures:", "- feature: f"), ["9: feature 'f' is not of the form domain.feature"]),
+        (rule_file("name: r", "labelsTemplate: '{{ if }}'"), ["8: template: line 1: missing value for if"]),
+        (
+            rule_file("name: r", "labels:", "  kubernetes.io/x: a"),
+            ["9: label 'kubernetes.io/x': namespace 'kubernetes.io' is not allowed"],
+        ),
+        (
+            rule_file("name: r", "labels:", "  x: '@a.b'"),
+            ["9: label 'x': reference '@a.b' is not of the form @domain.feature.element"],
+        ),
+        (
+            rule_file("name: r", "extendedResources:", "  v.io/x: many"),
+            ["9: extendedResource 'v.io/x': amount 'many' is not a quantity"],
+        ),
+        (rule_file("name: r", "labels:", "  x: '@a.b.c'", "annotations:", "  z: any text"), []),
+        (
+            rule_file("name: r") + "---\n" + HEAD.replace("NodeFeatureRule", "Pod"),
+            ["10: kind 'Pod' is neither NodeFeatureRule nor NodeFeatureGroup"],
+        ),
+        (HEAD, ["1: spec must be a mapping"]),
+        (HEAD + "spec: {}\n", ["5: rules must be a list"]),
+        (HEAD + "spec: {rules: {}}\n", ["5: rules must be a list"]),
+        (
+            HEAD.replace("nfd.k8s-sigs.io/v1alpha1", "v1") + "spec: {rules: []}\n",
+            ["1: apiVersion must be nfd.k8s-sigs.io/v1alpha1"],
+        ),
+        (HEAD.replace("  name: x\n", "  generation: 3\n") + "spec: {rules: []}\n", ["3: metadata.name is missing"]),
+        ("a: [b", ["2: not YAML: did not find expected ',' or ']'"]),
+        ("- 1\n- 2\n", ["1: must be a mapping"]),
+        ("", []),
+        ("# nothing\n---\n", []),
+    ],
+)
+def test_mistakes_have_lines(text: str, expected: list[str]) -> None:
+    assert validate_text("f", text) == [f"f:{line}" for line in expected]
+
+
+def test_a_clean_file_has_no_mistakes() -> None:
+    text = rule_file(
+        "name: r",
+        "labels: {a: 'true', vendor.io/b: '@cpu.model.family'}",
+        "labelsTemplate: '{{ range .pci.device }}{{ .class }}=1{{ end }}'",
+        "vars: {c: ''}",
+        "annotations: {d: e}",
+        "extendedResources: {vendor.io/f: 1Gi}",
+        "taints: [{key: vendor.io/g, effect: NoExecute}]",
+        "matchFeatures:",
+        "- {feature: pci.device, matchExpressions: {class: {op: In, value: ['0300']}}, matchName: {op: Exists}}",
+        "matchAny:",
+        "- matchFeatures: [{feature: cpu.model}]",
+    )
+    assert validate_text("f", text) == []
+    assert parse_text(text).objects[0].rules[0].mistakes == ()
+
+
+def test_the_items_of_a_list_are_objects() -> None:
+    inner = "".join(f"  {line}\n" for line in rule_file("name: r", "colour: red").splitlines())
+    text = f"apiVersion: v1\nkind: List\nitems:\n- {inner[2:]}"
+    parsed = parse_text(text)
+    assert [one.name for one in parsed.objects] == ["x"]
+    assert [(one.line, one.reason) for one in parsed.findings] == [(11, "unknown key 'colour'")]
+
+
+def test_a_bad_rule_spoils_only_itself() -> None:
+    parsed = parse_object(
+        {
+            "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+            "kind": "NodeFeatureRule",
+            "metadata": {"name": "x"},
+            "spec": {"rules": [{"name": "bad", "labels": 1}, {"name": "good"}, None, {"name": ["odd"]}]},
+        }
+    )
+    assert [rule.rule is not None for rule in parsed.rules] == [False, True, False, False]
+    assert parsed.rules[0].defect == "labels must be a mapping"
+
+
+def test_numbers_in_objects_become_text() -> None:
+    parsed = parse_rule({"name": 1, "labels": {"a": True, "b": 1.5}, "unknown": {"x": 1}}, Rule)
+    assert isinstance(parsed.rule, Rule)
+    assert (parsed.rule.name, parsed.rule.labels) == ("1", {"a": "true", "b": "1.5"})
+    assert len(parsed.mistakes) == 4
+    assert all(mistake.soft for mistake in parsed.mistakes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "{" * 5_000,
+        "- " * 5_000,
+        "a: &a [x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\n" * 2,
+        "&a [*a]",
+        "*nothing",
+        "\x00",
+        "\udc80",
+        "a: \ud800",
+        "? [a]\n: b",
+        "!!python/object/apply:os.system ['true']",
+        "a: !!int x",
+        "a: !!binary x",
+        "\ufeffkind: NodeFeatureRule",
+        "kind: [NodeFeatureRule]",
+        "kind: NodeFeatureRule\nspec: {rules: [{matchFeatures: [{matchExpressions: [[[[]]]]}]}]}",
+        "spec: " + "9" * 10_000,
+        HEAD + "spec: {rules: [" + "{a: 1}," * 3_000 + "]}",
+    ],
+)
+def test_hostile_files_are_findings(text: str) -> None:
+    parse_text(text)
+    parse_custom_text(text)
+    validate_text("f", text)
+
+
+# The worker's dialect
+
+
+def custom_labels(rules: Any, features: Features) -> dict[str, str]:
+    wanted = run_custom(map(compile_rule, parse_custom(rules)), features)
+    assert not wanted.errors
+    return wanted.labels
+
+
+FEATURES = Features(
+    flags={"f.flags": frozenset(("a", "b"))},
+    attributes={"f.attributes": {"x": "1", "y": "true", "v": "1.10"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("expressions", "expected"),
+    [
+        ({"x": "1"}, True),
+        ({"x": 1}, True),
+        ({"x": 1.0}, True),
+        ({"x": "2"}, False),
+        ({"y": True}, True),
+        ({"x": ["2", "1"]}, True),
+        ({"x": None}, True),
+        ({"z": None}, False),
+        (["x", "y=true"], True),
+        (["x=2"], False),
+        (["v=1.10"], True),
+        (["z"], False),
+        ({"x": {"op": "In", "value": "1"}}, True),
+        ({"x": {"op": "Gt", "value": 0}}, True),
+        ({"x": {"op": "Ge", "value": ["1"]}}, True),
+        ({"v": {"op": "Gt", "value": ["1.9"], "type": "version"}}, True),
+        ({}, True),
+    ],
+)
+def test_short_forms(expressions: Any, expected: bool) -> None:
+    rule = {
+        "name": "r",
+        "labels": {"l": "1"},
+        "matchFeatures": [{"feature": "f.attributes", "matchExpressions": expressions}],
+    }
+    assert bool(custom_labels([rule], FEATURES)) == expected
+
+
+def test_names_and_values_stay_as_written() -> None:
+    rule = {"name": "r", "labels": {"kubernetes.io/x": "not legal", "plain": "@a.b.c"}}
+    assert custom_labels([rule], FEATURES) == {"kubernetes.io/x": "not legal", "plain": "@a.b.c"}
+
+
+def test_custom_rules_see_earlier_ones() -> None:
+    rules = [
+        {"name": "a", "vars": {"v": "1"}},
+        {
+            "name": "b",
+            "labels": {"l": "1"},
+            "matchFeatures": [{"feature": "rule.matched", "matchExpressions": ["v=1"]}],
+        },
+    ]
+    assert custom_labels(rules, FEATURES) == {"l": "1"}
+    assert custom_labels(rules[::-1], FEATURES) == {}
+
+
+def test_a_custom_file() -> None:
+    text = "- name: a\n  labels: {x: '1'}\n- name: b\n  taints: []\n- name: c\n  matchFeatures: 1\n"
+    parsed = parse_custom_text(text)
+    assert [(one.line, one.reason, one.soft) for one in parsed.findings] == [
+        (4, "unknown key 'taints'", True),
+        (6, "matchFeatures must be a list", False),
+    ]
+    assert [rule.rule is not None for rule in parsed.rules] == [True, True, False]
+    assert parse_custom_text("a: b").findings[0].reason == "must be a list of rules"
+    assert parse_custom_text("# nothing").rules == ()

@@ -1,0 +1,176 @@
+"""Which labels, annotations, resources and taints a node may carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nfd.rules import policy as policies
+from nfd.rules.model import Taint
+from nfd.rules.policy import Policy
+from nfd.rules.scalars import quantity_problem
+
+
+def nothing(_feature: str, _element: str) -> None:
+    return None
+
+
+def labels(wanted: dict[str, str], **options: Any) -> dict[str, str]:
+    policy = Policy(**options)
+    return dict(policies.allow_labels(policies.prefix_keys(wanted, policy), nothing, policy).values)
+
+
+def is_allowed(namespace: str, **options: Any) -> bool:
+    return bool(labels({f"{namespace}/x": "1"}, **options))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "label", "annotation"),
+    [
+        ("feature.node.kubernetes.io", True, True),
+        ("sub.feature.node.kubernetes.io", True, True),
+        ("profile.node.kubernetes.io", True, False),
+        ("a.b.profile.node.kubernetes.io", True, False),
+        ("kubernetes.io", False, False),
+        ("node.kubernetes.io", False, False),
+        ("nfd.node.kubernetes.io", False, False),
+        ("xfeature.node.kubernetes.io", False, False),
+        ("k8s.io", True, True),
+        ("mykubernetes.io", True, True),
+        ("nvidia.com", True, True),
+        ("UPPER.io", False, False),
+        ("", False, False),
+    ],
+)
+def test_namespaces(namespace: str, label: bool, annotation: bool) -> None:
+    key = f"{namespace}/x"
+    policy = Policy(enable_taints=True)
+    assert is_allowed(namespace) == label
+    assert bool(policies.allow_annotations({key: "1"}, policy).values) == annotation
+    assert bool(policies.allow_extended_resources({key: "1"}, nothing, policy).values) == annotation
+    assert bool(policies.allow_taints([Taint(key=key, effect="NoExecute")], policy)[0]) == annotation
+
+
+@pytest.mark.parametrize(
+    ("entry", "exact", "below", "alike"),
+    [("vendor.io", False, True, True), ("*.vendor.io", True, False, True), ("*vendor.io", False, False, False)],
+)
+def test_denied_namespaces(entry: str, exact: bool, below: bool, alike: bool) -> None:
+    denied = frozenset((entry,))
+    found = [is_allowed(name, deny_label_ns=denied) for name in ("vendor.io", "sub.vendor.io", "myvendor.io")]
+    assert found == [exact, below, alike]
+
+
+def test_a_star_denies_everything_but_extra_namespaces() -> None:
+    options = {"deny_label_ns": frozenset("*"), "extra_label_ns": frozenset(("vendor.io", "node.kubernetes.io"))}
+    wanted = {"plain": "1", "vendor.io/a": "1", "sub.vendor.io/a": "1", "node.kubernetes.io/a": "1"}
+    assert labels(wanted, **options) == {"vendor.io/a": "1", "node.kubernetes.io/a": "1"}
+
+
+def test_values_in_extra_namespaces_are_checked_too() -> None:
+    assert labels({"vendor.io/a": "not legal"}, extra_label_ns=frozenset(("vendor.io",))) == {}
+
+
+def test_white_list_is_searched_in_the_name() -> None:
+    wanted = {"abc": "1", "vendor.io/xb": "1", "vendor.io/c": "1", "b.io/c": "1"}
+    assert set(labels(wanted, label_whitelist="b")) == {"feature.node.kubernetes.io/abc", "vendor.io/xb"}
+
+
+def test_written_prefix_beats_the_added_one() -> None:
+    written = {"feature.node.kubernetes.io/a": "1", "a": "2", "b": "3"}
+    assert labels(written) == {"feature.node.kubernetes.io/a": "1", "feature.node.kubernetes.io/b": "3"}
+    assert labels(dict(reversed(written.items()))) == labels(written)
+
+
+def test_without_automatic_prefix_names_stay() -> None:
+    assert labels({"a": "1", "b": "-bad"}, auto_prefix=False) == {"a": "1"}
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "/", "a/", "/a", "a/b/c", "-a", "a b", "x" * 64, "é", "\udc80", "a\n"])
+def test_odd_names_are_dropped(key: str) -> None:
+    policy = Policy()
+    given = policies.allow_labels(policies.prefix_keys({key: "1"}, policy), nothing, policy)
+    assert not given.values
+    assert len(given.dropped) == 1
+
+
+def test_references() -> None:
+    attributes = {("a.b", "c.d"): "found", ("a.b", "twice"): "@a.b.c", ("a.b", "bad"): "not legal"}
+    wanted = {
+        f"v.io/{index}": text
+        for index, text in enumerate(("@a.b.c.d", "@a.b", "@", "@a.b.x", "@a.b.twice", "@a.b.bad"))
+    }
+    given = policies.allow_labels(wanted, lambda feature, element: attributes.get((feature, element)), Policy())
+    assert given.values == {"v.io/0": "found"}
+    assert len(given.dropped) == 5
+
+
+def test_annotations() -> None:
+    policy = Policy()
+    wanted = {"v.io/long": "x" * 1024, "v.io/longer": "x" * 1025, "v.io/wide": "é" * 513, "v.io/ref": "@a.b.c"}
+    assert set(policies.allow_annotations(wanted, policy).values) == {"v.io/long", "v.io/ref"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10", "10Gi", "1e3", "007", "+5", "5.", "0", "-0", "1k", "1000m", "0.001M", "1E", "1E3", "2e0", "1.5Ki", "0.0"],
+)
+def test_whole_amounts(text: str) -> None:
+    assert quantity_problem(text, fraction_allowed=False) is None
+
+
+@pytest.mark.parametrize("text", ["1.5", "100m", "1n", "0.1", "1e-3", "1e-400", "1e-999999999999999", "0.3Ki"])
+def test_fractions(text: str) -> None:
+    assert quantity_problem(text, fraction_allowed=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ".", "+", "-", "Ki", " 1", "1 ", "0x1", "1_0", "1e3Ki", "1ki", "1K", "-1", "-0.1", "1e", "x", "1" * 999, "１",
+     "1e99999999999999999999"],
+)  # fmt: skip
+def test_no_amounts(text: str) -> None:
+    assert quantity_problem(text, fraction_allowed=True)
+
+
+def test_fractions_are_for_kubernetes_names() -> None:
+    policy = Policy()
+    wanted = policies.prefix_keys({"half": "1.5", "vendor.io/half": "1.5", "a.mykubernetes.io/half": "1.5"}, policy)
+    allowed = policies.allow_extended_resources(wanted, nothing, policy)
+    assert set(allowed.values) == {"feature.node.kubernetes.io/half", "a.mykubernetes.io/half"}
+
+
+def test_taints() -> None:
+    wanted = [
+        Taint(key="v.io/a", effect="NoSchedule", value="1"),
+        Taint(key="v.io/a", effect="NoExecute", value="1"),
+        Taint(key="v.io/a", effect="NoSchedule", value="2"),
+        Taint(key="v.io/b", effect="noschedule"),
+        Taint(key="v.io/c", effect=""),
+        Taint(key="plain", effect="NoSchedule"),
+        Taint(key="v.io/d", effect="PreferNoSchedule", value="not legal"),
+    ]
+    kept, dropped = policies.allow_taints(wanted, Policy(enable_taints=True))
+    assert [(taint.key, taint.effect, taint.value) for taint in kept] == [
+        ("v.io/a", "NoSchedule", "2"),
+        ("v.io/a", "NoExecute", "1"),
+    ]
+    assert [one.key for one in dropped] == ["v.io/b", "v.io/c", "plain", "v.io/d"]
+    assert policies.allow_taints(wanted, Policy()) == ((), ())
+
+
+def test_resource_labels() -> None:
+    policy = Policy(resource_labels=frozenset(("n", "v.io/m", "v.io/word")))
+    given = {"feature.node.kubernetes.io/n": "3", "v.io/m": "4", "v.io/word": "many", "v.io/other": "5"}
+    left, resources, outcome = policies.split_resource_labels(given, policy)
+    assert left == {"v.io/word": "many", "v.io/other": "5"}
+    assert resources == {"feature.node.kubernetes.io/n": "3", "v.io/m": "4"}
+    assert [one.key for one in outcome.dropped] == ["v.io/word"]
+
+
+def test_restrictions() -> None:
+    policy = Policy(disable_labels=True, disable_annotations=True, disable_extended_resources=True)
+    assert not policies.allow_labels({"v.io/a": "1"}, nothing, policy).values
+    assert not policies.allow_annotations({"v.io/a": "1"}, policy).values
+    assert not policies.allow_extended_resources({"v.io/a": "1"}, nothing, policy).values
