@@ -1,11 +1,12 @@
 """Why a label is there or not: the source or rule that made it and the features it was made from, or what stood in its
-way. NODE is - for the machine that --host-root or --replay names; rule files are evaluated as the master would."""
+way. NODE is - for the machine that --host-root or --replay names, and rule files are evaluated as the master would; any
+other NODE is one of the cluster that the kubeconfig names: its labels, the rules and NodeFeature objects there."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nfd.cli.evidence import Make, find_evidence
 from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
@@ -26,24 +27,39 @@ def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
     parser.add_argument("--rules", metavar="FILE", action="append", default=[], help="a file with NodeFeatureRules")
-    parser.add_argument("node", metavar="NODE", help="- for the machine that the flags name")
+    parser.add_argument("--kubeconfig", default="", help="for a NODE of a cluster; else $KUBECONFIG")
+    parser.add_argument("node", metavar="NODE", help="a node of the cluster, or - for the machine that the flags name")
     parser.add_argument("label", metavar="LABEL", help=f"a label's key; without a prefix, {FEATURE_NS}/ is put before")
 
 
 def run(args: Namespace) -> int:
+    key = args.label if "/" in args.label else f"{FEATURE_NS}/{args.label}"
     if args.node != HERE:
-        raise ConfigError(f"NODE {args.node}: only - is known, the machine that --host-root or --replay names")
+        return show(key, *_ask_cluster(args, key))
     plan, problems = plan_of(args)
     host = host_of(args)
     rules = read_rules(args.rules)
-    key = args.label if "/" in args.label else f"{FEATURE_NS}/{args.label}"
     case = Case(key, host, plan, rules, scan(host, plan, problems, rules))
-    style = style_of(sys.stdout)
     value = case.seen.labels.get(key)
-    head = style.warn(f"{key} is not there") if value is None else f"{key}={style.value(value)}"
-    lines = reasons(case) if value is None else list(present(case))
+    return show(key, value, reasons(case) if value is None else list(present(case)))
+
+
+def show(key: str, value: str | None, lines: Iterable[str]) -> int:
+    """Print a label with its reasons."""
+    style = style_of(sys.stdout)
+    head = style.warn(f"{key} is not there") if value is None else f"{key}={style.value(visible(value))}"
     sys.stdout.write("\n  ".join([head, *map(visible, lines)]) + "\n")
     return 0
+
+
+def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
+    if args.rules:
+        raise ConfigError("--rules goes with NODE -; on a cluster its own rules count")
+    try:
+        from nfd.cli.onnode import explain_on_node
+    except ImportError as error:
+        raise ConfigError(f"NODE {args.node}: nfd is installed without what talks to a cluster: {error}") from error
+    return explain_on_node(args.kubeconfig, args.node, key)
 
 
 def present(case: Case) -> Iterator[str]:

@@ -10,13 +10,14 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 
 from nfd import __version__
 from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable
@@ -24,6 +25,8 @@ from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeE
 CONNECTIONS = 10
 TIMEOUT = 30.0
 """Seconds for one request; a watch has its own."""
+FENCE_SLACK = 1.0
+"""Seconds that the answer to a fenced request may take longer than the request."""
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -32,6 +35,28 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 _AGENT = f"nfd-master/{__version__}"
 _LONGEST_REASON = 500
+
+
+class Fence(Protocol):
+    """Whether we may write what only one of several masters writes.
+
+    `seconds` is how long such a write may take at the server: whoever comes after us waits for longer than that.
+    """
+
+    @property
+    def seconds(self) -> float: ...
+
+    def check(self) -> None:
+        """Raises: Unavailable if we may not."""
+
+
+class Open:
+    """There is no other master."""
+
+    seconds = 10.0
+
+    def check(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +69,8 @@ class Request:
     body: bytes | None = None
     content_type: str = JSON
     accept: str = JSON
+    fenced: bool = False
+    """Sent only while we lead, and carried out at once or not at all; it needs a body."""
 
 
 class KubeClient:
@@ -52,6 +79,7 @@ class KubeClient:
     def __init__(self, api: Any) -> None:
         self.api = api
         """The `kubernetes.aio` ApiClient, for what is rarely said (Lease, TokenReview, Secret)."""
+        self.fence: Fence = Open()
         self._configuration = api.configuration
         self._rest = api.rest_client
 
@@ -74,14 +102,19 @@ class KubeClient:
         Raises: Forbidden (401, 403), NotFound, Conflict, Invalid (413, 422), Unavailable (no answer, 429, 5xx).
         """
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        url = self._url(request)
+        body: bytes | aiohttp.Payload | None = request.body
+        if request.fenced:
+            url, body = self._fenced(request)
+            limit = aiohttp.ClientTimeout(total=self.fence.seconds + FENCE_SLACK)
         if read_timeout is not None:
             limit = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=read_timeout)
         what = f"{request.method} {request.path}"
         try:
             async with self._session().request(
                 request.method,
-                self._url(request),
-                data=request.body,
+                url,
+                data=body,
                 headers=await self._headers(request),
                 timeout=limit,
                 allow_redirects=False,
@@ -103,6 +136,15 @@ class KubeClient:
         session: aiohttp.ClientSession = self._rest.pool_manager
         return session
 
+    def _fenced(self, request: Request) -> tuple[str, aiohttp.Payload]:
+        """The server drops what it cannot do in time, and we let nothing go once we lead no more.
+
+        Raises: Unavailable if that is so already.
+        """
+        self.fence.check()
+        limit = {"timeout": f"{round(self.fence.seconds * 1000)}ms"}
+        return self._url(replace(request, query={**request.query, **limit})), _Fenced(request.body or b"", self.fence)
+
     def _url(self, request: Request) -> str:
         query = f"?{urlencode(request.query)}" if request.query else ""
         return f"{self._configuration.host}{request.path}{query}"
@@ -111,7 +153,11 @@ class KubeClient:
         headers = {"Accept": request.accept, "User-Agent": _AGENT}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        for setting in (await self._configuration.auth_settings()).values():
+        try:
+            settings = await self._configuration.auth_settings()
+        except Exception as error:  # a token file that is just being replaced, an exec plugin that fails
+            raise Unavailable(f"credentials: {' '.join(str(error).split()) or type(error).__name__}") from error
+        for setting in settings.values():
             if setting["value"]:
                 headers["Authorization"] = setting["value"]
         return headers
@@ -125,6 +171,18 @@ class KubeClient:
         if self._rest.proxy_headers:
             options["proxy_headers"] = self._rest.proxy_headers
         return options
+
+
+class _Fenced(aiohttp.BytesPayload):
+    """A body that asks once more when its connection is there, which may take long; headers wait for the body."""
+
+    def __init__(self, body: bytes, fence: Fence) -> None:
+        super().__init__(body)
+        self._fence = fence
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        self._fence.check()
+        await super().write_with_length(writer, content_length)
 
 
 @contextmanager

@@ -23,6 +23,8 @@ SILENCE = 120.0
 """Seconds without a byte after which a link counts as dead; bookmarks come every minute."""
 SHORTEST_WATCH = 1.0
 """Seconds; a server that ends watches sooner is not asked again at once."""
+SHORTEST_LIST = 5.0
+"""Seconds; a server for which a list is too old sooner is not asked for another at once."""
 BACKOFF = (0.5, 30.0)
 """Seconds before the first and, at most, before any later try."""
 PATIENCE = 10.0
@@ -30,6 +32,8 @@ PATIENCE = 10.0
 
 LOOK_AGAIN = 5.0
 """Seconds at most until a resource that the server does not know is asked for again."""
+MISSES = 2
+"""Answers in a row that there is no such resource, after which nobody waits for its list any more."""
 
 _log = log.get("kube")
 
@@ -51,24 +55,41 @@ class Watch:
     """Keeps a Mirror in step with the API server.
 
     `synced` is set after the first list and stays so: what is known may be old, never partial. `connected` tells
-    whether changes are being heard now. A resource that the server does not know, asked twice, has no objects; it is
-    looked for again every few seconds, since its definition may come later.
+    whether changes are being heard now. A resource that the server does not know is looked for again every few seconds,
+    since its definition may come, or come back. That answer never means that objects are gone, for a server that starts
+    gives it too: what was known stays, and `synced` as it is. `settled` is set all the same, for those who only wait.
     """
 
     def __init__(
-        self, client: KubeClient, path: str, mirror: Mirror, page_size: int = 200, patience: float = PATIENCE
+        self,
+        client: KubeClient,
+        path: str,
+        mirror: Mirror,
+        page_size: int = 200,
+        patience: float = PATIENCE,
+        silence: float = SILENCE,
     ) -> None:
         self.synced = asyncio.Event()
+        self.settled = asyncio.Event()
+        self._settled_at = 0.0
         self.connected = False
         self._client = client
         self._path = path
         self._mirror = mirror
         self._page_size = page_size
         self._patience = patience
+        self._silence = silence
         self._refused_since: float | None = None
         self._version = ""
+        self._listed_at = 0.0
         self._delay = BACKOFF[0]
         self._not_found = 0
+        self._said = False
+
+    def settled_for(self, seconds: float) -> bool:
+        """Whether there is a list, or there has been none for so long that there is nothing to be listed."""
+        waited = asyncio.get_running_loop().time() - self._settled_at
+        return self.synced.is_set() or (self.settled.is_set() and waited >= seconds)
 
     async def run(self) -> None:
         """Until cancelled. Raises: Forbidden if the very first list is refused for longer than the patience lasts."""
@@ -77,9 +98,12 @@ class Watch:
                 if not self._version:
                     await self._list()
                 await self._watch()
-            except Expired:
-                _log.info("watch starts over", path=self._path)
+            except Expired as error:
                 self._version = ""
+                if asyncio.get_running_loop().time() - self._listed_at < SHORTEST_LIST:
+                    await self._wait(error)
+                else:
+                    _log.info("watch starts over", path=self._path)
             except KubeError as error:
                 if isinstance(error, Forbidden) and self._is_hopeless():
                     raise
@@ -106,19 +130,35 @@ class Watch:
         if missing:
             seconds = min(seconds, LOOK_AGAIN)
             self._miss()
-        (_log.debug if missing else _log.warning)("watch interrupted", path=self._path, error=error, seconds=seconds)
+        tell = _log.debug if missing or self._said else _log.warning
+        self._said = self._said or not missing
+        tell("watch interrupted", path=self._path, error=error, seconds=seconds)
         self._delay = min(self._delay * 2, BACKOFF[1])
         await asyncio.sleep(seconds)
 
     def _miss(self) -> None:
-        """The server knows no such resource: the second time in a row there is nothing of it."""
+        """The server knows no such resource."""
         self._version = ""
         self._not_found += 1
-        if self._not_found == 2:
-            self._mirror.listed(frozenset())
-            self.synced.set()
+        if self._not_found == MISSES:
+            _log.info("the server does not know this resource; what is known of it stays", path=self._path)
+            self._settle()
+
+    def _settle(self) -> None:
+        if not self.settled.is_set():
+            self._settled_at = asyncio.get_running_loop().time()
+        self.settled.set()
+
+    def _recovered(self) -> None:
+        """A watch has lasted for a moment."""
+        self._delay = BACKOFF[0]
+        self._not_found = 0
+        if self._said:
+            _log.info("watch goes on", path=self._path)
+            self._said = False
 
     async def _list(self) -> None:
+        self._listed_at = asyncio.get_running_loop().time()
         seen: set[tuple[str, str]] = set()
         query = {"limit": str(self._page_size)} if self._page_size else {}
         while True:
@@ -132,8 +172,8 @@ class Watch:
             query["continue"] = token
         self._mirror.listed(frozenset(seen))
         self._version = metadata.get("resourceVersion", "")
-        self._not_found = 0
         self.synced.set()
+        self._settle()
 
     async def _watch(self) -> None:
         query = {
@@ -143,13 +183,15 @@ class Watch:
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         try:
-            async with self._client.open(Request("GET", self._path, query), read_timeout=SILENCE) as response:
+            async with self._client.open(Request("GET", self._path, query), read_timeout=self._silence) as response:
                 self.connected = True
-                self._delay = BACKOFF[0]
-                begun = asyncio.get_running_loop().time()
-                async for line in _lines(response.content.iter_any()):
-                    self._take(line)
-            if asyncio.get_running_loop().time() - begun < SHORTEST_WATCH:
+                begun = asyncio.get_running_loop().call_later(SHORTEST_WATCH, self._recovered)
+                try:
+                    async for line in _lines(response.content.iter_any()):
+                        self._take(line)
+                finally:
+                    begun.cancel()
+            if asyncio.get_running_loop().time() < begun.when():
                 raise Unavailable(f"watch of {self._path}: ended as soon as it had begun")
         except ValueError as error:  # a line that is cut off
             raise Unavailable(f"watch of {self._path}: {error}") from error

@@ -10,7 +10,7 @@ from time import monotonic
 from nfd import log
 from nfd.errors import Forbidden, ReportError, Unavailable
 from nfd.kube.tokens import Tokens
-from nfd.rpc.gate import Caller, Peer
+from nfd.rpc.gate import Caller, Gate, Peer
 
 RETRY = 5.0
 """Seconds after which a caller may try again whom the API server could not be asked about."""
@@ -76,6 +76,28 @@ class TokenGate:
         if node != caller.node:
             reason = f"the caller's token is that of a pod on node {caller.node}, and the report is for node {node}"
             raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
+
+
+class CountedGate:
+    """Another gate, whose refusals are counted."""
+
+    def __init__(self, gate: Gate, refused: Callable[[], None]) -> None:
+        self._gate = gate
+        self._refused = refused
+
+    async def identify(self, peer: Peer) -> Caller:
+        try:
+            return await self._gate.identify(peer)
+        except ReportError:
+            self._refused()
+            raise
+
+    def admit(self, caller: Caller, node: str) -> None:
+        try:
+            self._gate.admit(caller, node)
+        except ReportError:
+            self._refused()
+            raise
 
 
 class Complaints:

@@ -7,26 +7,18 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
 
 from nfd import log
 from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
 from nfd.config.text import parse_integer
 from nfd.errors import ConfigError, NfdError
-from nfd.kube.connect import connect
+from nfd.master.assembly import Master, open_master, open_store
 from nfd.master.config import Config
-from nfd.master.objects import Joining
 from nfd.master.prune import prune
-from nfd.master.reconcile import Settings
-from nfd.master.resources import CustomResources, Wishes
 from nfd.master.security import FLAGS as SECURITY_FLAGS
-from nfd.master.security import make_security, mode_of
-from nfd.master.service import Options, Service
-from nfd.store.base import Kind, NodeStore
-from nfd.store.file import FileStore
-from nfd.store.kube import KubeStore
+from nfd.master.security import mode_of
+from nfd.store.base import Kind
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 GATES = {
@@ -35,7 +27,6 @@ GATES = {
     "NodeFeatureGroupAPI": Gate(False),
 }
 
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _INSTANCE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _STORE_HELP = "where Nodes are kept: `kubernetes`, or `file:DIR` for a folder of NODE.yaml files"
 _log = log.get("master")
@@ -56,7 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(parsed.answer)
             return 0
         config, findings = configure(Config, parsed)
-        options = options_of(config, parsed)
         mode = mode_of(parsed, os.environ)
     except ConfigError as error:
         print(f"nfd-master: {error}", file=sys.stderr)
@@ -65,87 +55,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
     try:
-        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, options, parsed, mode))
+        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, parsed, mode))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-def options_of(config: Config, parsed: Parsed) -> Options:
-    """What flags and configuration say about the service. Raises: ConfigError."""
-    gates: Mapping[str, bool] = parsed["feature-gates"]
-    return Options(
-        port=parsed["port"],
-        http_port=parsed["http-port"] or None,
-        parallelism=config.nfd_api_parallelism,
-        resync=config.resync_period,
-        settings=Settings(
-            policy=config.policy(auto_prefix=not gates["DisableAutoPrefix"]),
-            overwrite=config.restrictions.allow_overwrite,
-            instance=parsed["instance"],
-            publish=not config.no_publish,
-        ),
-    )
-
-
-def wishes_of(config: Config, parsed: Parsed, settings: Settings) -> Wishes:
-    """What flags and configuration say about custom resources."""
-    limits = config.restrictions
-    return Wishes(
-        Joining(settings.policy, own_namespace(parsed), limits.deny_node_feature_labels),
-        limits.node_feature_namespace_selector,
-        parsed["feature-gates"]["NodeFeatureGroupAPI"],
-        settings.publish,
-        settings.instance,
-        config.informer_page_size,
-    )
-
-
-def own_namespace(parsed: Parsed) -> str:
-    """`--namespace`, else that of the pod's service account; "" outside a cluster."""
+async def _serve(config: Config, parsed: Parsed, mode: str) -> None:
+    stop, hangup = asyncio.Event(), asyncio.Event()
+    for number, event in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, hangup)):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    master = await open_master(config, parsed, mode)
+    working, stopping = asyncio.create_task(_work(master, hangup)), asyncio.create_task(stop.wait())
     try:
-        return str(parsed["namespace"]) or NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return ""
-
-
-async def open_store(where: str, kubeconfig: str, page_size: int) -> NodeStore:
-    """The node store that `--node-store` names. Raises: ConfigError."""
-    if where == "kubernetes":
-        return KubeStore(await connect(kubeconfig), page_size)
-    return FileStore(Path(where.removeprefix("file:")))
-
-
-async def open_service(config: Config, options: Options, parsed: Parsed, mode: str) -> Service:
-    """The master; on a cluster it watches custom resources too. Raises: ConfigError."""
-    if parsed["node-store"] != "kubernetes":
-        options = replace(options, security=make_security(parsed, mode))
-        return Service(await open_store(parsed["node-store"], "", 0), options)
-    client = await connect(parsed["kubeconfig"])
-    options = replace(options, security=make_security(parsed, mode, client, own_namespace(parsed)))
-    wishes = wishes_of(config, parsed, options.settings)
-    return Service(
-        KubeStore(client, config.informer_page_size), options, lambda metrics: CustomResources(client, wishes, metrics)
-    )
-
-
-async def _serve(config: Config, options: Options, parsed: Parsed, mode: str) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    service = await open_service(config, options, parsed, mode)
-    starting, stopping = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
-            await stopping
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
     finally:
-        for task in (starting, stopping):
+        for task in (working, stopping):
             task.cancel()
-        await asyncio.gather(starting, stopping, return_exceptions=True)
-        await service.stop()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+        await master.service.stop()
+
+
+async def _work(master: Master, hangup: asyncio.Event) -> None:
+    """Until cancelled. Raises: NfdError, OSError if the start fails."""
+    await master.service.start()
+    await master.follow(hangup)
 
 
 async def _prune(config: Config, parsed: Parsed) -> None:
@@ -195,7 +132,12 @@ FLAGS = (
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),
     Extra("dry-run", "with --prune: only print what would be removed", False, switch=True),
-    Extra("enable-leader-election", "let one of several replicas write", False, switch=True),
+    Extra(
+        "enable-leader-election",
+        "for several replicas: one of them writes, by a Lease in our namespace",
+        False,
+        switch=True,
+    ),
     *SECURITY_FLAGS,
     Extra("crd-controller", "accepted, without effect", True, switch=True, hidden=True),
     Extra("featurerules-controller", "accepted, without effect", True, switch=True, hidden=True),

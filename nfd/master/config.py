@@ -81,6 +81,8 @@ class Restrictions(Section):
     """Take over a label, annotation or extended resource that somebody else has set to another value."""
     deny_node_feature_labels: bool = False
     """Ignore the labels (not the features) of third-party NodeFeature objects."""
+    source_namespaces: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Namespaces that a worker's source may write labels in, such as `local: [vendor.io]`; `*` is for other sources."""
     node_feature_namespace_selector: NamespaceSelector = NamespaceSelector()
     """Ignore NodeFeature objects of namespaces that this does not select."""
 
@@ -106,6 +108,8 @@ class Config(Section):
     """Time between two looks at all nodes, whether anything happened or not; 0 switches it off."""
     nfd_api_parallelism: Annotated[int, Flag("nfd-api-parallelism"), Field(gt=0)] = 10
     """How many nodes are written at a time."""
+    stale_after: Duration = 0.0
+    """Silence of a worker after which the labels of its node are removed; 0, as in NFD, never removes them for that."""
     informer_page_size: Annotated[int, Flag("informer-page-size"), Field(ge=0)] = 200
     """Objects in one page of a list; 0 asks for the whole list at once."""
     leader_election: LeaderElection = LeaderElection()
@@ -122,6 +126,7 @@ class Config(Section):
             resource_labels=frozenset(self.resource_labels),
             auto_prefix=auto_prefix and self.auto_default_ns,
             enable_taints=self.enable_taints,
+            source_namespaces=limits.source_namespaces,
             disable_labels=limits.disable_labels,
             disable_annotations=limits.disable_annotations,
             disable_extended_resources=limits.disable_extended_resources,

@@ -53,6 +53,9 @@ class Desired:
 class Freshness:
     """What a key's absence from the desired state is worth.
 
+    The lists of rules and of objects are synced once they were complete; a kind that the server does not know has no
+    list, and takes nothing away: of objects it is settled after a while that there are none for rules to look at.
+
     `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
     rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
@@ -62,6 +65,7 @@ class Freshness:
     sources: Mapping[str, bool] | None = None
     rules_synced: bool = True
     objects_synced: bool = True
+    objects_settled: bool = True
     blind: bool = False
     rules: AbstractSet[str] | None = None
     reported: bool = True
@@ -73,7 +77,7 @@ class Freshness:
             return self.reported and lists_synced and all((self.sources or {}).values())
         if origin.startswith(RULE):
             exists = self.rules is None or origin in self.rules
-            return self.rules_synced and not (exists and (self.blind or not self.objects_synced))
+            return self.rules_synced and not (exists and (self.blind or not self.objects_settled))
         if origin.startswith(OBJECT):
             return self.objects_synced
         return self.sources is None or self.sources.get(origin, False)
@@ -95,9 +99,12 @@ def derive_desired(
     `matched` is `rule.matched` after all rules, for references to it.
     """
     origins: dict[Kind, dict[str, Origin]] = {kind: {} for kind in Kind}
-    labels = _report_labels(report, policy, origins[Kind.LABELS])
-    annotations = policies.prefix_keys(report.annotations, policy)
-    origins[Kind.ANNOTATIONS] |= {key: report.origins.get(key) for key in annotations}
+    own_labels = _report_labels(report, policy, origins[Kind.LABELS])
+    own_annotations = policies.prefix_keys(report.annotations, policy)
+    origins[Kind.ANNOTATIONS] |= {key: report.origins.get(key) for key in own_annotations}
+    by_source = policies.allow_sources("label", own_labels, origins[Kind.LABELS], policy)
+    noted_by_source = policies.allow_sources("annotation", own_annotations, origins[Kind.ANNOTATIONS], policy)
+    labels, annotations = dict(by_source.values), dict(noted_by_source.values)
     resources: dict[str, str] = {}
     taints: list[Taint] = []
     for one in contributions:
@@ -122,7 +129,15 @@ def derive_desired(
         },
         origins,
         report.order.boot_id if report.order else "",
-        (*allowed.dropped, *split.dropped, *allowed_annotations.dropped, *allowed_resources.dropped, *bad_taints),
+        (
+            *by_source.dropped,
+            *noted_by_source.dropped,
+            *allowed.dropped,
+            *split.dropped,
+            *allowed_annotations.dropped,
+            *allowed_resources.dropped,
+            *bad_taints,
+        ),
     )
 
 

@@ -8,19 +8,26 @@ where the object of an NFD worker would, in our namespace under the name of the 
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from nfd.features import Features, from_json, merge
+from nfd.features import Features, Instance, from_json, merge
 from nfd.master.desired import OBJECT
 from nfd.master.ownership import Origin
 from nfd.names import NFD_NS
 from nfd.report import Report
 from nfd.rules.policy import Policy, prefix_keys
 
+ROOM = 32 * 1024
+"""Letters that the labels of one object may have; a Node's bookkeeping has room for some 250,000 in all."""
+
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +62,42 @@ class Joining:
         return namespace != self.namespace, name, namespace
 
 
+class Pool:
+    """Values that many nodes have alike, such as the kernel's configuration, kept once: the latest ones."""
+
+    def __init__(self, limit: int = 512) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Any, Any] = OrderedDict()
+
+    def share(self, features: Features) -> Features:
+        """The same features, with values that are known already in place of equal ones."""
+        return Features(
+            {name: self._known(("flags", elements), elements) for name, elements in features.flags.items()},
+            {
+                name: self._known(("attributes", frozenset(values.items())), values)
+                for name, values in features.attributes.items()
+            },
+            {name: self._known(("instances", _key(found)), found) for name, found in features.instances.items()},
+        )
+
+    def _known(self, key: Any, value: T) -> T:
+        known: T = self._values.setdefault(key, value)
+        self._values.move_to_end(key)
+        if len(self._values) > self._limit:
+            self._values.popitem(last=False)
+        return known
+
+
+def _key(instances: tuple[Instance, ...]) -> Any:
+    return tuple(frozenset(one.items()) for one in instances)
+
+
 def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     """A NodeFeature as JSON gives it. Raises: ValueError naming the place that does not fit."""
     metadata, spec = _mapping(item.get("metadata"), "metadata"), _mapping(item.get("spec"), "spec")
     labels = _texts(spec.get("labels"), "spec.labels")
+    if (size := sum(len(key) + len(value) for key, value in labels.items())) > ROOM:
+        raise ValueError(f"spec.labels: {size} letters, at most {ROOM} are taken")
     node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
     features = from_json(_mapping(spec.get("features"), "spec.features"))
     return FeatureObject(metadata.get("namespace", ""), metadata.get("name", ""), sys.intern(node), labels, features)

@@ -99,6 +99,16 @@ class Reconciler:
                 await asyncio.sleep(CONFLICT_DELAY * 2**attempt * random.uniform(1.0, 1.5))
         return None
 
+    def configure(self, settings: Settings) -> None:
+        """Go on with other settings: what differs then is nobody's doing, and what was refused may be taken."""
+        self._settings = settings
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what nodes were brought to, and what was said of them: another master may have been at work."""
+        for memory in (self._settled, self._refused, self._said):
+            memory.clear()
+
     def forget(self, name: str) -> None:
         """The node is gone."""
         self.drift.forget(name)

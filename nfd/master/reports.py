@@ -22,11 +22,12 @@ class _Kept:
 
 
 class Reports:
-    """Values in memory alone; `now` in seconds is any clock that never goes back."""
+    """Values in memory alone."""
 
     def __init__(self, waiting: int = WAITING) -> None:
         self._kept: dict[str, _Kept] = {}
         self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._swept: frozenset[str] = frozenset()
         self._limit = waiting
 
     def __len__(self) -> int:
@@ -81,6 +82,23 @@ class Reports:
     def missing(self, name: str) -> list[str]:
         """There is no such Node (any more): its report waits; answers those that had to go."""
         return self._mark(name, None) if name in self._kept else []
+
+    def expire(self, node: Node) -> None:
+        """Its worker has been silent for too long: go on as if it had found nothing at all."""
+        kept = self._kept.get(node.name)
+        self._kept[node.name] = _Kept(Report(node.name, order=kept.report.order if kept else None), node.uid)
+
+    def sweep(self) -> list[str]:
+        """Drop the reports that have waited for their Node since the last sweep; answers for which nodes."""
+        gone = [name for name in self._waiting if name in self._swept]
+        for name in gone:
+            del self._waiting[name], self._kept[name]
+        self._swept = frozenset(self._waiting)
+        return gone
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._waiting.clear()
 
     def _mark(self, name: str, node: Node | None) -> list[str]:
         self._waiting.pop(name, None)

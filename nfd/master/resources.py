@@ -21,7 +21,7 @@ from nfd.master.config import NamespaceSelector
 from nfd.master.desired import UNREPORTED, derive_freshness
 from nfd.master.metrics import Metrics
 from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, spec_version
-from nfd.master.objects import FeatureObject, Joining, join_objects, parse_feature_object, report_of
+from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of
 from nfd.master.ownership import parse_owned
 from nfd.master.reconcile import Asked
 from nfd.master.rulebook import Sheet, compile_sheet
@@ -37,12 +37,18 @@ SETTLE = 0.1
 SYNC_WITHIN = 10.0
 """Seconds that the first lists may take before nodes are written without them; what they own is held until then."""
 
+LONG = 60.0
+"""Seconds without a definition of NodeFeatures after which rules are believed to see all that there is."""
+
 _log = log.get("master")
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the configuration says about custom resources."""
+    """What the configuration says about custom resources.
+
+    With `groups`, those of our own namespace are filled, or all of them where we have none, as outside a cluster.
+    """
 
     joining: Joining = field(default_factory=Joining)
     selector: NamespaceSelector = field(default_factory=NamespaceSelector)
@@ -61,13 +67,14 @@ class CustomResources:
             lambda item: compile_sheet(item, joining.policy), self._rules_changed, spec_version
         )
         self.groups = Mirrored[Group](_compile_group, self._rules_changed, spec_version)
-        self.objects = Mirrored[FeatureObject](parse_feature_object, self._object_changed)
+        self.objects = Mirrored[FeatureObject](self._parse_object, self._object_changed)
         self.namespaces = Mirrored[Mapping[str, str]](_labels_of, self._namespace_changed)
         self.verdicts = Verdicts(joining, metrics, self._told, lambda: self._revise.set())
         self._wishes = wishes
         self._client = client
         self._store: NodeStore | None = None
         self._add: Callable[[str], None] = lambda name: None
+        self._pool = Pool()
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
         self._watches = {
             path: Watch(client, path, mirror, wishes.page_size, math.inf) for path, mirror in self._wanted()
@@ -87,16 +94,20 @@ class CustomResources:
             wanted.append((NAMESPACES, self.namespaces))
         return wanted
 
-    async def start(self, store: NodeStore, add: Callable[[str], None]) -> None:
-        """Returns once all lists are known, or some take too long; `add` asks for a pass over a node."""
+    async def start(self, store: NodeStore, add: Callable[[str], None], leads: asyncio.Event) -> None:
+        """Returns once all lists are known, or some take too long.
+
+        `add` asks for a pass over a node; while `leads` is not set, nothing is written.
+        """
         self._store, self._add = store, add
         self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches.values()]
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._synced(), SYNC_WITHIN)
+            await asyncio.wait_for(asyncio.gather(*(one.settled.wait() for one in self._watches.values())), SYNC_WITHIN)
         self._bind()
-        self._tasks += [asyncio.create_task(task) for task in (self._revisions(), self._first())]
+        self._tasks += [asyncio.create_task(self._first(watch)) for watch in self._watches.values()]
+        self._tasks.append(asyncio.create_task(self._revisions()))
         if self._wishes.publish:
-            self._tasks.append(asyncio.create_task(self._statuses.run()))
+            self._tasks.append(asyncio.create_task(self._statuses.run(leads)))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -127,6 +138,12 @@ class CustomResources:
         """The Node is gone."""
         self.verdicts.forget(node)
 
+    def clear(self) -> None:
+        """Forget what nodes were judged on: another master leads."""
+        for node in self.verdicts.names():
+            self.verdicts.forget(node)
+        self._statuses.clear()
+
     def gauges(self) -> Mapping[str, float]:
         mirrors = [mirror for _, mirror in self._wanted()]
         return {
@@ -141,6 +158,7 @@ class CustomResources:
         return {
             "rules_synced": self._rules_synced,
             "objects_synced": synced[NODE_FEATURES] and synced.get(NAMESPACES, True),
+            "objects_settled": self._watches[NODE_FEATURES].settled_for(LONG) and synced.get(NAMESPACES, True),
             "rules": self.verdicts.book.origins,
         }
 
@@ -164,6 +182,10 @@ class CustomResources:
 
     def _exists(self, node: str) -> bool:
         return self._store is not None and self._store.get(node) is not None
+
+    def _parse_object(self, item: Mapping[str, Any]) -> FeatureObject:
+        one = parse_feature_object(item)
+        return replace(one, features=self._pool.share(one.features))
 
     def _is_silent(self, node: str) -> bool:
         verdict = self.verdicts.get(node)
@@ -204,13 +226,9 @@ class CustomResources:
         elif self._store is not None and not self._exists(one.node):
             _log.info("NodeFeature is for a node that does not exist", path=path, node=one.node)
 
-    async def _synced(self) -> None:
-        for watch in self._watches.values():
-            await watch.synced.wait()
-
-    async def _first(self) -> None:
-        """Once all lists are complete, what came from rules and objects that are gone is taken off every node."""
-        await self._synced()
+    async def _first(self, watch: Watch) -> None:
+        """Once a list is complete, what came from rules or objects that are not in it is taken off every node."""
+        await watch.synced.wait()
         self._bind()
         self._add_all()
 
@@ -238,7 +256,8 @@ class CustomResources:
         """
         before = self.verdicts.book.origins
         self._rules_synced = self._watches[RULES].synced.is_set()
-        groups = (group for key, group in sorted(self.groups.items.items()) if key[0] == self._wishes.joining.namespace)
+        own = self._wishes.joining.namespace
+        groups = (group for key, group in sorted(self.groups.items.items()) if own in ("", key[0]))
         self.verdicts.bind(self.rules.items.values(), groups)
         return bool(before - self.verdicts.book.origins)
 

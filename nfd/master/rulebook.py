@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +25,11 @@ from nfd.rules.terms import View
 NO_TAINTS = "taints are switched off in the master: start it with -enable-taints, or set enableTaints"
 MOST_SLOW = 4
 """Templates that may run out of their budget on one node before the rest of the rules is left out."""
+
+ROOM = 128 * 1024
+"""Letters of labels and annotations that all rules may ask of a node; the annotations of a Node may have 256 KiB."""
+LONGEST_NAME = 100
+"""Letters of a rule's name that are noted on nodes."""
 
 Problems = tuple[str, ...]
 _DEFAULT = f"{FEATURE_NS}/"
@@ -75,7 +81,8 @@ class Evaluation:
     errors: int = 0
     matched: Mapping[str, str] = field(default_factory=dict)
     """What `rule.matched` holds in the end, for references to it."""
-    groups: tuple[str, ...] = ()
+    groups: tuple[tuple[str, str], ...] = ()
+    """Namespace and name of each NodeFeatureGroup that it belongs to."""
     slow: tuple[int, ...] = ()
     complete: bool = True
 
@@ -100,7 +107,7 @@ def compile_sheet(item: Mapping[str, Any], policy: Policy) -> Sheet:
 
 def _place(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
     compiled = compile_rule(one)
-    origin = f"{RULE}{parsed.name}/{one.name}"
+    origin = f"{RULE}{parsed.name}/{_noted_name(one.name)}"
     if not isinstance(one.rule, Rule):
         return PlacedRule(one.name, compiled, Contribution(origin), True, (compiled.defect or "not a rule",))
     asked = _asked(origin, compiled, compiled.labels, policy)
@@ -111,6 +118,14 @@ def _place(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
     if compiled.taints and not policy.enable_taints:
         mistakes.append(NO_TAINTS)
     return PlacedRule(one.name, compiled, asked, fixed, tuple(dict.fromkeys(mistakes)), _features(compiled))
+
+
+def _noted_name(name: str) -> str:
+    """A name that is very long is told apart by a digest."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
+    return f"{name[: LONGEST_NAME - 17]}~{digest}"
 
 
 def _features(rule: CompiledRule) -> tuple[str, ...]:
@@ -146,6 +161,7 @@ def evaluate_node(rules: Sequence[PlacedRule], features: Features, policy: Polic
     contributions: list[Contribution] = []
     problems: dict[int, Problems] = {}
     slow: list[int] = []
+    room = ROOM
     for index, placed in enumerate(rules):
         if len(slow) == MOST_SLOW:
             break
@@ -158,8 +174,14 @@ def evaluate_node(rules: Sequence[PlacedRule], features: Features, policy: Polic
             continue
         view.remember(() if given is None else (given.labels, given.vars))
         if given is not None:
+            asked = _contribution(placed, given, policy)
+            size = _size(asked)
+            if size > room:
+                problems[index] = (f"asks for {size} letters of labels and annotations; there is room for {room}",)
+                continue
+            room -= size
             held.append(index)
-            contributions.append(_contribution(placed, given, policy))
+            contributions.append(asked)
     errors = len(problems)
     for index, one in zip(held, contributions, strict=True):
         if not rules[index].fixed and (refused := _refused(one, view, policy)):
@@ -173,6 +195,10 @@ def evaluate_node(rules: Sequence[PlacedRule], features: Features, policy: Polic
         slow=tuple(slow),
         complete=len(slow) < MOST_SLOW,
     )
+
+
+def _size(asked: Contribution) -> int:
+    return sum(len(key) + len(value) for pairs in (asked.labels, asked.annotations) for key, value in pairs.items())
 
 
 def _asks_something(one: Contribution) -> bool:

@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from nfd import __version__, log, names
-from nfd.errors import Forbidden, KubeError, ReportError, Unavailable
+from nfd import __version__, log
+from nfd.errors import Forbidden, KubeError, Unavailable
+from nfd.master.hearing import Hearing
 from nfd.master.http import HttpServer
+from nfd.master.intake import Intake
+from nfd.master.leadership import Election, Leadership, Phase
 from nfd.master.metrics import Metrics
 from nfd.master.ownership import parse_owned
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Reconciler, Settings
-from nfd.master.reports import Reports
 from nfd.master.resources import CustomResources
 from nfd.master.security import Security
-from nfd.report import Reply, Report
-from nfd.rpc.gate import Peer
 from nfd.rpc.server import LabelerServer
 from nfd.store.base import NodeStore
 
-BEATS_PER_SECOND = 15.0
-BEAT_LIMITS = (60.0, 900.0)
-"""Seconds between two reports of a node that has nothing new to say."""
-BEAT_JITTER = 0.1
-MISSED_BEATS = 3
-ANSWER_WITHIN = 5.0
-"""Seconds that a report waits for its node to be written; then it is answered all the same, and the pass goes on."""
-CROWDED = 2000
-"""Queued nodes from which on new reports are told to come later."""
 DRAIN = 10.0
 """Seconds for calls and passes under way when the master stops."""
+TICK = 10.0
+"""Seconds between two looks at what is due."""
+SWEEP = 3600.0
+"""Seconds that a report is kept at least for a Node that does not exist."""
 
 _log = log.get("master")
+MakeResources = Callable[[Metrics], CustomResources]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where to listen (port 0 takes a free one, None none at all), and how many nodes are written at a time."""
+    """Where to listen (port 0 takes a free one, None none at all), and how many nodes are written at a time.
+
+    `resync` is in seconds, as is `stale_after`, the silence of a worker after which its labels go; 0 switches each off.
+    `election` is for one of several masters, `service_name` what the certificates of all of them say.
+    """
 
     host: str = ""
     port: int = 8080
@@ -49,7 +48,12 @@ class Options:
     security: Security = field(default_factory=Security)
     parallelism: int = 10
     resync: float = 3600.0
+    stale_after: float = 0.0
     settings: Settings = field(default_factory=Settings)
+    election: Election | None = None
+    service_name: str = ""
+    tick: float = TICK
+    now: Callable[[], float] = time.monotonic
 
 
 class Service:
@@ -58,50 +62,58 @@ class Service:
     `resources` makes the watches on custom resources, where there is an API server to ask.
     """
 
-    def __init__(
-        self, store: NodeStore, options: Options, resources: Callable[[Metrics], CustomResources] | None = None
-    ) -> None:
+    def __init__(self, store: NodeStore, options: Options, resources: MakeResources | None = None) -> None:
         self.metrics = Metrics(__version__, time.time())
         self.metrics.gauges = self._gauges
         self.queue = Queue()
         self.port = 0
         self.http_port = 0
+        self.leadership = Leadership(options.election.lease if options.election else None)
         self._options = options
         self._store = store
-        self._reports = Reports()
         self._resources = resources(self.metrics) if resources is not None else None
-        settings = replace(options.settings, ask=self._resources.ask) if self._resources else options.settings
-        self._reconciler = Reconciler(store, self._reports, settings, self.metrics)
-        self._labeler = LabelerServer(self._accept, options.security.gate, options.security.tls)
-        self._http = HttpServer(self.metrics, self._missing)
-        self._heard: dict[str, float] = {}
-        self._passes: dict[str, asyncio.Event] = {}
+        self._hearing = Hearing(options.stale_after, options.now)
+        instance = options.settings.instance
+        self._intake = Intake(store, self.leadership, self._hearing, self.queue, self.metrics, instance)
+        self._reconciler = Reconciler(store, self._intake.reports, self._with_resources(options.settings), self.metrics)
+        security = options.security
+        self._labeler = LabelerServer(self._intake.accept, security.gate, security.tls, options.service_name)
+        self._intake.blobs = self._labeler.blobs
+        self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
+        self._leads = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._synced = False
+        self._failing = False
 
     async def start(self) -> None:
-        """Serve HTTP, fill the node cache, then take reports. Raises: KubeError, ConfigError, OSError."""
-        if self._options.http_port is not None:
-            self.http_port = await self._http.start(self._options.host, self._options.http_port)
+        """Serve HTTP, get a certificate, fill the node cache, then take reports, or tell where to bring them.
+
+        Raises: KubeError, ConfigError, OSError.
+        """
+        options, security = self._options, self._options.security
+        if options.http_port is not None:
+            self.http_port = await self._http.start(options.host, options.http_port)
+        await security.prepare()
         await self._store.start(self._node_changed)
         if self._resources is not None:
-            await self._resources.start(self._store, self.queue.add)
-        self._synced = True
-        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._options.parallelism)]
-        if self._options.resync > 0:
-            self._tasks.append(asyncio.create_task(self._resync()))
-        security = self._options.security
-        await security.prepare()
-        self.port = await self._labeler.start(f"{security.listen or self._options.host or '[::]'}:{self._options.port}")
+            await self._resources.start(self._store, self.queue.add, self._leads)
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(options.parallelism)]
+        self._tasks.append(asyncio.create_task(self._chores()))
+        self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
+        if options.election is not None:
+            await options.election.lease.start(options.election.identity(self.port), self._leadership_changed)
+        self.leadership.started()
+        self._leadership_changed()
         await self._labeler.serving(True)
-        _log.info("master ready", nodes=len(self._store.names()), port=self.port)
+        _log.info("master ready", nodes=len(self._store.names()), port=self.port, phase=self.leadership.phase)
 
     async def stop(self) -> None:
-        """Take no more reports, finish the passes under way and queued, then close."""
-        self._synced = False
+        """Take no more reports, finish the passes under way and queued, let another master lead, then close."""
+        self.leadership.drain()
         await self._labeler.stop(DRAIN)
+        finished = not self._leads.is_set()
         with suppress(TimeoutError):
             await asyncio.wait_for(self.queue.idle() if self._tasks else asyncio.sleep(0), DRAIN)
+            finished = True
         self.queue.close()
         for task in self._tasks:
             task.cancel()
@@ -109,75 +121,71 @@ class Service:
         await self._options.security.finish()
         if self._resources is not None:
             await self._resources.stop()
+        if self._options.election is not None:
+            await self._options.election.lease.stop(release=finished)
         await self._store.close()
         await self._http.stop()
 
-    def beat(self) -> float:
-        """Seconds until a node's next report if nothing changes: slower the more nodes there are, never in step."""
-        return self._pace() * random.uniform(1 - BEAT_JITTER, 1 + BEAT_JITTER)
+    async def reconfigure(self, options: Options, resources: MakeResources | None = None) -> None:
+        """Go on with other settings, resync period and silence; nothing is forgotten. Raises: KubeError."""
+        changes = {name: getattr(options, name) for name in ("settings", "resync", "stale_after")}
+        self._options = replace(self._options, **changes)
+        self._hearing.stale_after = options.stale_after
+        before = self._resources
+        if resources is not None:
+            self._resources = resources(self.metrics)
+            await self._resources.start(self._store, self.queue.add, self._leads)
+        self._reconciler.configure(self._with_resources(options.settings))
+        if before is not None:
+            await before.stop()
+        self._add_all()
 
-    def _pace(self) -> float:
-        return min(max(len(self._heard) / BEATS_PER_SECOND, BEAT_LIMITS[0]), BEAT_LIMITS[1])
+    def _with_resources(self, settings: Settings) -> Settings:
+        return replace(settings, ask=self._resources.ask) if self._resources is not None else settings
 
-    async def _accept(self, report: Report, peer: Peer) -> Reply:
-        """Keep the report, let its node have a pass, and answer once that is through or takes long.
+    def _leadership_changed(self) -> None:
+        """A new leader looks at every node; who leads no more, or not again for sure, knows nothing of them."""
+        if not self.leadership.leading:
+            self._leads.clear()
+            self._intake.clear()
+            self._reconciler.clear()
+            if self._resources is not None:
+                self._resources.clear()
+        elif not self._leads.is_set():
+            self._leads.set()
+            self._hearing.clear()
+            self._add_all()
 
-        Raises: ReportError for a report that is old, or for a name that no node can have.
-        """
-        name = report.node
-        if problem := names.subdomain_problem(name):
-            raise ReportError(f"node name {name[:80]!r} {problem}", retry=False, code="INVALID_ARGUMENT")
-        if len(self.queue) >= CROWDED:
-            wait = random.uniform(5.0, 15.0)
-            raise ReportError("too many nodes are waiting", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
-        self._take(report)
-        done = self._passes.setdefault(name, asyncio.Event())
-        self.queue.add(name)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), ANSWER_WITHIN)
-        return Reply(self.beat())
-
-    def _take(self, report: Report) -> None:
-        node = self._store.get(report.node)
-        boot = parse_owned(node.annotations, self._options.settings.instance).boot_id if node is not None else ""
-        try:
-            crowded_out = self._reports.take(report, node, boot)
-        except ReportError as error:
-            self.metrics.add("reports_refused")
-            _log.info("report refused", node=report.node, error=error)
-            raise
-        self.metrics.add("reports")
-        self._heard[report.node] = time.monotonic()
-        self._drop(crowded_out)
-
-    def _drop(self, nodes: list[str]) -> None:
-        for name in nodes:
-            self._heard.pop(name, None)
-            self._labeler.blobs.forget(name)
+    def _add_all(self) -> None:
+        for name in {*self._store.names(), *self._intake.reports.names()}:
+            self.queue.add(name)
 
     def _node_changed(self, name: str) -> None:
+        reports = self._intake.reports
         if self._store.get(name) is None:
             self._reconciler.forget(name)
             if self._resources is not None:
                 self._resources.forget(name)
-            self._heard.pop(name, None)
-            self._drop(self._reports.missing(name))
-        if self._reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
+            self._hearing.forget(name)
+            self._intake.drop(reports.missing(name))
+        if reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
             self.queue.add(name)
 
     async def _work(self) -> None:
+        """Whoever does not lead lets pass what is queued: a new leader looks at everything."""
         while True:
             name = await self.queue.take()
-            passed = self._passes.pop(name, None)
+            written = False
             try:
-                await self._pass(name)
+                if self._leads.is_set():
+                    written = await self._pass(name)
             finally:
                 self.queue.done(name)
-                if passed is not None:
-                    passed.set()
+                self._intake.passed(name, written=written)
             await asyncio.sleep(0)  # a pass without news waits for nothing: others have their turn between two
 
-    async def _pass(self, name: str) -> None:
+    async def _pass(self, name: str) -> bool:
+        """Whether it went through."""
         try:
             again = await self._reconciler.reconcile(name)
         except KubeError as error:
@@ -189,34 +197,56 @@ class Service:
             self.queue.succeeded(name)
             if again is not None:
                 self.queue.add_later(name, again)
+            if self._failing and self._store.connected:
+                self._failing = False
+                _log.info("nodes can be written again", node=name)
+            return True
+        return False
 
     def _postpone(self, name: str, error: KubeError | None) -> None:
+        """Try again later. An API server that is away is told of once, not once for each node."""
         self.metrics.add("node_update_failures")
-        asked = error.retry_after if isinstance(error, Unavailable) else None
-        failures = self.queue.retry(name, asked or 0.0)
-        if error is not None and failures == 1:
+        away = isinstance(error, Unavailable)
+        failures = self.queue.retry(name, (error.retry_after if isinstance(error, Unavailable) else None) or 0.0)
+        if error is not None and failures == 1 and not (away and self._failing):
             tell = _log.error if isinstance(error, Forbidden) else _log.warning
             tell("node not updated; trying again", node=name, error=error)
+        self._failing = self._failing or away
 
-    async def _resync(self) -> None:
+    async def _chores(self) -> None:
+        """What is due by time: all nodes looked at, reports nobody waits for dropped, silent workers given up."""
+        resynced = swept = self._options.now()
         while True:
-            await asyncio.sleep(self._options.resync)
-            for name in self._reports.names():
+            await asyncio.sleep(self._options.tick)
+            now = self._options.now()
+            if 0 < self._options.resync <= now - resynced:
+                resynced = now
+                for name in self._intake.reports.names():
+                    self.queue.add(name)
+            if now - swept >= SWEEP:
+                swept = now
+                self._intake.drop(self._intake.reports.sweep())
+            if self._leads.is_set():
+                self._give_up_silent()
+
+    def _give_up_silent(self) -> None:
+        """`staleAfter` is over for some nodes: what came from their workers goes, if those were ours."""
+        for name in self._hearing.newly_stale(list(self._store.names())):
+            node = self._store.get(name)
+            if node is not None and parse_owned(node.annotations, self._options.settings.instance).boot_id:
+                _log.warning("worker silent for longer than staleAfter, its labels go", node=name)
+                self._intake.reports.expire(node)
                 self.queue.add(name)
 
-    def _missing(self) -> str:
-        return "" if self._synced else "the nodes are not known yet, or the master is stopping"
-
     def _gauges(self) -> Mapping[str, float]:
-        now = time.monotonic()
-        patience = MISSED_BEATS * self._pace()
         return {
             "nodes": len(self._store.names()),
-            "reporting_nodes": len(self._heard),
-            "silent_nodes": sum(now - heard > patience for heard in self._heard.values()),
-            "waiting_reports": self._reports.waiting,
-            "contested_keys": self._reconciler.drift.count(now),
+            "reporting_nodes": len(self._hearing),
+            "silent_nodes": self._hearing.silent(),
+            "waiting_reports": self._intake.reports.waiting,
+            "contested_keys": self._reconciler.drift.count(time.monotonic()),
             "queued_nodes": len(self.queue),
             "store_connected": int(self._store.connected),
+            "leading": int(self.leadership.phase is Phase.LEADING),
             **(self._resources.gauges() if self._resources is not None else {}),
         }

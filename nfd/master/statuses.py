@@ -55,13 +55,20 @@ class Statuses:
         self._silent = silent
         self._started = time.monotonic()
         self._written: dict[str, float] = {}
-        self._sent: dict[str, Mapping[str, Any]] = {}
+        self._sent: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._no_subresource = False
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    def clear(self) -> None:
+        """Start over: another master may have written meanwhile."""
+        self._started = time.monotonic()
+        self._written.clear()
+        self._sent.clear()
+
+    async def run(self, leads: asyncio.Event) -> None:
+        """Until cancelled; one of several masters writes only while it leads."""
         while True:
             await self.dirty.wait()
+            await leads.wait()
             await asyncio.sleep(DEBOUNCE)
             self.dirty.clear()
             try:
@@ -87,14 +94,14 @@ class Statuses:
             waits.append(await self._write_rules(sheet, first, tally))
             first += len(sheet.rules)
         for key, group in [(key, group) for key, group in self._groups.items.items() if group in book.groups]:
-            waits.append(await self._write_group(key, group, members.get(group.name, set())))
+            waits.append(await self._write_group(key, group, members.get(key, set())))
         return min((wait for wait in waits if wait), default=0.0)
 
-    async def _count(self) -> tuple[Tally | None, dict[str, set[str]]]:
+    async def _count(self) -> tuple[Tally | None, dict[Key, set[str]]]:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
         book, began = self._verdicts.book, time.monotonic()
         tally = Tally(book.rules)
-        members: dict[str, set[str]] = {}
+        members: dict[Key, set[str]] = {}
         for node in self._verdicts.names():
             verdict = self._verdicts.get(node)
             if verdict is None:
@@ -107,7 +114,7 @@ class Statuses:
                 began = time.monotonic()
         return tally, members
 
-    def _add(self, node: str, verdict: Verdict, tally: Tally, members: dict[str, set[str]]) -> None:
+    def _add(self, node: str, verdict: Verdict, tally: Tally, members: dict[Key, set[str]]) -> None:
         tally.add(node, verdict.evaluation, verdict.joined.features)
         for group in verdict.evaluation.groups:
             members.setdefault(group, set()).add(node)
@@ -118,7 +125,7 @@ class Statuses:
         path = f"{RULES}/{quote(sheet.name, safe='')}/status"
         known = self._rules.statuses.get(("", sheet.name), {})
         status = render_status(sheet, first, tally, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        if same_status(status, known) or same_status(status, self._sent.get(path, {})):
+        if same_status(status, known) or same_status(status, self._sent.get((path, sheet.uid), {})):
             return 0.0
         if known.get("observedGeneration") == sheet.generation and (wait := self._not_yet(path)):
             return wait
@@ -139,7 +146,7 @@ class Statuses:
         known = self._groups.statuses.get(key, {})
         status = render_group(judged | {node for node in listed_nodes(known) if self._silent(node)})
         path = f"{API}/namespaces/{quote(key[0], safe='')}/nodefeaturegroups/{quote(key[1], safe='')}/status"
-        if status in (known, self._sent.get(path)):
+        if status == known or (known and status == self._sent.get((path, ""))):
             return 0.0
         if known and (wait := self._not_yet(path, known.get("truncated", False))):
             return wait
@@ -160,7 +167,7 @@ class Statuses:
     async def _patch(self, path: str, uid: str, status: Mapping[str, Any]) -> None:
         """Raises: KubeErrors, but no Conflict: then there is a new object, which the watch tells of."""
         body = {"status": status} | ({"metadata": {"uid": uid}} if uid else {})
-        self._sent[path] = status
+        self._sent[path, uid] = status
         self._written[path] = time.monotonic()
         with suppress(Conflict):
             await self._client.json(
@@ -170,4 +177,5 @@ class Statuses:
                 query={"fieldManager": FIELD_MANAGER},
                 content_type=MERGE_PATCH,
                 accept=METADATA_ONLY,
+                fenced=True,
             )

@@ -145,7 +145,8 @@ class Verdicts:
             self._metrics.add("nodefeaturerule_processing_errors", found.errors)
             self._count_strikes(found)
         if self.book.groups:
-            found = replace(found, groups=run_groups(self.book.groups, features)[0])
+            members = [group for group in self.book.groups if run_groups((group,), features)[0]]
+            found = replace(found, groups=tuple((group.namespace, group.name) for group in members))
         if known is not None and known.evaluation.same_outcome(found):
             before = known.evaluation
             found = replace(found, contributions=before.contributions, matched=before.matched)

@@ -124,7 +124,7 @@ def _failure(error: Any, target: str) -> ReportError:
     wait = trailers.get(RETRY_AFTER, "")
     return ReportError(
         f"{target}: {code}: {error.details()}",
-        retry=code not in _HOPELESS,
+        retry=code not in _HOPELESS or LEADER in trailers,  # who leads may be another one by now
         retry_after=int(wait) / 1000 if wait.isdecimal() else None,
         code=code,
         leader=trailers.get(LEADER, "") if code == "FAILED_PRECONDITION" else "",

@@ -32,6 +32,10 @@ from nfd.rpc.content import (
 
 MAX_FEATURES = 1_000
 """Features of one report."""
+MAX_ENTRIES = 10_000
+"""Labels of one report, and as many annotations, origins and sources; a Node has room for some 4,000 of ours."""
+LONGEST_ERROR = 500
+"""Characters kept of what a source says about its failure."""
 
 V = TypeVar("V")
 
@@ -190,11 +194,13 @@ def _source_state(message: pb.SourceState) -> SourceState:
     """A state we do not know counts as failed, which removes nothing."""
     known = {pb.SourceState.FRESH: State.FRESH, pb.SourceState.OFF: State.OFF}
     since = message.since if math.isfinite(message.since) and message.since > 0 else 0.0
-    return SourceState(known.get(message.state, State.FAILED), _string(message.error, "error"), since)
+    return SourceState(known.get(message.state, State.FAILED), _string(message.error, "error")[:LONGEST_ERROR], since)
 
 
 def _entries(values: Mapping[str, V], where: str) -> dict[str, V]:
     """A map of the request itself, where stray bytes are an error."""
+    if len(values) > MAX_ENTRIES:
+        raise ValueError(f"{len(values)} {where} are more than {MAX_ENTRIES}")
     try:
         found = dict(values)
     except UnicodeDecodeError as error:

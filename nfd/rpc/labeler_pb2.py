@@ -4,118 +4,123 @@
 # source: nfd/rpc/labeler.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
-_runtime_version.ValidateProtobufRuntimeVersion(_runtime_version.Domain.PUBLIC, 7, 35, 1, "", "nfd/rpc/labeler.proto")
+_runtime_version.ValidateProtobufRuntimeVersion(
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'nfd/rpc/labeler.proto'
+)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x15nfd/rpc/labeler.proto\x12\x07labeler"\xc5\x01\n\x10SetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x35\n\x06labels\x18\x03 \x03(\x0b\x32%.labeler.SetLabelsRequest.LabelsEntry\x12#\n\x08\x66\x65\x61tures\x18\x04 \x01(\x0b\x32\x11.labeler.Features\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"\x10\n\x0eSetLabelsReply"\x1e\n\tAddressee\x12\x11\n\tnode_name\x18\x02 \x01(\t"\x8d\x03\n\x08\x46\x65\x61tures\x12+\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x1c.labeler.Features.FlagsEntry\x12\x37\n\x0bvattributes\x18\x02 \x03(\x0b\x32".labeler.Features.VattributesEntry\x12\x33\n\tinstances\x18\x03 \x03(\x0b\x32 .labeler.Features.InstancesEntry\x1a\x45\n\nFlagsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.labeler.FlagFeatureSet:\x02\x38\x01\x1aP\n\x10VattributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSet:\x02\x38\x01\x1aM\n\x0eInstancesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSet:\x02\x38\x01"\x88\x01\n\x0e\x46lagFeatureSet\x12\x37\n\x08\x65lements\x18\x01 \x03(\x0b\x32%.labeler.FlagFeatureSet.ElementsEntry\x1a=\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1b\n\x05value\x18\x02 \x01(\x0b\x32\x0c.labeler.Nil:\x02\x38\x01"\x84\x01\n\x13\x41ttributeFeatureSet\x12<\n\x08\x65lements\x18\x01 \x03(\x0b\x32*.labeler.AttributeFeatureSet.ElementsEntry\x1a/\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"@\n\x12InstanceFeatureSet\x12*\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x18.labeler.InstanceFeature"\x82\x01\n\x0fInstanceFeature\x12<\n\nattributes\x18\x01 \x03(\x0b\x32(.labeler.InstanceFeature.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"\x05\n\x03Nil"\xb1\x02\n\x16\x44omainSetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12;\n\x06labels\x18\x03 \x03(\x0b\x32+.labeler.DomainSetLabelsRequest.LabelsEntry\x12?\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32-.labeler.DomainSetLabelsRequest.FeaturesEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x42\n\rFeaturesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.labeler.Features:\x02\x38\x01"\xd1\x04\n\rReportRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x10\n\x08node_uid\x18\x03 \x01(\t\x12\x1d\n\x05order\x18\x04 \x01(\x0b\x32\x0e.labeler.Order\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32".labeler.ReportRequest.LabelsEntry\x12<\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\'.labeler.ReportRequest.AnnotationsEntry\x12\x34\n\x07origins\x18\x07 \x03(\x0b\x32#.labeler.ReportRequest.OriginsEntry\x12\x34\n\x07sources\x18\x08 \x03(\x0b\x32#.labeler.ReportRequest.SourcesEntry\x12%\n\x08\x66\x65\x61tures\x18\t \x03(\x0b\x32\x13.labeler.FeatureRef\x12\r\n\x05\x62lobs\x18\n \x03(\x0c\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cOriginsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x44\n\x0cSourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.labeler.SourceState:\x02\x38\x01",\n\x0bReportReply\x12\x0c\n\x04\x62\x65\x61t\x18\x01 \x01(\x01\x12\x0f\n\x07missing\x18\x02 \x03(\x0c";\n\x05Order\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0f\n\x07started\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04"\x8c\x01\n\x0bSourceState\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.labeler.SourceState.State\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x01"4\n\x05State\x12\x0b\n\x07UNKNOWN\x10\x00\x12\t\n\x05\x46RESH\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x07\n\x03OFF\x10\x03"*\n\nFeatureRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c"\xa4\x01\n\x07\x46\x65\x61ture\x12(\n\x05\x66lags\x18\x01 \x01(\x0b\x32\x17.labeler.FlagFeatureSetH\x00\x12\x32\n\nattributes\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSetH\x00\x12\x30\n\tinstances\x18\x03 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSetH\x00\x42\t\n\x07\x63ontent"d\n\x0bRawElements\x12.\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x1c.labeler.RawElements.Element\x1a%\n\x07\x45lement\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x32\x82\x01\n\x07Labeler\x12?\n\tSetLabels\x12\x19.labeler.SetLabelsRequest\x1a\x17.labeler.SetLabelsReply\x12\x36\n\x06Report\x12\x16.labeler.ReportRequest\x1a\x14.labeler.ReportReply'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15nfd/rpc/labeler.proto\x12\x07labeler\"\xc5\x01\n\x10SetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x35\n\x06labels\x18\x03 \x03(\x0b\x32%.labeler.SetLabelsRequest.LabelsEntry\x12#\n\x08\x66\x65\x61tures\x18\x04 \x01(\x0b\x32\x11.labeler.Features\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x10\n\x0eSetLabelsReply\"\x1e\n\tAddressee\x12\x11\n\tnode_name\x18\x02 \x01(\t\"\x8d\x03\n\x08\x46\x65\x61tures\x12+\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x1c.labeler.Features.FlagsEntry\x12\x37\n\x0bvattributes\x18\x02 \x03(\x0b\x32\".labeler.Features.VattributesEntry\x12\x33\n\tinstances\x18\x03 \x03(\x0b\x32 .labeler.Features.InstancesEntry\x1a\x45\n\nFlagsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.labeler.FlagFeatureSet:\x02\x38\x01\x1aP\n\x10VattributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSet:\x02\x38\x01\x1aM\n\x0eInstancesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSet:\x02\x38\x01\"\x88\x01\n\x0e\x46lagFeatureSet\x12\x37\n\x08\x65lements\x18\x01 \x03(\x0b\x32%.labeler.FlagFeatureSet.ElementsEntry\x1a=\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1b\n\x05value\x18\x02 \x01(\x0b\x32\x0c.labeler.Nil:\x02\x38\x01\"\x84\x01\n\x13\x41ttributeFeatureSet\x12<\n\x08\x65lements\x18\x01 \x03(\x0b\x32*.labeler.AttributeFeatureSet.ElementsEntry\x1a/\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"@\n\x12InstanceFeatureSet\x12*\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x18.labeler.InstanceFeature\"\x82\x01\n\x0fInstanceFeature\x12<\n\nattributes\x18\x01 \x03(\x0b\x32(.labeler.InstanceFeature.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x05\n\x03Nil\"\xb1\x02\n\x16\x44omainSetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12;\n\x06labels\x18\x03 \x03(\x0b\x32+.labeler.DomainSetLabelsRequest.LabelsEntry\x12?\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32-.labeler.DomainSetLabelsRequest.FeaturesEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x42\n\rFeaturesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.labeler.Features:\x02\x38\x01\"\xd1\x04\n\rReportRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x10\n\x08node_uid\x18\x03 \x01(\t\x12\x1d\n\x05order\x18\x04 \x01(\x0b\x32\x0e.labeler.Order\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32\".labeler.ReportRequest.LabelsEntry\x12<\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\'.labeler.ReportRequest.AnnotationsEntry\x12\x34\n\x07origins\x18\x07 \x03(\x0b\x32#.labeler.ReportRequest.OriginsEntry\x12\x34\n\x07sources\x18\x08 \x03(\x0b\x32#.labeler.ReportRequest.SourcesEntry\x12%\n\x08\x66\x65\x61tures\x18\t \x03(\x0b\x32\x13.labeler.FeatureRef\x12\r\n\x05\x62lobs\x18\n \x03(\x0c\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cOriginsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x44\n\x0cSourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.labeler.SourceState:\x02\x38\x01\",\n\x0bReportReply\x12\x0c\n\x04\x62\x65\x61t\x18\x01 \x01(\x01\x12\x0f\n\x07missing\x18\x02 \x03(\x0c\";\n\x05Order\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0f\n\x07started\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\"\x8c\x01\n\x0bSourceState\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.labeler.SourceState.State\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x01\"4\n\x05State\x12\x0b\n\x07UNKNOWN\x10\x00\x12\t\n\x05\x46RESH\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x07\n\x03OFF\x10\x03\"*\n\nFeatureRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\xa4\x01\n\x07\x46\x65\x61ture\x12(\n\x05\x66lags\x18\x01 \x01(\x0b\x32\x17.labeler.FlagFeatureSetH\x00\x12\x32\n\nattributes\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSetH\x00\x12\x30\n\tinstances\x18\x03 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSetH\x00\x42\t\n\x07\x63ontent\"d\n\x0bRawElements\x12.\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x1c.labeler.RawElements.Element\x1a%\n\x07\x45lement\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x32\x82\x01\n\x07Labeler\x12?\n\tSetLabels\x12\x19.labeler.SetLabelsRequest\x1a\x17.labeler.SetLabelsReply\x12\x36\n\x06Report\x12\x16.labeler.ReportRequest\x1a\x14.labeler.ReportReply')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "nfd.rpc.labeler_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nfd.rpc.labeler_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_SETLABELSREQUEST_LABELSENTRY"]._loaded_options = None
-    _globals["_SETLABELSREQUEST_LABELSENTRY"]._serialized_options = b"8\001"
-    _globals["_FEATURES_FLAGSENTRY"]._loaded_options = None
-    _globals["_FEATURES_FLAGSENTRY"]._serialized_options = b"8\001"
-    _globals["_FEATURES_VATTRIBUTESENTRY"]._loaded_options = None
-    _globals["_FEATURES_VATTRIBUTESENTRY"]._serialized_options = b"8\001"
-    _globals["_FEATURES_INSTANCESENTRY"]._loaded_options = None
-    _globals["_FEATURES_INSTANCESENTRY"]._serialized_options = b"8\001"
-    _globals["_FLAGFEATURESET_ELEMENTSENTRY"]._loaded_options = None
-    _globals["_FLAGFEATURESET_ELEMENTSENTRY"]._serialized_options = b"8\001"
-    _globals["_ATTRIBUTEFEATURESET_ELEMENTSENTRY"]._loaded_options = None
-    _globals["_ATTRIBUTEFEATURESET_ELEMENTSENTRY"]._serialized_options = b"8\001"
-    _globals["_INSTANCEFEATURE_ATTRIBUTESENTRY"]._loaded_options = None
-    _globals["_INSTANCEFEATURE_ATTRIBUTESENTRY"]._serialized_options = b"8\001"
-    _globals["_DOMAINSETLABELSREQUEST_LABELSENTRY"]._loaded_options = None
-    _globals["_DOMAINSETLABELSREQUEST_LABELSENTRY"]._serialized_options = b"8\001"
-    _globals["_DOMAINSETLABELSREQUEST_FEATURESENTRY"]._loaded_options = None
-    _globals["_DOMAINSETLABELSREQUEST_FEATURESENTRY"]._serialized_options = b"8\001"
-    _globals["_REPORTREQUEST_LABELSENTRY"]._loaded_options = None
-    _globals["_REPORTREQUEST_LABELSENTRY"]._serialized_options = b"8\001"
-    _globals["_REPORTREQUEST_ANNOTATIONSENTRY"]._loaded_options = None
-    _globals["_REPORTREQUEST_ANNOTATIONSENTRY"]._serialized_options = b"8\001"
-    _globals["_REPORTREQUEST_ORIGINSENTRY"]._loaded_options = None
-    _globals["_REPORTREQUEST_ORIGINSENTRY"]._serialized_options = b"8\001"
-    _globals["_REPORTREQUEST_SOURCESENTRY"]._loaded_options = None
-    _globals["_REPORTREQUEST_SOURCESENTRY"]._serialized_options = b"8\001"
-    _globals["_SETLABELSREQUEST"]._serialized_start = 35
-    _globals["_SETLABELSREQUEST"]._serialized_end = 232
-    _globals["_SETLABELSREQUEST_LABELSENTRY"]._serialized_start = 187
-    _globals["_SETLABELSREQUEST_LABELSENTRY"]._serialized_end = 232
-    _globals["_SETLABELSREPLY"]._serialized_start = 234
-    _globals["_SETLABELSREPLY"]._serialized_end = 250
-    _globals["_ADDRESSEE"]._serialized_start = 252
-    _globals["_ADDRESSEE"]._serialized_end = 282
-    _globals["_FEATURES"]._serialized_start = 285
-    _globals["_FEATURES"]._serialized_end = 682
-    _globals["_FEATURES_FLAGSENTRY"]._serialized_start = 452
-    _globals["_FEATURES_FLAGSENTRY"]._serialized_end = 521
-    _globals["_FEATURES_VATTRIBUTESENTRY"]._serialized_start = 523
-    _globals["_FEATURES_VATTRIBUTESENTRY"]._serialized_end = 603
-    _globals["_FEATURES_INSTANCESENTRY"]._serialized_start = 605
-    _globals["_FEATURES_INSTANCESENTRY"]._serialized_end = 682
-    _globals["_FLAGFEATURESET"]._serialized_start = 685
-    _globals["_FLAGFEATURESET"]._serialized_end = 821
-    _globals["_FLAGFEATURESET_ELEMENTSENTRY"]._serialized_start = 760
-    _globals["_FLAGFEATURESET_ELEMENTSENTRY"]._serialized_end = 821
-    _globals["_ATTRIBUTEFEATURESET"]._serialized_start = 824
-    _globals["_ATTRIBUTEFEATURESET"]._serialized_end = 956
-    _globals["_ATTRIBUTEFEATURESET_ELEMENTSENTRY"]._serialized_start = 909
-    _globals["_ATTRIBUTEFEATURESET_ELEMENTSENTRY"]._serialized_end = 956
-    _globals["_INSTANCEFEATURESET"]._serialized_start = 958
-    _globals["_INSTANCEFEATURESET"]._serialized_end = 1022
-    _globals["_INSTANCEFEATURE"]._serialized_start = 1025
-    _globals["_INSTANCEFEATURE"]._serialized_end = 1155
-    _globals["_INSTANCEFEATURE_ATTRIBUTESENTRY"]._serialized_start = 1106
-    _globals["_INSTANCEFEATURE_ATTRIBUTESENTRY"]._serialized_end = 1155
-    _globals["_NIL"]._serialized_start = 1157
-    _globals["_NIL"]._serialized_end = 1162
-    _globals["_DOMAINSETLABELSREQUEST"]._serialized_start = 1165
-    _globals["_DOMAINSETLABELSREQUEST"]._serialized_end = 1470
-    _globals["_DOMAINSETLABELSREQUEST_LABELSENTRY"]._serialized_start = 187
-    _globals["_DOMAINSETLABELSREQUEST_LABELSENTRY"]._serialized_end = 232
-    _globals["_DOMAINSETLABELSREQUEST_FEATURESENTRY"]._serialized_start = 1404
-    _globals["_DOMAINSETLABELSREQUEST_FEATURESENTRY"]._serialized_end = 1470
-    _globals["_REPORTREQUEST"]._serialized_start = 1473
-    _globals["_REPORTREQUEST"]._serialized_end = 2066
-    _globals["_REPORTREQUEST_LABELSENTRY"]._serialized_start = 187
-    _globals["_REPORTREQUEST_LABELSENTRY"]._serialized_end = 232
-    _globals["_REPORTREQUEST_ANNOTATIONSENTRY"]._serialized_start = 1898
-    _globals["_REPORTREQUEST_ANNOTATIONSENTRY"]._serialized_end = 1948
-    _globals["_REPORTREQUEST_ORIGINSENTRY"]._serialized_start = 1950
-    _globals["_REPORTREQUEST_ORIGINSENTRY"]._serialized_end = 1996
-    _globals["_REPORTREQUEST_SOURCESENTRY"]._serialized_start = 1998
-    _globals["_REPORTREQUEST_SOURCESENTRY"]._serialized_end = 2066
-    _globals["_REPORTREPLY"]._serialized_start = 2068
-    _globals["_REPORTREPLY"]._serialized_end = 2112
-    _globals["_ORDER"]._serialized_start = 2114
-    _globals["_ORDER"]._serialized_end = 2173
-    _globals["_SOURCESTATE"]._serialized_start = 2176
-    _globals["_SOURCESTATE"]._serialized_end = 2316
-    _globals["_SOURCESTATE_STATE"]._serialized_start = 2264
-    _globals["_SOURCESTATE_STATE"]._serialized_end = 2316
-    _globals["_FEATUREREF"]._serialized_start = 2318
-    _globals["_FEATUREREF"]._serialized_end = 2360
-    _globals["_FEATURE"]._serialized_start = 2363
-    _globals["_FEATURE"]._serialized_end = 2527
-    _globals["_RAWELEMENTS"]._serialized_start = 2529
-    _globals["_RAWELEMENTS"]._serialized_end = 2629
-    _globals["_RAWELEMENTS_ELEMENT"]._serialized_start = 2592
-    _globals["_RAWELEMENTS_ELEMENT"]._serialized_end = 2629
-    _globals["_LABELER"]._serialized_start = 2632
-    _globals["_LABELER"]._serialized_end = 2762
+  DESCRIPTOR._loaded_options = None
+  _globals['_SETLABELSREQUEST_LABELSENTRY']._loaded_options = None
+  _globals['_SETLABELSREQUEST_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_FEATURES_FLAGSENTRY']._loaded_options = None
+  _globals['_FEATURES_FLAGSENTRY']._serialized_options = b'8\001'
+  _globals['_FEATURES_VATTRIBUTESENTRY']._loaded_options = None
+  _globals['_FEATURES_VATTRIBUTESENTRY']._serialized_options = b'8\001'
+  _globals['_FEATURES_INSTANCESENTRY']._loaded_options = None
+  _globals['_FEATURES_INSTANCESENTRY']._serialized_options = b'8\001'
+  _globals['_FLAGFEATURESET_ELEMENTSENTRY']._loaded_options = None
+  _globals['_FLAGFEATURESET_ELEMENTSENTRY']._serialized_options = b'8\001'
+  _globals['_ATTRIBUTEFEATURESET_ELEMENTSENTRY']._loaded_options = None
+  _globals['_ATTRIBUTEFEATURESET_ELEMENTSENTRY']._serialized_options = b'8\001'
+  _globals['_INSTANCEFEATURE_ATTRIBUTESENTRY']._loaded_options = None
+  _globals['_INSTANCEFEATURE_ATTRIBUTESENTRY']._serialized_options = b'8\001'
+  _globals['_DOMAINSETLABELSREQUEST_LABELSENTRY']._loaded_options = None
+  _globals['_DOMAINSETLABELSREQUEST_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_DOMAINSETLABELSREQUEST_FEATURESENTRY']._loaded_options = None
+  _globals['_DOMAINSETLABELSREQUEST_FEATURESENTRY']._serialized_options = b'8\001'
+  _globals['_REPORTREQUEST_LABELSENTRY']._loaded_options = None
+  _globals['_REPORTREQUEST_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORTREQUEST_ANNOTATIONSENTRY']._loaded_options = None
+  _globals['_REPORTREQUEST_ANNOTATIONSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORTREQUEST_ORIGINSENTRY']._loaded_options = None
+  _globals['_REPORTREQUEST_ORIGINSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORTREQUEST_SOURCESENTRY']._loaded_options = None
+  _globals['_REPORTREQUEST_SOURCESENTRY']._serialized_options = b'8\001'
+  _globals['_SETLABELSREQUEST']._serialized_start=35
+  _globals['_SETLABELSREQUEST']._serialized_end=232
+  _globals['_SETLABELSREQUEST_LABELSENTRY']._serialized_start=187
+  _globals['_SETLABELSREQUEST_LABELSENTRY']._serialized_end=232
+  _globals['_SETLABELSREPLY']._serialized_start=234
+  _globals['_SETLABELSREPLY']._serialized_end=250
+  _globals['_ADDRESSEE']._serialized_start=252
+  _globals['_ADDRESSEE']._serialized_end=282
+  _globals['_FEATURES']._serialized_start=285
+  _globals['_FEATURES']._serialized_end=682
+  _globals['_FEATURES_FLAGSENTRY']._serialized_start=452
+  _globals['_FEATURES_FLAGSENTRY']._serialized_end=521
+  _globals['_FEATURES_VATTRIBUTESENTRY']._serialized_start=523
+  _globals['_FEATURES_VATTRIBUTESENTRY']._serialized_end=603
+  _globals['_FEATURES_INSTANCESENTRY']._serialized_start=605
+  _globals['_FEATURES_INSTANCESENTRY']._serialized_end=682
+  _globals['_FLAGFEATURESET']._serialized_start=685
+  _globals['_FLAGFEATURESET']._serialized_end=821
+  _globals['_FLAGFEATURESET_ELEMENTSENTRY']._serialized_start=760
+  _globals['_FLAGFEATURESET_ELEMENTSENTRY']._serialized_end=821
+  _globals['_ATTRIBUTEFEATURESET']._serialized_start=824
+  _globals['_ATTRIBUTEFEATURESET']._serialized_end=956
+  _globals['_ATTRIBUTEFEATURESET_ELEMENTSENTRY']._serialized_start=909
+  _globals['_ATTRIBUTEFEATURESET_ELEMENTSENTRY']._serialized_end=956
+  _globals['_INSTANCEFEATURESET']._serialized_start=958
+  _globals['_INSTANCEFEATURESET']._serialized_end=1022
+  _globals['_INSTANCEFEATURE']._serialized_start=1025
+  _globals['_INSTANCEFEATURE']._serialized_end=1155
+  _globals['_INSTANCEFEATURE_ATTRIBUTESENTRY']._serialized_start=1106
+  _globals['_INSTANCEFEATURE_ATTRIBUTESENTRY']._serialized_end=1155
+  _globals['_NIL']._serialized_start=1157
+  _globals['_NIL']._serialized_end=1162
+  _globals['_DOMAINSETLABELSREQUEST']._serialized_start=1165
+  _globals['_DOMAINSETLABELSREQUEST']._serialized_end=1470
+  _globals['_DOMAINSETLABELSREQUEST_LABELSENTRY']._serialized_start=187
+  _globals['_DOMAINSETLABELSREQUEST_LABELSENTRY']._serialized_end=232
+  _globals['_DOMAINSETLABELSREQUEST_FEATURESENTRY']._serialized_start=1404
+  _globals['_DOMAINSETLABELSREQUEST_FEATURESENTRY']._serialized_end=1470
+  _globals['_REPORTREQUEST']._serialized_start=1473
+  _globals['_REPORTREQUEST']._serialized_end=2066
+  _globals['_REPORTREQUEST_LABELSENTRY']._serialized_start=187
+  _globals['_REPORTREQUEST_LABELSENTRY']._serialized_end=232
+  _globals['_REPORTREQUEST_ANNOTATIONSENTRY']._serialized_start=1898
+  _globals['_REPORTREQUEST_ANNOTATIONSENTRY']._serialized_end=1948
+  _globals['_REPORTREQUEST_ORIGINSENTRY']._serialized_start=1950
+  _globals['_REPORTREQUEST_ORIGINSENTRY']._serialized_end=1996
+  _globals['_REPORTREQUEST_SOURCESENTRY']._serialized_start=1998
+  _globals['_REPORTREQUEST_SOURCESENTRY']._serialized_end=2066
+  _globals['_REPORTREPLY']._serialized_start=2068
+  _globals['_REPORTREPLY']._serialized_end=2112
+  _globals['_ORDER']._serialized_start=2114
+  _globals['_ORDER']._serialized_end=2173
+  _globals['_SOURCESTATE']._serialized_start=2176
+  _globals['_SOURCESTATE']._serialized_end=2316
+  _globals['_SOURCESTATE_STATE']._serialized_start=2264
+  _globals['_SOURCESTATE_STATE']._serialized_end=2316
+  _globals['_FEATUREREF']._serialized_start=2318
+  _globals['_FEATUREREF']._serialized_end=2360
+  _globals['_FEATURE']._serialized_start=2363
+  _globals['_FEATURE']._serialized_end=2527
+  _globals['_RAWELEMENTS']._serialized_start=2529
+  _globals['_RAWELEMENTS']._serialized_end=2629
+  _globals['_RAWELEMENTS_ELEMENT']._serialized_start=2592
+  _globals['_RAWELEMENTS_ELEMENT']._serialized_end=2629
+  _globals['_LABELER']._serialized_start=2632
+  _globals['_LABELER']._serialized_end=2762
 # @@protoc_insertion_point(module_scope)

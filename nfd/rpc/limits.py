@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -21,6 +21,9 @@ UNIT_BYTES = 16 * 1024
 """A call costs one unit, and one for each of these bytes: a first report of a large machine costs some 10."""
 CALLS = 2
 """Calls of one caller at a time: the second is there for a worker whose first went astray."""
+HELD = (8, 64)
+LINGER = 1.0
+"""Refusals, of one caller and of all, that wait for some seconds: who asks again at once is slowed down by that."""
 CALLERS = 20_000
 """Callers remembered, the latest ones."""
 
@@ -35,25 +38,23 @@ class Limits:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._balances: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._busy: dict[str, int] = {}
+        self._busy: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
 
-    @contextmanager
-    def turn(self, caller: str) -> Iterator[None]:
+    @asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
         """One call. Raises: ReportError if the caller has spent its budget, or has calls under way."""
         if not caller:
             yield
             return
-        if self._busy.get(caller, 0) >= CALLS:
-            raise _later(f"{caller} has {CALLS} calls under way", 1.0)
         if (balance := self._balance(caller)) < 0:
+            await self._linger(caller)
             raise _later(f"too much comes from {caller}", -balance / RATE)
-        self._busy[caller] = self._busy.get(caller, 0) + 1
-        try:
+        if self._busy[caller] >= CALLS:
+            await self._linger(caller)
+            raise _later(f"{caller} has {CALLS} calls under way", LINGER)
+        with _counted(self._busy, caller):
             yield
-        finally:
-            self._busy[caller] -= 1
-            if not self._busy[caller]:
-                del self._busy[caller]
 
     def charge(self, caller: str, size: int) -> None:
         """A call of that many bytes was read; its price may leave a debt."""
@@ -62,6 +63,12 @@ class Limits:
             self._balances.move_to_end(caller)
             if len(self._balances) > CALLERS:
                 self._balances.popitem(last=False)
+
+    async def _linger(self, caller: str) -> None:
+        each, together = HELD
+        if self._held[caller] < each and self._held.total() < together:
+            with _counted(self._held, caller):
+                await asyncio.sleep(LINGER)
 
     def _balance(self, caller: str) -> float:
         balance, at = self._balances.get(caller, (BURST, 0.0))
@@ -112,6 +119,18 @@ class Bystanders(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the stream has lasted long enough")
         finally:
             self._open -= 1
+
+
+@contextmanager
+def _counted(counter: Counter[str], key: str) -> Iterator[None]:
+    """Count one more while the block lasts."""
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
 
 
 def _later(reason: str, seconds: float) -> ReportError:

@@ -21,6 +21,7 @@ from nfd.errors import ReportError
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.blobs import Blobs
+from nfd.rpc.forward import FORWARDED, forward
 from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
 from nfd.rpc.limits import STREAMS, Bystanders, Limits
 from nfd.rpc.tls import ServerTls, server_credentials
@@ -44,6 +45,8 @@ _OPTIONS = (
     # 54 KiB each with TLS
     ("grpc.max_allowed_incoming_connections", 8_192),
     ("grpc.server_handshake_timeout_ms", 10_000),
+    # What a call may send before it is read stays at HTTP/2's 64 KiB, instead of growing with the link's speed.
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),
 )
 
@@ -55,14 +58,18 @@ Decode = Callable[[bytes], convert.Incoming]
 
 
 class LabelerServer:
-    """Serves the API; `blobs.forget` is for the master to call when a node is gone."""
+    """Serves the API; `blobs.forget` is for the master to call when a node is gone.
 
-    def __init__(self, accept: Accept, gate: Gate | None = None, tls: ServerTls | None = None) -> None:
+    `name` is what the certificates of all masters say: a `SetLabels` that another one has to take is brought to it.
+    """
+
+    def __init__(self, accept: Accept, gate: Gate | None = None, tls: ServerTls | None = None, name: str = "") -> None:
         self.blobs = Blobs()
         self._accept = accept
         self._gate = gate or OpenGate()
         self._limits = Limits()
         self._tls = tls
+        self._name = name
         self._log = log.get("rpc")
         self._health = health.aio.HealthServicer()
         self._server: Any = grpc.aio.server(
@@ -119,14 +126,20 @@ class LabelerServer:
 
     async def _handle(self, context: Any, decode: Decode) -> convert.Answer:
         caller = await self._gate.identify(_peer(context))
-        with self._limits.turn(caller.name):
+        async with self._limits.turn(caller.name):
             data = await _read(context)
             self._limits.charge(caller.name, len(data))
             node = convert.node_name(data)
             self._gate.admit(caller, node)
-            with self._limits.turn("" if caller.name else node):
+            async with self._limits.turn("" if caller.name else node):
                 self._limits.charge("" if caller.name else node, len(data))
-                return await self._take(decode(data), caller)
+                try:
+                    return await self._take(decode(data), caller)
+                except ReportError as error:
+                    if not error.leader or decode is not convert.decode_plain or _was_forwarded(context):
+                        raise
+                    await forward(error.leader, data, caller.peer.authorization, self._tls, self._name)
+                    return convert.Answer()
 
     async def _take(self, incoming: convert.Incoming, caller: Caller) -> convert.Answer:
         node = incoming.report.node
@@ -158,6 +171,10 @@ async def _read(context: Any) -> bytes:
     if data is grpc.aio.EOF:
         raise ValueError("the call brings no report")
     return bytes(data)
+
+
+def _was_forwarded(context: Any) -> bool:
+    return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
 
 
 def _peer(context: Any) -> Peer:

@@ -36,16 +36,15 @@ class Policy:
     resource_labels: frozenset[str] = frozenset()
     auto_prefix: bool = True
     enable_taints: bool = False
+    source_namespaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Namespaces that a worker's source may write labels and annotations in; `*` is for all sources not named."""
     disable_labels: bool = False
     disable_annotations: bool = False
     disable_extended_resources: bool = False
 
     def denies(self, namespace: str) -> bool:
         """Whether the deny list names this namespace; a leading `*` makes an entry match by its end."""
-        return any(
-            namespace.endswith(entry.lstrip("*")) if entry.startswith("*") else namespace == entry
-            for entry in self.deny_label_ns
-        )
+        return _names_namespace(self.deny_label_ns, namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,21 @@ def allow_labels(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> A
     if policy.disable_labels:
         return Allowed()
     return _allow("label", wanted, lambda key, value: _label_problem(key, value, policy), lookup)
+
+
+def allow_sources(kind: str, wanted: Mapping[str, str], origins: Mapping[str, str | None], policy: Policy) -> Allowed:
+    """Of a report's labels or annotations those whose source may write in their namespace.
+
+    A source that the report does not tell counts as one that is not named.
+    """
+    limits = policy.source_namespaces
+    dropped: dict[str, Dropped] = {}
+    for key in wanted if limits else ():
+        source, namespace = origins.get(key) or "*", namespace_of(key)
+        allowed = limits.get(source, limits.get("*"))
+        if allowed is not None and not _names_namespace(allowed, namespace):
+            dropped[key] = Dropped(kind, key, f"source {source!r} may not write in namespace {namespace!r}")
+    return Allowed({key: value for key, value in wanted.items() if key not in dropped}, tuple(dropped.values()))
 
 
 def allow_annotations(wanted: Mapping[str, str], policy: Policy) -> Allowed:
@@ -212,6 +226,12 @@ def _namespace_problem(key: str) -> str | None:
     if namespace and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS):
         return f"namespace {namespace!r} is not allowed"
     return None
+
+
+def _names_namespace(entries: Iterable[str], namespace: str) -> bool:
+    return any(
+        namespace.endswith(entry.lstrip("*")) if entry.startswith("*") else namespace == entry for entry in entries
+    )
 
 
 def _is_kubernetes(namespace: str) -> bool:

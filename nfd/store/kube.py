@@ -12,7 +12,7 @@ from typing import Any
 from nfd import log
 from nfd.errors import KubeError, Unavailable
 from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request, node_path
-from nfd.kube.watch import PATIENCE, Watch
+from nfd.kube.watch import PATIENCE, SILENCE, Watch
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
 
 NODES = "/api/v1/nodes"
@@ -23,11 +23,13 @@ _log = log.get("store")
 class KubeStore:
     """A NodeStore on an API server; the client is closed with it."""
 
-    def __init__(self, client: KubeClient, page_size: int = 200, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, client: KubeClient, page_size: int = 200, patience: float = PATIENCE, silence: float = SILENCE
+    ) -> None:
         self._client = client
         self._nodes: dict[str, Node] = {}
         self._changed: Callable[[str], None] = lambda name: None
-        self._watch = Watch(client, NODES, self, page_size, patience)
+        self._watch = Watch(client, NODES, self, page_size, patience, silence)
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -70,6 +72,7 @@ class KubeStore:
             json.dumps(patch.body, separators=(",", ":")).encode(),
             MERGE_PATCH,
             JSON if whole else METADATA_ONLY,
+            fenced=True,
         )
         async with self._client.open(request) as response:
             data = await response.read()

@@ -117,8 +117,6 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
     files = [parsed[name] for name in ("ca-file", "cert-file", "key-file")]
     if any(files) and not all(files):
         raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none; {ONE_SIDED}")
-    if all(files) and parsed["server-ca-file"]:
-        raise ConfigError(f"-ca-file and --server-ca-file: give one of them; {ONE_SIDED}")
     if not all(files) and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
         _log.warning("reports go in plain text, and without our token", path=parsed["server"])
     token = parsed["token-file"]
@@ -196,7 +194,7 @@ FLAGS = (
     Extra("ca-file", "CA certificate that the master's certificate is checked against (PEM)"),
     Extra("cert-file", "our certificate (PEM)"),
     Extra("key-file", "our private key (PEM)"),
-    Extra("server-ca-file", "CA certificates (PEM) for TLS in which we show a token instead of a certificate"),
+    Extra("server-ca-file", "CA certificates (PEM) for TLS in which we show a token; -ca-file goes before it"),
     Extra("token-file", "service-account token (audience nfd-master) that shows the master which pod we are", TOKEN),
     Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
     Extra("host-root", "where this machine's / is mounted", "/", env=("NFD_HOST_ROOT",)),

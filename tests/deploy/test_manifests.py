@@ -1,53 +1,183 @@
-"""The manifests: rendered by kustomize, taken by a real API server, and no wider than promised."""
+"""The manifests: rendered by kustomize, taken by a real API server, no wider than promised, and the chart beside them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import json
+import re
+from typing import Any
 
 import pytest
-import yaml
 
-if TYPE_CHECKING:
-    from tests.controlplane.cluster import ControlPlane
+from nfd.master.security import AUDIENCE
+from tests.controlplane.cluster import ControlPlane
+from tests.deploy.rendering import (
+    OVERLAYS,
+    ROOT,
+    Object,
+    chart_objects,
+    container_of,
+    kustomized,
+    load,
+    one,
+    overlay,
+    pod_of,
+    values_in,
+)
 
-ROOT = Path(__file__).parents[2]
-OVERLAYS = sorted(path.parent for path in (ROOT / "deploy/kustomize/overlays").glob("*/kustomization.yaml"))
-
-
-def rendered(control_plane: ControlPlane, overlay: Path) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(control_plane.kubectl("kustomize", str(overlay))) if one]
-
-
-def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["spec"]["template"]["spec"] for one in objects if "template" in one.get("spec", {})]
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
-def test_the_api_server_takes_every_object(control_plane: ControlPlane, overlay: Path) -> None:
-    control_plane.kubectl("apply", "-k", str(overlay))
-    for one in rendered(control_plane, overlay):
-        namespace = one["metadata"].get("namespace", "default")
-        control_plane.kubectl("get", one["kind"], one["metadata"]["name"], "-n", namespace)
-    assert "unchanged" in control_plane.kubectl("apply", "-k", str(overlay))
+NAMES = sorted(path.parent.name for path in OVERLAYS.glob("*/kustomization.yaml"))
+WORKLOADS = ("Deployment", "DaemonSet", "Job")
+WRITES_FEATURES = "gpu-feature-discovery"
+"""The one whose job it is to write on the host, so it may be root there, without capabilities."""
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
-def test_pods_are_restricted_but_for_read_only_host_mounts(control_plane: ControlPlane, overlay: Path) -> None:
-    for pod in pods(rendered(control_plane, overlay)):
+def workloads(objects: list[Object]) -> list[Object]:
+    return [each for each in objects if each["kind"] in WORKLOADS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_api_server_takes_every_object(cluster: ControlPlane, name: str) -> None:
+    """Fields it does not know are errors; the second time nothing changes."""
+    apply = ("apply", "--validate=strict", "-k", str(OVERLAYS / name))
+    cluster.kubectl(*apply)
+    stream = "\n---\n".join(json.dumps(each) for each in overlay(name))
+    cluster.kubectl("get", "-f", "-", stdin=stream)
+    assert [line for line in cluster.kubectl(*apply).splitlines() if not line.endswith(" unchanged")] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pods_are_restricted_but_for_read_only_host_mounts(name: str) -> None:
+    for workload in workloads(overlay(name)):
+        pod, container = pod_of(workload), container_of(workload)
+        writer = workload["metadata"]["name"] == WRITES_FEATURES
         assert pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
         assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+        context = container["securityContext"]
+        assert context["readOnlyRootFilesystem"]
+        assert not context["allowPrivilegeEscalation"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context.get("runAsNonRoot", False) is not writer
         host = {volume["name"] for volume in pod.get("volumes", ()) if "hostPath" in volume}
-        for container in pod["containers"]:
-            context = container["securityContext"]
-            assert context["readOnlyRootFilesystem"]
-            assert context["runAsNonRoot"]
-            assert not context["allowPrivilegeEscalation"]
-            assert context["capabilities"] == {"drop": ["ALL"]}
-            assert all(mount["readOnly"] for mount in container.get("volumeMounts", ()) if mount["name"] in host)
+        writable = {each["name"] for each in container.get("volumeMounts", ()) if not each.get("readOnly")}
+        assert writable == ({"features-d"} if writer else set())
+        assert writer or not host & writable
 
 
-def test_the_worker_gets_no_token(control_plane: ControlPlane) -> None:
-    objects = rendered(control_plane, ROOT / "deploy/kustomize/base")
-    worker = next(one for one in objects if one["kind"] == "DaemonSet")
-    assert worker["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_left_empty_or_unnamed(name: str) -> None:
+    """No empty keys, and patches that add to `containers[0]` hit the container they mean."""
+    for each in overlay(name):
+        assert [path for path, value in values_in(each) if value is None] == []
+    for workload in workloads(overlay(name)):
+        assert container_of(workload)["name"] == workload["metadata"]["name"]
+
+
+def test_the_workers_token_is_for_the_master_alone() -> None:
+    worker = pod_of(one(load(kustomized(ROOT / "deploy/kustomize/base")), "DaemonSet"))
+    assert worker["automountServiceAccountToken"] is False
+    projected = [source for each in worker["volumes"] for source in each.get("projected", {}).get("sources", ())]
+    assert [source["serviceAccountToken"]["audience"] for source in projected] == [AUDIENCE]
+
+
+def test_gpus_are_read_in_one_place() -> None:
+    objects = overlay("gpu")
+    worker = {each["name"]: each.get("value") for each in container_of(one(objects, "DaemonSet", "nfd-worker"))["env"]}
+    assert worker["NFD_WORKER_CORE_FEATURE_SOURCES"] == "all,-nvidia"
+    labels = one(objects, "DaemonSet", WRITES_FEATURES)["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"app": "gpu-feature-discovery"}
+
+
+def test_the_job_is_the_daemonset_run_once() -> None:
+    job, daemon = one(overlay("default-job"), "Job"), one(overlay("default"), "DaemonSet")
+    once, always = container_of(job), container_of(daemon)
+    assert once.pop("args") == [*always.pop("args"), "--oneshot"]
+    assert {**once, "livenessProbe": always["livenessProbe"], "readinessProbe": always["readinessProbe"]} == always
+    assert pod_of(job)["volumes"] == pod_of(daemon)["volumes"]
+    assert not [each for each in overlay("default-job") if each["kind"] == "DaemonSet"]
+
+
+def test_prune_may_do_with_nodes_what_the_master_may() -> None:
+    """By name, wherever the rule stands in the role."""
+
+    def on_nodes(role: Object) -> dict[str, list[str]]:
+        return {
+            name: rule["verbs"] for rule in role["rules"] for name in rule["resources"] if "nodes" in name.split("/")
+        }
+
+    assert on_nodes(one(overlay("prune"), "ClusterRole", "nfd-prune")) == on_nodes(
+        one(overlay("default"), "ClusterRole", "nfd-master")
+    )
+    assert one(overlay("prune"), "Namespace") == one(overlay("default"), "Namespace")
+
+
+def test_network_policies_name_ports_that_pods_have(cluster: ControlPlane) -> None:
+    policies = load(kustomized(ROOT / "tests/deploy/with-network-policy"))
+    stream = "\n---\n".join(map(json.dumps, policies))
+    cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=stream)
+    for kind, name in (("Deployment", "nfd-master"), ("DaemonSet", "nfd-worker")):
+        policy, workload = one(policies, "NetworkPolicy", name), one(policies, kind, name)
+        assert policy["spec"]["podSelector"] == workload["spec"]["selector"]
+        named = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+        assert named == {port["name"] for port in container_of(workload)["ports"]}
+
+
+def normal(workload: Object, ours: dict[str, str]) -> Object:
+    """A pod without what a release names after itself: `ours` maps names of the chart to those of the manifests."""
+    text = json.dumps(pod_of(workload))
+    for theirs, name in ours.items():
+        text = text.replace(f'"{theirs}"', f'"{name}"')
+    pod: Object = json.loads(re.sub(r'"(nfd-\w+):0.1.0"', r'"\1"', text))
+    (container,) = pod["containers"]
+    container["args"] = sorted(container["args"])
+    for key, parts in (("volumes", pod), ("volumeMounts", container)):
+        parts[key] = sorted(parts.get(key, ()), key=lambda each: str(each["name"]))
+    for volume in pod["volumes"]:
+        volume.get("configMap", {}).pop("optional", None)
+        volume.get("configMap", {}).pop("name", None)
+    return pod
+
+
+RELEASE: dict[str, Any] = {
+    "fullnameOverride": "nfd",
+    "master": {"serviceAccount": {"name": "nfd-master"}},
+    "gpu": {"serviceAccount": {"name": "gpu-feature-discovery"}},
+}
+OF_A_RELEASE = ("--worker-accounts=nfd-worker", "--service-name=nfd-master", "--certificate-objects=nfd-master-ca")
+"""Flags of the chart alone: they say what are the defaults where the release is called as the manifests are."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "theirs", "ours", "values"),
+    [
+        ("default", "Deployment", "master", "nfd-master", {}),
+        ("default", "DaemonSet", "worker", "nfd-worker", {}),
+        ("gpu", "DaemonSet", "gpu-feature-discovery", "gpu-feature-discovery", {"runtimeClassName": "nvidia"}),
+    ],
+)
+def test_chart_and_manifests_run_the_same_pods(
+    name: str, kind: str, theirs: str, ours: str, values: dict[str, Any]
+) -> None:
+    """Whoever changes one changes both."""
+    release = {**RELEASE, "gpu": {**RELEASE["gpu"], **values, "mode": "daemonset" if values else "worker"}}
+    chart = normal(one(chart_objects(release), kind, theirs), {theirs: ours})
+    manifest = normal(one(overlay(name), kind, ours), {})
+    (container,) = chart["containers"]
+    container["args"] = [word for word in container["args"] if word not in OF_A_RELEASE]
+    if values:
+        chart["dnsPolicy"] = manifest.get("dnsPolicy", "ClusterFirst")
+        manifest["dnsPolicy"] = chart["dnsPolicy"]
+    assert chart == manifest
+
+
+def rights(objects: list[Object]) -> set[str]:
+    """Every rule of every role, whatever the role is called, under its role's kind."""
+    text = {
+        json.dumps([each["kind"], rule], sort_keys=True)
+        for each in objects
+        if each["kind"] in ("ClusterRole", "Role")
+        for rule in each["rules"]
+    }
+    return {each.replace("nfd-master-ca", "CA") for each in text}
+
+
+def test_chart_and_manifests_grant_the_same_rights() -> None:
+    assert rights(chart_objects({**RELEASE, "postDeleteCleanup": False})) == rights(overlay("default"))

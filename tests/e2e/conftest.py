@@ -34,7 +34,15 @@ def kubeconfig(control_plane: ControlPlane) -> Path:
 
 
 @pytest.fixture(scope="module")
-def masters(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeMaster]:
+def definitions(control_plane: ControlPlane) -> None:
+    """The custom resources as they are shipped; they stay."""
+    files = [f"--filename={file}" for file in sorted((BASE.parents[1] / "crds").glob("nodefeature*.yaml"))]
+    control_plane.kubectl("apply", *files)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+
+
+@pytest.fixture(scope="module")
+def masters(kubeconfig: Path, definitions: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeMaster]:
     """Starts a master with further flags, ready unless `wait` is false."""
     made: list[Program] = []
 
@@ -42,7 +50,7 @@ def masters(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         port, http_port = free_ports(2)
         log = tmp_path_factory.mktemp("master") / "log"
         words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={kubeconfig}", *flags)
-        made.append(Program("nfd-master", words, log, http_port))
+        made.append(Program("nfd-master", words, log, http_port, {"KUBERNETES_NAMESPACE": NAMESPACE}))
         made[-1].start()
         if wait:
             eventually(made[-1].ready)
@@ -85,7 +93,7 @@ def machines(tmp_path: Path) -> Callable[[str], Machine]:
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[StartWorker]:
-    """Starts a worker for a Node, reporting to the master or to the port `to`; it has reported when it is handed over."""
+    """Starts a worker for a Node; it has reported, to the master or to port `to`, when it is handed over."""
     made: list[Program] = []
 
     def start(node: Node, master: Program, *flags: str, to: int = 0, **variables: str) -> Program:

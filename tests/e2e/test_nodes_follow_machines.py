@@ -40,11 +40,10 @@ def test_a_label_by_kubectl_survives_every_later_pass(
     worker = workers(node, master, f"--host-root={machine.root}")
     foreign = {"foo": "bar", F + "theirs": "1", F + "pci-ffff_ffff.present": "true", "nvidia.com/theirs": "x"}
     node.kubectl_label(*(f"{key}={value}" for key, value in foreign.items()))
-    for number in range(3):
-        machine.plug(f"0000:d{number}:00.0", "120000", f"100{number}")
-        pass_again(worker)
-        eventually(lambda label=f"{F}pci-1200_100{number}.present": label in node.labels)
-    machine.unplug("0000:d0:00.0")
+    machine.plug(GPU, "120000", "1000")
+    pass_again(worker)
+    eventually(lambda: F + "pci-1200_1000.present" in node.labels)
+    machine.unplug(GPU)
     pass_again(worker)
     eventually(lambda: F + "pci-1000.present" not in node.labels)
     assert node.labels == discovered(f"--host-root={machine.root}") | foreign
@@ -94,8 +93,8 @@ def test_a_source_that_fails_keeps_its_labels_and_the_others_go_on(
     machine.spoil("sys/bus/pci/devices")
     machine.write("etc/os-release", "ID=other\nVERSION_ID=7.1\n")
     pass_again(worker)
-    changed = eventually(lambda: node.labels[F + "system-os_release.ID"] == "other" and node.labels)
-    assert pci(changed) == pci(before)
+    eventually(lambda: node.labels[F + "system-os_release.ID"] == "other")
+    assert pci(node.labels) == pci(before)
     assert worker.metric('nfd_worker_source_failed{source="pci"}') == 1
     told = worker.said("source failed, its last good result stands")
     assert [line["error"] for line in told if line["source"] == "pci"] == [

@@ -38,7 +38,7 @@ def test_labels_of_an_nfd_016_worker_are_written(nodes: MakeNode, master: Progra
     wanted = {"cpu-cpuid.AVX": "true", "vendor.io/x": "1", F + "full": "2", "kubernetes.io/no": "3", "bad": "no value!"}
     speak(master, node, **wanted)
     assert node.labels == {"foo": "bar", F + "cpu-cpuid.AVX": "true", "vendor.io/x": "1", F + "full": "2"}
-    assert node.annotations == {OWNED: f"cpu-cpuid.AVX,full,vendor.io/x"}
+    assert node.annotations == {OWNED: "cpu-cpuid.AVX,full,vendor.io/x"}
     speak(master, node, **{"vendor.io/x": "2"})
     assert node.labels == {"foo": "bar", "vendor.io/x": "2"}
 

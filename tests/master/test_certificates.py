@@ -48,7 +48,13 @@ def authority(made: float) -> Authority:
 def test_authorities_survive_the_secret_and_nonsense_in_it() -> None:
     old, new = authority(NOW - DAY), authority(NOW)
     data = write_authorities((new, old))
-    nonsense = {"a.crt": b"x", "b.key": b"y", f"{old.name}x.crt": old.certificate, f"{old.name}x.key": new.key, "z": b""}
+    nonsense = {
+        "a.crt": b"x",
+        "b.key": b"y",
+        f"{old.name}x.crt": old.certificate,
+        f"{old.name}x.key": new.key,
+        "z": b"",
+    }
     assert read_authorities(data | nonsense) == (old, new)
 
 

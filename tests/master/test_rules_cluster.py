@@ -153,6 +153,9 @@ async def test_status_names_an_unknown_feature(place: Cluster, masters: RuleMast
         "problems": [{"message": "feature pci.devise: no node reports it; did you mean pci.device?"}],
     }
     assert good == {"name": "good", "matched": 1, "sample": [name]}
+    kinds.delete("nodefeaturerules/typo")
+    kinds.rules("typo", rule("bad", feature="pci.devise"), rule("good", labels={"a": "1"}))
+    await until(lambda: "problems" in kinds.status("typo"), 5)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +245,20 @@ async def test_core_works_without_definitions_and_finds_them_later(
     await until(lambda: F + "late" in labels_of(place, name), 15)
 
 
+async def test_rules_of_a_server_that_was_away(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:
+    """Nothing goes while it is away, and what was changed right after it came back is found."""
+    kinds.rules("away", rule(labels={"a": "1"}))
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({}, features=PCI))
+    with place.plane.outage():
+        pass
+    mark = place.plane.mark()
+    kinds.edit_rules("away", rule(labels={"a": "1", "b": "2"}))
+    await until(lambda: F + "b" in labels_of(place, name), 45)
+    assert labels_of(place, name) == {"zone": "a", F + "a": "1", F + "b": "2"}
+    assert len(place.plane.writes(mark)) == 1
+
+
 async def test_definition_without_status_is_used_as_it_is(
     place: Cluster, masters: RuleMasters, kinds: Kinds, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,3 +280,23 @@ async def test_definition_without_status_is_used_as_it_is(
     finally:
         kinds.clear()
         kinds.uninstall("nodefeaturerules")
+
+
+async def test_many_reports_cost_few_status_writes(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    others = [f"{name}-{number}" for number in range(60)]
+    for other in others:
+        place.create(other, {}, {}, BOOT)
+    kinds.rules("many", rule(labels={"a": "1"}))
+    master = await masters.start()
+    await until(lambda: kinds.status("many") != {}, 5)
+    mark = place.plane.mark()
+    for other in others:
+        await send(master, Worker(other).report({}, features=PCI))
+    await send(master, Worker(name).report({}, features=PCI))
+    await until(lambda: kinds.status("many")["nodes"] == 61, 25)
+    assert len(place.plane.writes(mark, "nodefeaturerules")) <= 2
+    assert kinds.status("many")["rules"][0]["matched"] == 61
+    for other in others:
+        place.delete(other)

@@ -1,28 +1,34 @@
-{{/* Values of NFD's chart, of this or an older release, that have no effect here: one line for each that is set. */}}
+{{/* Values of NFD's chart, of this or an older release, that have no effect here: one line for each that is set, unless
+     to what we do anyway. */}}
 
 {{- define "nfd.gone" -}}
 {{- $api := "reports go over gRPC, always" }}
-{{- $objects := "no object is written that could have an owner" }}
 {{- $probes := "probes go to the HTTP port" }}
+{{- $collect := "there is nothing to collect: no object is kept per node" }}
+{{- $rules := "rules and third-party NodeFeatures are always looked at" }}
 {{- $reasons := dict
-  "image.repository" "that image is NFD's, so neither it nor image.tag is used: see image.registry and each component's image"
   "enableNodeFeatureApi" $api
   "featureGates.NodeFeatureAPI" $api
+  "gc" $collect
+  "image.repository" "that image is NFD's, and neither it nor image.tag is used: see image.registry and master.image"
+  "master.crdController" $rules
   "master.featureApi" $api
-  "master.crdController" "rules and third-party NodeFeatures are always looked at"
-  "master.featureRulesController" "rules are always looked at"
+  "master.featureRulesController" $rules
   "master.healthPort" $probes
   "master.livenessProbe.grpc" $probes
   "master.readinessProbe.grpc" $probes
   "master.startupProbe.grpc" $probes
+  "nodeFeatureRule" "the custom resource definitions are in crds/"
+  "topologyGC" $collect
+  "topologyUpdater.enable" "it is not part of this chart; NFD's own runs beside it"
   "worker.healthPort" $probes
   "worker.livenessProbe.grpc" $probes
-  "worker.readinessProbe.grpc" $probes
-  "worker.ownerRefs" $objects
+  "worker.ownerRefs" "no object is written that could have an owner"
   "worker.rbac" "the worker has no access to the API server"
-  "gc" "there is nothing to collect: no object is kept per node"
-  "topologyUpdater" "it is not part of this chart; NFD's own runs beside it"
+  "worker.readinessProbe.grpc" $probes
 }}
+{{- $ours := dict "enableNodeFeatureApi" false "featureGates.NodeFeatureAPI" false "topologyUpdater.enable" false
+  "master.crdController" true "master.featureRulesController" true }}
 {{- range $path, $reason := $reasons }}
 {{- $at := $.Values }}
 {{- range $key := splitList "." $path }}
@@ -32,7 +38,8 @@
 {{- $at = "" }}
 {{- end }}
 {{- end }}
-{{- if not (has (toString $at) (list "" "<nil>" "map[]")) }}
+{{- $same := and (hasKey $ours $path) (eq (toString (get $ours $path)) (toString $at)) }}
+{{- if not (or $same (has (toString $at) (list "" "<nil>" "map[]"))) }}
 * {{ $path }}: {{ $reason }}
 {{- end }}
 {{- end }}

@@ -80,14 +80,6 @@ httpGet:
 {{- end }}
 {{- end }}
 
-{{- define "nfd.tlsArgs" -}}
-{{- if .Values.tls.enable }}
-- --ca-file=/etc/kubernetes/node-feature-discovery/certs/ca.crt
-- --cert-file=/etc/kubernetes/node-feature-discovery/certs/tls.crt
-- --key-file=/etc/kubernetes/node-feature-discovery/certs/tls.key
-{{- end }}
-{{- end }}
-
 {{- define "nfd.nodeName" -}}
 - name: NODE_NAME
   valueFrom:

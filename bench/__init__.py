@@ -1,0 +1,1 @@
+"""Measurements: ratios and counts, one table each; never part of the tests."""

@@ -1,0 +1,59 @@
+{{/* How workers show who they are, and how what they say is encrypted. */}}
+
+{{/* Not empty if the master makes its own certificates. */}}
+{{- define "nfd.ownCertificates" -}}
+{{- if and (eq .Values.master.auth "token") (not .Values.tls.enable) }}yes{{ end }}
+{{- end }}
+
+{{- define "nfd.masterSecurity" -}}
+{{- if and (eq .Values.master.auth "mtls") (not .Values.tls.enable) }}
+{{- fail "master.auth=mtls needs tls.enable=true" }}
+{{- end -}}
+- --auth={{ .Values.master.auth }}
+{{- if eq .Values.master.auth "token" }}
+- --worker-accounts={{ include "nfd.workerAccount" . }}
+{{- end }}
+{{- if include "nfd.ownCertificates" . }}
+- --service-name={{ include "nfd.componentName" (dict "root" . "suffix" "master") }}
+- --certificate-objects={{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}
+{{- end }}
+{{- if .Values.tls.enable }}
+{{ include "nfd.tlsFiles" . }}
+{{- else if eq .Values.master.auth "none" }}
+- --insecure
+{{- end }}
+{{- end }}
+
+{{- define "nfd.workerSecurity" -}}
+{{- if .Values.tls.enable }}
+{{- include "nfd.tlsFiles" . }}
+{{- else if include "nfd.ownCertificates" . -}}
+- --server-ca-file=/etc/nfd-master-ca/ca.crt
+{{- end }}
+{{- if eq .Values.master.auth "token" }}
+- --token-file=/var/run/secrets/tokens/nfd-master
+{{- end }}
+{{- end }}
+
+{{- define "nfd.tlsFiles" -}}
+- --ca-file=/etc/kubernetes/node-feature-discovery/certs/ca.crt
+- --cert-file=/etc/kubernetes/node-feature-discovery/certs/tls.crt
+- --key-file=/etc/kubernetes/node-feature-discovery/certs/tls.key
+{{- end }}
+
+{{/* What the master may do in its own namespace. */}}
+{{- define "nfd.masterRules" -}}
+{{- if include "nfd.ownCertificates" . -}}
+- apiGroups: [""]
+  resources: [secrets, configmaps]
+  resourceNames: [{{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}]
+  verbs: [get, update]
+{{- end }}
+{{- $old := semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version }}
+{{- $asked := .Values.master.rbac.lookUpPods }}
+{{- if and (eq .Values.master.auth "token") (kindIs "bool" $asked | ternary $asked $old) }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+{{- end }}
+{{- end }}

@@ -1,0 +1,133 @@
+"""`nfd explain NODE LABEL` on a cluster: what the Node, the rules and the NodeFeature objects there tell of a label.
+
+The features of a node are not in the cluster: they are with its worker and in the memory of the master. So the cluster
+tells who made a label, and which rules would; on what value a term of a rule failed, only the node itself tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nfd.errors import ConfigError, NotFound
+from nfd.kube.connect import KubeClient, connect, node_path
+from nfd.master.desired import OBJECT, RULE
+from nfd.master.mirror import NODE_FEATURES, RULES
+from nfd.master.objects import NODE_NAME
+from nfd.master.ownership import parse_owned
+from nfd.rules.model import Rule
+from nfd.rules.parse import RULE as RULE_KIND
+from nfd.rules.parse import parse_object
+from nfd.rules.policy import Policy, prefix_keys
+from nfd.store.base import Kind
+
+_POLICY = Policy()
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read from the API server."""
+
+    node: Json
+    rules: Sequence[Json]
+    objects: Sequence[Json]
+
+
+def explain_on_node(kubeconfig: str, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
+    """The label's value, None if it is not there, and why. Raises: ConfigError, KubeError."""
+    found = asyncio.run(_read(kubeconfig, node))
+    value = (found.node["metadata"].get("labels") or {}).get(key)
+    lines = list(_makers(found, key, instance)) if value is not None else []
+    lines += _rules(found, key, missing=value is None)
+    lines += _objects(found, key)
+    if not lines:
+        lines = ["no rule and no NodeFeature names it"]
+    if value is None:
+        lines.append(f"what the sources and features of {node} say is known there: nfd explain - {key}")
+    return value, lines
+
+
+async def _read(kubeconfig: str, node: str) -> Found:
+    try:
+        client = await connect(kubeconfig)
+    except ConfigError as error:
+        raise ConfigError(f"NODE {node}: {error}") from error
+    try:
+        try:
+            found = await client.json("GET", node_path(node))
+        except NotFound as error:
+            raise ConfigError(f"NODE {node}: there is no such node") from error
+        objects = await _list(client, NODE_FEATURES, {"labelSelector": f"{NODE_NAME}={node}"})
+        return Found(found, await _list(client, RULES, {}), objects)
+    finally:
+        await client.close()
+
+
+async def _list(client: KubeClient, path: str, query: Mapping[str, str]) -> Sequence[Json]:
+    """The objects of that kind; none where the cluster does not know it."""
+    try:
+        return (await client.json("GET", path, query=query)).get("items") or ()
+    except NotFound:
+        return ()
+
+
+def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
+    """Who made the label, by our bookkeeping, else by the API server's."""
+    metadata = found.node["metadata"]
+    owned = parse_owned(metadata.get("annotations") or {}, instance).of(Kind.LABELS)
+    if key not in owned:
+        managers = sorted({*_managers(metadata, key)})
+        yield "not ours; " + (f"set by {', '.join(managers)}" if managers else "nobody recorded who set it")
+        return
+    origin = owned[key]
+    if origin is None:
+        yield "made by nfd; from what, nobody recorded"
+    elif origin.startswith(RULE):
+        name, _, rule = origin.removeprefix(RULE).partition("/")
+        yield f"made by rule {rule!r} of NodeFeatureRule {name}"
+        if name not in {one["metadata"]["name"] for one in found.rules}:
+            yield "which is not there any more: the master has yet to remove the label"
+    elif origin.startswith(OBJECT):
+        yield f"made by NodeFeature {origin.removeprefix(OBJECT)}"
+    else:
+        yield f"made by source {origin}"
+
+
+def _managers(metadata: Json, key: str) -> Iterator[str]:
+    for entry in metadata.get("managedFields") or ():
+        if f"f:{key}" in entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {}):
+            yield str(entry.get("manager", ""))
+
+
+def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
+    """Rules that name the label or, while it is missing, might make it in a template; and what is wrong with them."""
+    for item in sorted(found.rules, key=lambda one: str(one["metadata"]["name"])):
+        status = (item.get("status") or {}).get("rules") or ()
+        parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": RULE_KIND, **item})
+        for index, one in enumerate(parsed.rules):
+            if not isinstance(one.rule, Rule):
+                continue
+            named = key in prefix_keys(one.rule.labels or {}, _POLICY)
+            if named or (missing and one.rule.labels_template):
+                does = "sets it" if named else "makes labels from a template and perhaps this one"
+                told = status[index] if index < len(status) and status[index].get("name") == one.name else {}
+                yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(told)
+
+
+def _said(told: Json) -> str:
+    """What the status of a rule tells."""
+    if not told:
+        return ""
+    problems = [f"; {problem.get('message')}" for problem in told.get("problems") or ()]
+    return f": it holds on {told.get('matched', 0)} nodes" + "".join(problems)
+
+
+def _objects(found: Found, key: str) -> Iterator[str]:
+    for item in found.objects:
+        labels = prefix_keys((item.get("spec") or {}).get("labels") or {}, _POLICY)
+        if key in labels:
+            metadata = item["metadata"]
+            yield f"NodeFeature {metadata['namespace']}/{metadata['name']} asks for it, as {labels[key]!r}"

@@ -1,0 +1,250 @@
+"""Leader election on a Lease (Kubernetes documentation, "Leases"), and the fence that goes with it.
+
+As in client-go, whoever wants to lead goes by its own clock: a lease is over when nothing has changed in it for its
+duration since we looked. So the holder may write until the renew deadline, counted from before its last renewal was
+sent, and what it has sent by then is done or dropped before anybody else can hold the lease. Wall clocks say when
+something happened, to people, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from nfd import log
+from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from nfd.kube.connect import KubeClient, Request
+from nfd.kube.watch import PATIENCE
+
+LONGEST_WRITE = 4.0
+"""Seconds that a write may take at the API server, where lease duration and renew deadline leave time for it."""
+RELEASED = 1
+"""Duration in seconds of a lease that its holder gave up, as client-go writes it."""
+JITTER = 1.2
+
+_log = log.get("kube")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, as in client-go: how long a lease holds, when its holder gives up without renewal, and between tries."""
+
+    duration: float = 15.0
+    renew: float = 10.0
+    retry: float = 2.0
+
+    @property
+    def deadline(self) -> float:
+        """When the holder gives up: early enough for what it has just sent to end before the lease does."""
+        return min(self.renew, 0.9 * self.duration)
+
+    @property
+    def write(self) -> float:
+        """How long a write may take: it must be over before the lease is."""
+        return min(LONGEST_WRITE, 0.8 * (self.duration - self.deadline))
+
+
+class Lease:
+    """Holds the lease or knows who does; a Fence. `changed` is called when leadership came or went.
+
+    It has a client of its own, whose connections nobody else can use up.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        timing: Timing,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.seconds = timing.write
+        self._client = client
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+        self._name = name
+        self._timing = timing
+        self._now = now
+        self._identity = ""
+        self._changed: Callable[[], None] = lambda: None
+        self._seen: dict[str, Any] = {}
+        self._seen_at = 0.0
+        self._until = 0.0
+        self._led = False
+        self._failing = False
+        self._looked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def leading(self) -> bool:
+        """Whether the lease is ours, and its deadline is not over."""
+        return self._now() < self._until
+
+    @property
+    def leader(self) -> str:
+        """`IP:PORT` of whoever holds the lease; "" if nobody does, it is us, or its identity does not tell."""
+        holder = _spec(self._seen).get("holderIdentity") or ""
+        if holder == self._identity or self._is_over():
+            return ""
+        parts = str(holder).split("/")
+        return parts[1] if len(parts) == 3 else ""
+
+    def check(self) -> None:
+        """Raises: Unavailable if we do not lead."""
+        if not self.leading:
+            raise Unavailable("not written: another master leads, or none does")
+
+    async def start(self, identity: str, changed: Callable[[], None]) -> None:
+        """Returns once the lease has been read; others read from `identity`, `POD/IP:PORT/UUID`, where the leader is.
+
+        Raises: Forbidden if that is refused for longer than the patience.
+        """
+        self._identity, self._changed = identity, changed
+        self._task = asyncio.create_task(self._run())
+        looked = asyncio.create_task(self._looked.wait())
+        try:
+            await asyncio.wait((self._task, looked), return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                await self._task
+        finally:
+            looked.cancel()
+
+    async def stop(self, *, release: bool) -> None:
+        """Try no more and, if nothing that we sent is under way, let others hold the lease at once."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, KubeError):
+                await self._task
+        held, self._until = self.leading, 0.0
+        if held and release:
+            await self._release()
+        await self._client.close()
+
+    async def _release(self) -> None:
+        """The answer to our last renewal may have been lost, so that it is another version than we know."""
+        try:
+            await self._look()
+            if self._is_ours():
+                await self._put(self._now(), holderIdentity="", leaseDurationSeconds=RELEASED)
+            _log.info("lease released", path=self._name)
+        except KubeError as error:
+            _log.warning("lease not released, it runs out by itself", path=self._name, error=error)
+
+    async def _run(self) -> None:
+        begun = self._now()
+        while True:
+            try:
+                await self._round()
+            except KubeError as error:
+                if isinstance(error, Forbidden) and not self._looked.is_set() and self._now() - begun > PATIENCE:
+                    raise
+                self._complain(error)
+            else:
+                self._failing = False
+                self._looked.set()
+            self._tell()
+            await self._pause()
+
+    async def _round(self) -> None:
+        """Renew the lease, or take it if nobody holds it. Raises: KubeError."""
+        began = self._now()
+        try:
+            if not self.leading:
+                self._tell()
+                await self._look()
+                if not self._is_free():
+                    return
+            await self._put(began)
+        except NotFound:
+            self._until = 0.0  # from here on anybody can make one
+            await self._create(began)
+        except Conflict:
+            await self._look()
+            if not self._is_ours():
+                self._until = 0.0
+
+    async def _look(self) -> None:
+        self._remember(await self._send("GET", self._name))
+
+    async def _create(self, began: float) -> None:
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
+        with suppress(Conflict):
+            self._remember(await self._send("POST", "", body | {"spec": self._fresh({})}))
+            self._until = began + self._timing.deadline
+
+    async def _put(self, began: float, **fields: Any) -> None:
+        spec = {**self._fresh(_spec(self._seen)), **fields}
+        self._remember(await self._send("PUT", self._name, {**self._seen, "spec": spec}))
+        self._until = began + self._timing.deadline if spec["holderIdentity"] else 0.0
+
+    def _fresh(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        seconds = math.ceil(self._timing.duration)
+        spec = {**before, "holderIdentity": self._identity, "renewTime": now, "leaseDurationSeconds": seconds}
+        if before.get("holderIdentity") != self._identity:
+            spec |= {"acquireTime": now, "leaseTransitions": int(before.get("leaseTransitions") or 0) + bool(before)}
+        return spec
+
+    def _remember(self, lease: dict[str, Any]) -> None:
+        if _spec(lease) != _spec(self._seen):
+            self._seen_at = self._now()
+        self._seen = lease
+
+    def _is_free(self) -> bool:
+        return not _spec(self._seen).get("holderIdentity") or self._is_ours() or self._is_over()
+
+    def _is_ours(self) -> bool:
+        return _spec(self._seen).get("holderIdentity") == self._identity
+
+    def _is_over(self) -> bool:
+        """The lease has not changed for its duration, as its holder gave it, since we first saw it as it is."""
+        duration = _spec(self._seen).get("leaseDurationSeconds")
+        seconds = float(duration) if isinstance(duration, int) else self._timing.duration
+        return self._now() - self._seen_at > seconds
+
+    async def _send(self, method: str, name: str, body: Any = None) -> dict[str, Any]:
+        """A request that is over before the next one is due."""
+        limit = {"timeout": f"{round(self.seconds * 1000)}ms"}
+        path = f"{self._folder}/{name}".rstrip("/")
+        try:
+            async with asyncio.timeout(max(self.seconds, self._timing.retry)):
+                data = None if body is None else json.dumps(body).encode()
+                async with self._client.open(Request(method, path, limit, data)) as response:
+                    found = json.loads(await response.read())
+        except (TimeoutError, ValueError) as error:
+            raise Unavailable(f"{method} {path}: {error or 'no answer in time'}") from error
+        return found if isinstance(found, dict) else {}
+
+    def _complain(self, error: KubeError) -> None:
+        if not self._failing:
+            _log.warning("lease cannot be looked after; trying on", path=self._name, error=error)
+        self._failing = True
+
+    def _tell(self) -> None:
+        if self.leading != self._led:
+            self._led = self.leading
+            _log.info("leading" if self._led else "leading no more", path=self._name)
+            self._changed()
+
+    async def _pause(self) -> None:
+        """Until the next try, but no longer than to the moment at which leadership ends without one."""
+        due = self._now() + self._timing.retry * random.uniform(1.0, JITTER)
+        while (left := due - self._now()) > 0:
+            if self._led and (ends := self._until - self._now()) < left:
+                await asyncio.sleep(max(ends, 0.0))
+                self._tell()
+                continue
+            await asyncio.sleep(left)
+
+
+def _spec(lease: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = lease.get("spec")
+    return found if isinstance(found, Mapping) else {}

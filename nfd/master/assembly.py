@@ -1,0 +1,172 @@
+"""Puts a master together from flags and configuration, and again from a configuration that has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nfd import log
+from nfd.config.flags import Parsed, configure
+from nfd.errors import ConfigError, KubeError
+from nfd.kube.connect import KubeClient, connect
+from nfd.kube.lease import Lease, Timing
+from nfd.master.config import Config
+from nfd.master.leadership import Election, where_we_are
+from nfd.master.objects import Joining
+from nfd.master.reconcile import Settings
+from nfd.master.resources import CustomResources, Wishes
+from nfd.master.security import make_security
+from nfd.master.service import MakeResources, Options, Service
+from nfd.store.base import NodeStore
+from nfd.store.file import FileStore
+from nfd.store.kube import KubeStore
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+LEASE = "nfd-master.nfd.kubernetes.io"
+LOOK = 5.0
+"""Seconds between two looks at the configuration file; a ConfigMap takes a minute to get here."""
+AT_START_ONLY = ("nfd_api_parallelism", "informer_page_size", "leader_election", "klog")
+
+_log = log.get("master")
+
+
+@dataclass(slots=True)
+class Master:
+    """A service and what it was made of."""
+
+    service: Service
+    config: Config
+    parsed: Parsed
+    client: KubeClient | None = None
+
+    async def follow(self, hangup: asyncio.Event) -> None:
+        """Take in the configuration anew whenever `hangup` is set or its file is another one. Until cancelled."""
+        path = str(self.parsed["config"])
+        seen = signature(path)
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(hangup.wait(), LOOK)
+            found = signature(path)
+            if hangup.is_set() or found != seen:
+                hangup.clear()
+                seen = found
+                await self.reload()
+
+    async def reload(self) -> None:
+        """Go on with the configuration as it is now; one that cannot be used changes nothing."""
+        try:
+            config, findings = configure(Config, self.parsed)
+            options = options_of(config, self.parsed)
+            for finding in findings:
+                _log.warning("configuration", path=finding.place, error=finding)
+            await self.service.reconfigure(options, self.resources(config, options.settings))
+        except (ConfigError, KubeError) as error:
+            _log.error("configuration cannot be used, the old one stays", error=error)
+            return
+        later = [name for name in AT_START_ONLY if getattr(config, name) != getattr(self.config, name)]
+        self.config = config
+        _log.info("configuration loaded")
+        if later:
+            _log.warning("options take effect when the master starts anew", path=later)
+
+    def resources(self, config: Config, settings: Settings) -> MakeResources | None:
+        """What makes the watches on custom resources; None without an API server."""
+        client = self.client
+        if client is None:
+            return None
+        wishes = wishes_of(config, self.parsed, settings)
+        return lambda metrics: CustomResources(client, wishes, metrics)
+
+
+async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
+    """On a cluster it watches custom resources too, and may be one of several. Raises: ConfigError."""
+    options = options_of(config, parsed)
+    if parsed["node-store"] != "kubernetes":
+        options = replace(options, security=make_security(parsed, mode))
+        return Master(Service(await open_store(parsed["node-store"], "", 0), options), config, parsed)
+    client = await connect(parsed["kubeconfig"])
+    options = replace(options, security=make_security(parsed, mode, client, own_namespace(parsed)))
+    if parsed["enable-leader-election"]:
+        options = replace(options, election=await open_election(config, parsed))
+        client.fence = options.election.lease if options.election else client.fence
+    wishes = wishes_of(config, parsed, options.settings)
+    store = KubeStore(client, config.informer_page_size)
+    service = Service(store, options, lambda metrics: CustomResources(client, wishes, metrics))
+    return Master(service, config, parsed, client)
+
+
+async def open_election(config: Config, parsed: Parsed) -> Election:
+    """Raises: ConfigError if it is not known in which namespace the lease is."""
+    namespace = own_namespace(parsed)
+    if not namespace:
+        raise ConfigError("--enable-leader-election: not inside a pod, so give --namespace, where the Lease is to be")
+    timing = config.leader_election
+    times = Timing(timing.lease_duration, timing.renew_deadline, timing.retry_period)
+    pod, host = where_we_are(os.environ)
+    return Election(Lease(await connect(parsed["kubeconfig"]), namespace, LEASE, times), pod, host)
+
+
+async def open_store(where: str, kubeconfig: str, page_size: int) -> NodeStore:
+    """The node store that `--node-store` names. Raises: ConfigError."""
+    if where == "kubernetes":
+        return KubeStore(await connect(kubeconfig), page_size)
+    return FileStore(Path(where.removeprefix("file:")))
+
+
+def options_of(config: Config, parsed: Parsed) -> Options:
+    """What flags and configuration say about the service. Raises: ConfigError."""
+    gates: Mapping[str, bool] = parsed["feature-gates"]
+    return Options(
+        port=parsed["port"],
+        http_port=parsed["http-port"] or None,
+        parallelism=config.nfd_api_parallelism,
+        resync=config.resync_period,
+        stale_after=config.stale_after,
+        service_name=parsed["service-name"],
+        settings=Settings(
+            policy=config.policy(auto_prefix=not gates["DisableAutoPrefix"]),
+            overwrite=config.restrictions.allow_overwrite,
+            instance=parsed["instance"],
+            publish=not config.no_publish,
+        ),
+    )
+
+
+def wishes_of(config: Config, parsed: Parsed, settings: Settings) -> Wishes:
+    """What flags and configuration say about custom resources."""
+    limits = config.restrictions
+    return Wishes(
+        Joining(settings.policy, own_namespace(parsed), limits.deny_node_feature_labels),
+        limits.node_feature_namespace_selector,
+        parsed["feature-gates"]["NodeFeatureGroupAPI"],
+        settings.publish,
+        settings.instance,
+        config.informer_page_size,
+    )
+
+
+def own_namespace(parsed: Parsed) -> str:
+    """`--namespace`, else that of the pod's service account; "" outside a cluster."""
+    try:
+        return str(parsed["namespace"]) or NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def signature(path: str) -> tuple[tuple[str, int, int, int], ...]:
+    """Changes with the configuration file and its drop-ins: name, inode, size and time of each. Absent: left out."""
+    if not path:
+        return ()
+    found = []
+    folder = Path(f"{path}.d")
+    with suppress(OSError):
+        names = sorted(folder.iterdir()) if folder.is_dir() else []
+        for one in (Path(path), *names):
+            with suppress(OSError):
+                about = one.stat()
+                found.append((str(one), about.st_ino, about.st_size, about.st_mtime_ns))
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""Takes workers' reports: whether we are the one to take them, whether they are news, and when to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+from nfd import log, names
+from nfd.errors import ReportError
+from nfd.master.hearing import Hearing
+from nfd.master.leadership import Leadership
+from nfd.master.metrics import Metrics
+from nfd.master.ownership import parse_owned
+from nfd.master.queue import Queue
+from nfd.master.reports import Reports
+from nfd.report import Reply, Report
+from nfd.rpc.blobs import Blobs
+from nfd.rpc.gate import Peer
+from nfd.store.base import NodeStore
+
+ANSWER_WITHIN = 5.0
+"""Seconds that a report waits for its node to be written; then it is answered all the same, and the pass goes on."""
+CROWDED = 2000
+"""Queued nodes from which on new reports are told to come later."""
+
+_log = log.get("master")
+
+
+class Intake:
+    """`passed` tells it of every pass that is through; `blobs` is the server's, for nodes that are forgotten."""
+
+    def __init__(
+        self,
+        store: NodeStore,
+        leadership: Leadership,
+        hearing: Hearing,
+        queue: Queue,
+        metrics: Metrics,
+        instance: str = "",
+    ) -> None:
+        self.reports = Reports()
+        self.blobs: Blobs | None = None
+        self._store = store
+        self._leadership = leadership
+        self._hearing = hearing
+        self._queue = queue
+        self._metrics = metrics
+        self._instance = instance
+        self._waiting: dict[str, asyncio.Future[bool]] = {}
+
+    async def accept(self, report: Report, peer: Peer) -> Reply:
+        """Keep the report, let its node have a pass, and answer once that is through or takes long.
+
+        A worker whose node is not written by then comes again soon, should this master not live to do it.
+
+        Raises: ReportError if another master leads, for a report that is old, or for a name that no node can have.
+        """
+        self._refer()
+        name = report.node
+        if problem := names.subdomain_problem(name):
+            raise ReportError(f"node name {name[:80]!r} {problem}", retry=False, code="INVALID_ARGUMENT")
+        if len(self._queue) >= CROWDED:
+            wait = random.uniform(5.0, 15.0)
+            raise ReportError("too many nodes are waiting", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
+        self._take(report)
+        written = await self._wait(name)
+        self._refer()
+        return Reply(self._hearing.beat(soon=not written))
+
+    def passed(self, name: str, *, written: bool) -> None:
+        """A pass over the node is through."""
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(written)
+
+    def drop(self, nodes: Iterable[str]) -> None:
+        """What was reported of these nodes is known no more."""
+        for name in nodes:
+            self._hearing.forget(name)
+            if self.blobs is not None:
+                self.blobs.forget(name)
+
+    def clear(self) -> None:
+        """Forget all reports: from here on another master may have newer ones."""
+        self.drop(self.reports.names())
+        self.reports.clear()
+        self._hearing.clear()
+
+    def _refer(self) -> None:
+        try:
+            self._leadership.refer()
+        except ReportError:
+            self._metrics.add("reports_referred")
+            raise
+
+    def _take(self, report: Report) -> None:
+        node = self._store.get(report.node)
+        boot = parse_owned(node.annotations, self._instance).boot_id if node is not None else ""
+        try:
+            crowded_out = self.reports.take(report, node, boot)
+        except ReportError as error:
+            self._metrics.add("reports_refused")
+            _log.info("report refused", node=report.node, error=error)
+            raise
+        self._metrics.add("reports")
+        self._hearing.note(report.node)
+        self.drop(crowded_out)
+
+    async def _wait(self, name: str) -> bool:
+        """Whether the node was written in time."""
+        waiting = self._waiting.setdefault(name, asyncio.get_running_loop().create_future())
+        self._queue.add(name)
+        try:
+            return await asyncio.wait_for(asyncio.shield(waiting), ANSWER_WITHIN)
+        except TimeoutError:
+            return False

@@ -1,0 +1,66 @@
+"""`nfd explain NODE LABEL` on a real API server, after a real master has done its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from nfd.cli import main
+from tests.controlplane.cluster import ControlPlane
+from tests.master.conftest import BOOT, Worker, send
+from tests.master.places import Cluster, labels_of, until
+from tests.master.rulebooks import KINDS, OTHER, PCI, Kinds, RuleMasters, rule
+
+F = "feature.node.kubernetes.io/"
+
+
+@pytest.fixture
+def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
+    found = Kinds(control_plane)
+    found.install(*KINDS)
+    yield found
+    found.clear()
+
+
+@pytest.fixture
+async def masters(control_plane: ControlPlane) -> AsyncIterator[RuleMasters]:
+    found = RuleMasters(control_plane)
+    async with found.stack:
+        yield found
+
+
+EXPECTED = {
+    F + "cpu-a": ["=1", "made by source cpu"],
+    "ruled": ["=1", "made by rule 'r' of NodeFeatureRule explained", "it holds on 1 nodes"],
+    "asked": ["=1", f"made by NodeFeature {OTHER}/explained", "asks for it, as '1'"],
+    "zone/of-admin": ["=a", "not ours; set by kubelet"],
+    "missing": ["is not there", "rule 'typo' of NodeFeatureRule explained sets it: it holds on 0 nodes",
+                "feature pci.devise: no node reports it; did you mean pci.device?", "nfd explain -"],
+    "unheard": ["is not there", "no rule and no NodeFeature names it"],
+}  # fmt: skip
+
+
+async def test_explain_on_a_cluster(
+    control_plane: ControlPlane,
+    masters: RuleMasters,
+    kinds: Kinds,
+    node_name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = Cluster(control_plane)
+    place.create(node_name, {"zone/of-admin": "a"}, {}, BOOT)
+    kinds.rules("explained", rule(labels={"ruled": "1"}), rule("typo", feature="pci.devise", labels={"missing": "1"}))
+    kinds.features(OTHER, "explained", node_name, labels={"asked": "1"})
+    await send(await masters.start(), Worker(node_name).report({F + "cpu-a": "1"}, features=PCI))
+    await until(lambda: F + "ruled" in labels_of(place, node_name), 5)
+    await until(lambda: kinds.status("explained").get("nodes") == 1, 15)
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    for label, words in EXPECTED.items():
+        assert await asyncio.to_thread(main, ["explain", node_name, label]) == 0
+        shown = capsys.readouterr().out
+        assert [word for word in words if word not in shown] == []
+    assert await asyncio.to_thread(main, ["explain", "no-such-node", "x"]) == 2
+    assert "there is no such node" in capsys.readouterr().err

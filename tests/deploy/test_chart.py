@@ -1,0 +1,296 @@
+"""The chart: what it renders for which values, and that every API server and every old values file takes it."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import helm_python
+import kubernetes_validate
+import pytest
+
+from tests.controlplane.cluster import ControlPlane
+from tests.deploy.rendering import CHART, ROOT, Values, chart_objects, container_of, notes, one, pod_of, values_in
+
+VERSIONS = ("1.27", kubernetes_validate.latest_version())
+FOREIGN = ("monitoring.coreos.com", "cert-manager.io")
+SETTINGS: dict[str, Values] = {
+    "default": {},
+    "sub-chart": {"enabled": True, "global": {"imagePullSecrets": [{"name": "pull"}], "other": 1}},
+    "names": {"fullnameOverride": "x" * 63, "namespaceOverride": "node-feature-discovery"},
+    "everything-off": {"master": {"enable": False}, "worker": {"enable": False}, "postDeleteCleanup": False},
+    "priority-classes": {"priorityClassName": "all", "worker": {"priorityClassName": "mine"}},
+    "replicas": {"master": {"replicaCount": 3, "podDisruptionBudget": {"enable": True}}},
+    "budget": {"master": {"podDisruptionBudget": {"enable": True, "minAvailable": "50%"}}},
+    "network-policies": {
+        "master": {"networkPolicy": {"enabled": True}},
+        "worker": {"networkPolicy": {"enabled": True}},
+    },
+    "own-egress": {"worker": {"networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 53}]}]}}},
+    "prometheus": {"prometheus": {"enable": True, "labels": {"release": "prometheus"}}},
+    "tls": {"tls": {"enable": True}},
+    "mtls-alone": {"tls": {"enable": True}, "master": {"auth": "mtls"}},
+    "cert-manager": {"tls": {"enable": True, "certManager": True}},
+    "own-issuer": {
+        "tls": {
+            "enable": True,
+            "certManager": True,
+            "certManagerCertificate": {"issuerKind": "ClusterIssuer", "issuerName": "corporate"},
+        }
+    },
+    "no-auth": {"master": {"auth": "none"}},
+    "before-1.30": {"master": {"rbac": {"lookUpPods": True}}},
+    "no-rbac": {"master": {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "given"}}},
+    "gpu-daemonset": {"gpu": {"mode": "daemonset", "runtimeClassName": "nvidia", "migStrategy": "mixed"}},
+    "gpu-in-worker": {"gpu": {"runtimeClassName": "nvidia", "migStrategy": "single"}},
+    "gpu-off": {"gpu": {"mode": "off"}},
+    "configs": {
+        "checksumValuesOnly": True,
+        "master": {"config": {"extraLabelNs": ["nvidia.com"]}},
+        "worker": {"config": {"core": {"sleepInterval": "5m"}, "sources": {"pci": {"deviceClassWhitelist": ["0300"]}}}},
+    },
+    "many-flags": {
+        "featureGates": {"NodeFeatureGroupAPI": True, "DisableAutoPrefix": False},
+        "master": {
+            "instance": "blue",
+            "extraLabelNs": ["a.io", "b.io"],
+            "denyLabelNs": ["*.c.io"],
+            "resourceLabels": ["a.io/n"],
+            "enableTaints": True,
+            "resyncPeriod": "2h",
+            "nfdApiParallelism": 20,
+            "extraArgs": ["-v=1"],
+            "port": 9090,
+            "service": {"type": "NodePort", "port": 12000},
+        },
+        "worker": {
+            "extraArgs": ["-v=1"],
+            "extraEnvs": [{"name": "A", "value": "b"}],
+            "mountUsrSrc": True,
+            "port": 8080,
+        },
+    },
+    "placement": {
+        block: {
+            "nodeSelector": {"a": "b"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+            "annotations": {"n": "1"},
+            "labels": {"l": "2"},
+            "hostNetwork": True,
+            "dnsPolicy": "Default",
+            "revisionHistoryLimit": 0,
+            "podSecurityContext": {"fsGroup": 2000},
+            "initContainers": [{"name": "first", "image": "busybox:1"}],
+            "serviceAccount": {"annotations": {"s": "3"}},
+        }
+        for block in ("master", "worker")
+    },
+    "user-namespaces": {"master": {"hostUsers": False}, "worker": {"hostUsers": False}},
+    "images": {"image": {"registry": "registry.example.com/team", "tag": "2.0"}, "worker": {"image": {"tag": "2.1"}}},
+}
+
+
+@cache
+def check_schemas(text: str) -> None:
+    """Most settings change few objects: each text is checked once."""
+    for version in VERSIONS:
+        kubernetes_validate.validate(json.loads(text), version, strict=True)
+
+
+@pytest.mark.parametrize("values", SETTINGS.values(), ids=SETTINGS)
+def test_every_object_is_valid(cluster: ControlPlane, values: Values) -> None:
+    """Against the schemas of old and new Kubernetes, and for an API server that refuses fields it does not know."""
+    objects = chart_objects(values)
+    for each in objects:
+        empty = [path for path, value in values_in(each) if value is None]
+        assert not empty, f"{each['kind']} has empty keys: {empty}"
+        if each["apiVersion"].partition("/")[0] not in FOREIGN:
+            check_schemas(json.dumps(each))
+    if objects:
+        stream = "\n---\n".join(map(json.dumps, objects))
+        cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--server-side", "-f", "-", stdin=stream)
+
+
+def test_lint_finds_nothing() -> None:
+    report = helm_python.lint(CHART, strict=True)
+    serious = [message for message in report["messages"] if message["severity"] > 1]
+    assert (serious, report["errors"]) == ([], [])
+
+
+def test_definitions_are_those_of_deploy_crds() -> None:
+    ours = {path.name: path.read_text() for path in (CHART / "crds").iterdir()}
+    assert ours == {path.name: path.read_text() for path in (ROOT / "deploy/crds").glob("node*.yaml")}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "name", "flags"),
+    [
+        ({"master": {"replicaCount": 2}}, "Deployment", "master", {"--enable-leader-election"}),
+        (SETTINGS["no-auth"], "Deployment", "master", {"--auth=none", "--insecure"}),
+        (
+            SETTINGS["tls"],
+            "Deployment",
+            "master",
+            {"--auth=token", "--worker-accounts=nfd-node-feature-discovery-worker"},
+        ),
+        (
+            SETTINGS["many-flags"],
+            "Deployment",
+            "master",
+            {
+                "--port=9090",
+                "--instance=blue",
+                "--extra-label-ns=a.io,b.io",
+                "--deny-label-ns=*.c.io",
+                "--resource-labels=a.io/n",
+                "--enable-taints",
+                "--resync-period=2h",
+                "--nfd-api-parallelism=20",
+                "--feature-gates=DisableAutoPrefix=false,NodeFeatureGroupAPI=true",
+                "-v=1",
+            },
+        ),
+        (
+            SETTINGS["many-flags"],
+            "DaemonSet",
+            "worker",
+            {"--server=nfd-node-feature-discovery-master:12000", "--http-port=8080"},
+        ),
+        ({"worker": {"metricsPort": 9100}}, "DaemonSet", "worker", {"--http-port=9100"}),
+        ({"master": {"metricsPort": 9100}}, "Deployment", "master", {"--http-port=9100"}),
+        ({"master": {"instance": "blue"}}, "Job", "prune", {"--prune", "--instance=blue"}),
+        (SETTINGS["gpu-daemonset"], "DaemonSet", "gpu-feature-discovery", {"--mig-strategy=mixed"}),
+    ],
+)
+def test_values_become_flags(values: Values, kind: str, name: str, flags: set[str]) -> None:
+    assert flags <= set(container_of(one(chart_objects(values), kind, name))["args"])
+
+
+def test_ports_follow_the_values() -> None:
+    """What a container listens on, what probes and policies name, and what the flag says are one number."""
+    worker = container_of(one(chart_objects({"worker": {"port": 8080}}), "DaemonSet", "worker"))
+    assert worker["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert worker["livenessProbe"]["httpGet"]["port"] == "http"
+
+
+def test_a_components_own_priority_class_comes_first() -> None:
+    objects = chart_objects(SETTINGS["priority-classes"])
+    assert pod_of(one(objects, "DaemonSet", "worker"))["priorityClassName"] == "mine"
+    assert pod_of(one(objects, "Deployment", "master"))["priorityClassName"] == "all"
+
+
+def test_images() -> None:
+    objects = chart_objects(SETTINGS["images"])
+    assert container_of(one(objects, "DaemonSet", "worker"))["image"] == "registry.example.com/team/nfd-worker:2.1"
+    assert container_of(one(objects, "Deployment", "master"))["image"] == "registry.example.com/team/nfd-master:2.0"
+    old = chart_objects({"image": {"repository": "registry.k8s.io/nfd/node-feature-discovery", "tag": "v0.16.0"}})
+    assert container_of(one(old, "Deployment", "master"))["image"] == "nfd-master:0.1.0"
+
+
+def test_long_names_keep_their_suffix() -> None:
+    """Two components never get the same name, however long the release's is."""
+    objects = chart_objects(SETTINGS["names"] | SETTINGS["gpu-daemonset"])
+    names = {(each["kind"], each["metadata"]["name"]) for each in objects}
+    assert len(names) == len(objects)
+    assert all(len(name) <= 63 for _, name in names)
+
+
+def test_one_replica_can_be_drained() -> None:
+    budget = one(chart_objects({"master": {"podDisruptionBudget": {"enable": True}}}), "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("mode", ["worker", "daemonset", "off"])
+def test_gpus_are_read_in_one_place(mode: str) -> None:
+    objects = chart_objects(
+        {"gpu": {"mode": mode}, "worker": {"config": {"core": {"featureSources": ["cpu", "nvidia"]}}}}
+    )
+    config = one(objects, "ConfigMap", "worker-conf")["data"]["nfd-worker.conf"]
+    assert ("- -nvidia" in config) is (mode != "worker")
+    variables = {each["name"]: each.get("value") for each in container_of(one(objects, "DaemonSet", "worker"))["env"]}
+    assert variables.get("NVIDIA_VISIBLE_DEVICES") == (None if mode == "worker" else "void")
+    assert any(each["metadata"]["name"].endswith("gpu-feature-discovery") for each in objects) is (mode == "daemonset")
+
+
+OLD: dict[str, tuple[Values, set[str]]] = {
+    "0.12": ({"nodeFeatureRule": {"createCRD": True}, "enableNodeFeatureApi": False}, {"nodeFeatureRule"}),
+    "0.13": ({"topologyGC": {"enable": True, "interval": "1h"}}, {"topologyGC"}),
+    "0.16": (
+        {
+            "image": {"repository": "registry.k8s.io/nfd/node-feature-discovery", "tag": "v0.16.6"},
+            "enableNodeFeatureApi": True,
+            "featureGates": {"NodeFeatureAPI": True},
+            "master": {
+                "featureApi": "x",
+                "crdController": True,
+                "resourceLabels": ["vendor.io/n"],
+                "metricsPort": 8081,
+                "service": {"type": "ClusterIP", "port": 8080},
+                "resources": {"limits": {"cpu": "300m", "memory": "4Gi"}},
+            },
+            "worker": {"metricsPort": 8081, "tolerations": [{"operator": "Exists"}]},
+            "tls": {"enable": True, "certManager": True},
+            "gc": {"enable": True, "replicaCount": 1},
+        },
+        {"image.repository", "enableNodeFeatureApi", "featureGates.NodeFeatureAPI", "master.featureApi", "gc"},
+    ),
+    "0.17": (
+        {
+            "master": {"healthPort": 8082, "livenessProbe": {"grpc": {"port": 8082}, "initialDelaySeconds": 10}},
+            "worker": {"healthPort": 8082, "readinessProbe": {"grpc": {"port": 8082}, "failureThreshold": 10}},
+        },
+        {"master.healthPort", "master.livenessProbe.grpc", "worker.healthPort", "worker.readinessProbe.grpc"},
+    ),
+    "0.19": (
+        {
+            "master": {"port": 8080, "crdController": False, "hostUsers": None},
+            "worker": {"port": 8080, "ownerRefs": ["pod"], "rbac": {"create": True}},
+            "topologyUpdater": {"enable": True},
+        },
+        {"master.crdController", "worker.ownerRefs", "worker.rbac", "topologyUpdater.enable"},
+    ),
+    "gpu-operator": (
+        {
+            "priorityClassName": "system-node-critical",
+            "gc": {"enable": True, "serviceAccount": {"create": False, "name": "node-feature-discovery"}},
+            "worker": {
+                "serviceAccount": {"name": "node-feature-discovery", "create": False},
+                "config": {"sources": {"pci": {"deviceLabelFields": ["vendor"]}}},
+            },
+            "master": {"serviceAccount": {"name": "node-feature-discovery", "create": True}},
+        },
+        {"gc"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "gone"), OLD.values(), ids=OLD)
+def test_values_of_old_releases_are_accepted_and_what_is_gone_is_said(
+    cluster: ControlPlane, values: Values, gone: set[str]
+) -> None:
+    text = notes(values)
+    assert {line.split(":")[0].removeprefix("* ") for line in text.splitlines() if line.startswith("* ")} == gone
+    test_every_object_is_valid(cluster, values)
+
+
+def test_nothing_is_said_about_values_that_work() -> None:
+    assert "without effect" not in notes()
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"master": {"replicaCount": "2"}}, "replicaCount"),
+        ({"worker": {"tolerations": {}}}, "tolerations"),
+        ({"gpu": {"mode": "both"}}, "mode"),
+        ({"featureGates": {"NodeFeatureGroupAPI": "yes"}}, "NodeFeatureGroupAPI"),
+        ({"workers": {}}, "workers"),
+        ({"worker": {"toleration": []}}, "toleration"),
+        ({"master": {"auth": "mtls"}}, "tls.enable"),
+    ],
+)
+def test_a_mistake_in_the_values_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=named):
+        chart_objects(values)

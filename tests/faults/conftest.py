@@ -1,0 +1,91 @@
+"""Masters that reach the real API server through a proxy which makes trouble."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from nfd.kube.connect import connect
+from nfd.kube.lease import Lease, Timing
+from nfd.master.leadership import Election
+from nfd.master.reconcile import Settings
+from nfd.master.service import Options, Service
+from nfd.store.kube import KubeStore
+from tests.controlplane.api import ApiError
+from tests.controlplane.cluster import ControlPlane
+from tests.faults.proxy import FaultProxy
+from tests.master.places import Cluster
+
+NAMESPACE = "default"
+QUICK = Timing(duration=3.0, renew=2.0, retry=0.3)
+_numbers = count(1)
+
+
+@pytest.fixture
+def proxy(control_plane: ControlPlane) -> Iterator[FaultProxy]:
+    with FaultProxy(control_plane) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def place(control_plane: ControlPlane) -> Cluster:
+    return Cluster(control_plane)
+
+
+@dataclass
+class Made:
+    """Names of Nodes that no other test has; they are gone after the test."""
+
+    place: Cluster
+    names: list[str] = field(default_factory=list)
+
+    def __call__(self, labels: dict[str, str] | None = None, notes: dict[str, str] | None = None) -> str:
+        self.names.append(f"fault-{next(_numbers)}")
+        self.place.create(self.names[-1], labels or {}, notes or {}, "boot-1")
+        return self.names[-1]
+
+
+@pytest.fixture
+def make(place: Cluster) -> Iterator[Made]:
+    made = Made(place)
+    yield made
+    for name in made.names:
+        with suppress(ApiError):  # a test has deleted it
+            place.delete(name)
+
+
+@dataclass
+class FaultMasters:
+    """Starts masters that go through a proxy; with `lease`, they are replicas that elect a leader."""
+
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def make(self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, **options: object) -> Service:
+        """One that has yet to be started; it is stopped after the test."""
+        kubeconfig = str(proxy.kubeconfig())
+        client = await connect(kubeconfig)
+        election = None
+        if lease:
+            held = Lease(await connect(kubeconfig), NAMESPACE, lease, QUICK)
+            election = Election(held, f"master-{next(_numbers)}", "127.0.0.1")
+            client.fence = held
+        values = {"host": "127.0.0.1", "port": 0, "http_port": 0, "resync": 0, "settings": Settings(), **options}
+        service = Service(KubeStore(client, 20, silence=silence), Options(election=election, **values))  # type: ignore[arg-type]
+        self.stack.push_async_callback(service.stop)
+        return service
+
+    async def start(self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, **options: object) -> Service:
+        service = await self.make(proxy, lease, silence, **options)
+        await service.start()
+        return service
+
+
+@pytest.fixture
+async def masters() -> AsyncIterator[FaultMasters]:
+    found = FaultMasters()
+    async with found.stack:
+        yield found

@@ -1,0 +1,201 @@
+"""A table of faults: whatever the API server does, requests stay few, nothing is removed, one line tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from nfd.master.service import Service
+from tests.e2e.nodes import Node
+from tests.faults.conftest import FaultMasters, Made
+from tests.faults.proxy import Fault, FaultProxy
+from tests.faults.trouble import answer, cut, cut_after, cut_half, garbage, hang, silence, too_old
+from tests.master.conftest import Worker, send
+from tests.master.places import Cluster, labels_of, until
+
+F = "feature.node.kubernetes.io/"
+BEFORE = {F + "cpu-a": "1", F + "cpu-b": "1"}
+AFTER = {F + "cpu-a": "2", F + "cpu-b": "1"}
+NODES = r"^/api/v1/nodes\?"
+
+PATCHES = {
+    "409": answer(409),
+    "429": answer(429, retry_after=1),
+    "401": answer(401),
+    "500": answer(500),
+    "503": answer(503),
+    "504": answer(504),
+    "cut": cut,
+    "cut after it was done": cut_after,
+    "half an answer": cut_half,
+    "no JSON": garbage,
+}
+LISTS = {
+    "404": answer(404),
+    "410 between pages": answer(410),
+    "429": answer(429, retry_after=1),
+    "403": answer(403),
+    "500": answer(500),
+    "503": answer(503),
+    "cut": cut,
+    "half a page": cut_half,
+    "no JSON": garbage,
+}
+WATCHES = {
+    "404": answer(404),
+    "410 at once": too_old,
+    "429": answer(429, retry_after=1),
+    "500": answer(500),
+    "cut": cut,
+    "half a line": cut_half,
+    "no JSON": garbage,
+    "silence": silence,
+}
+
+
+async def labelled(masters: FaultMasters, proxy: FaultProxy, name: str, **options: float) -> tuple[Service, Worker]:
+    """A master with a Node that carries BEFORE."""
+    master, worker = await masters.start(proxy, **options), Worker(name)
+    await send(master, worker.report(BEFORE))
+    return master, worker
+
+
+@pytest.mark.parametrize("fault", PATCHES.values(), ids=list(PATCHES))
+async def test_patch(
+    fault: Fault, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is lost is written again; what was done already is not done twice."""
+    name = make()
+    master, worker = await labelled(masters, proxy, name)
+    node, began = Node(place.plane, name), time.monotonic()
+    version = node.version
+    with proxy.inject(fault, method="PATCH", times=2) as rule:
+        await send(master, worker.report(AFTER))
+        await until(lambda: labels_of(place, name) == AFTER)
+        await until(lambda: len(master.queue) == 0)
+        await master.queue.idle()
+    assert rule.hits >= 1
+    assert node.states(version) == [AFTER]
+    assert proxy.count("PATCH", since=began) <= 3
+    assert [line for line in caplog.messages if "trying again" in line] in ([], ["node not updated; trying again"])
+
+
+async def test_retry_after_is_obeyed(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made) -> None:
+    name = make()
+    master, worker = await labelled(masters, proxy, name)
+    with proxy.inject(answer(429, retry_after=2), method="PATCH", times=1):
+        await send(master, worker.report(AFTER))
+        await until(lambda: labels_of(place, name) == AFTER)
+    first, second = [one.at for one in proxy.seen if one.method == "PATCH"][-2:]
+    assert second - first >= 2
+
+
+async def test_outage_of_writes_is_told_once_and_asked_seldom(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twenty nodes, three seconds: no hot loop, one line when it begins and one when it is over."""
+    names = [make() for _ in range(20)]
+    master = await masters.start(proxy)
+    with proxy.inject(answer(503), method="PATCH") as rule:
+        calls = [asyncio.create_task(send(master, Worker(name).report(AFTER))) for name in names]
+        await asyncio.sleep(3)
+    assert rule.hits <= 20 * 7
+    replies = await asyncio.gather(*calls)
+    assert all(reply.beat < 70 for reply in replies), "workers whose node is not written come again soon"
+    await until(lambda: all(labels_of(place, name) == AFTER for name in names))
+    assert caplog.messages.count("node not updated; trying again") == 1
+    await until(lambda: "nodes can be written again" in caplog.messages)
+
+
+async def test_content_that_is_refused_is_not_sent_again(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made
+) -> None:
+    name = make()
+    master, worker = await labelled(masters, proxy, name)
+    with proxy.inject(answer(422), method="PATCH") as rule:
+        await send(master, worker.report(AFTER))
+        for _ in range(3):
+            await send(master, worker.report(AFTER))
+        assert rule.hits == 1
+    await send(master, worker.report({**AFTER, F + "cpu-c": "1"}))
+    assert labels_of(place, name) == {**AFTER, F + "cpu-c": "1"}
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_list(
+    name: str, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A master that starts into it waits, and takes nothing for gone."""
+    labels = {f"{F}cpu-{number}": "1" for number in range(3)}
+    node = Node(place.plane, make(labels, {"nfd.node.kubernetes.io/feature-labels": "cpu-0,cpu-1,cpu-2"}))
+    version = node.version
+    with proxy.inject(LISTS[name], path=NODES, watch=False, times=3) as rule:
+        master = await masters.make(proxy)
+        start = asyncio.create_task(master.start())
+        await until(lambda: rule.hits >= 2)
+        assert master.leadership.missing == "the nodes are not known yet"
+        assert not start.done()
+        await until(start.done)
+    await start
+    assert master.leadership.missing == ""
+    assert rule.hits == 3
+    assert node.name in master._store.names()
+    assert node.states(version) == []
+    assert caplog.messages.count("watch interrupted") <= 1
+
+
+@pytest.mark.parametrize("fault", WATCHES.values(), ids=list(WATCHES))
+async def test_watch(
+    fault: Fault, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stands again after a while; no Node was taken for gone, and what happened meanwhile is seen."""
+    name = make()
+    master, _ = await labelled(masters, proxy, name, silence=1.0)
+    began = time.monotonic()
+    with proxy.inject(fault, path=NODES, watch=True, times=2) as rule:
+        proxy.cut_all()
+        await until(lambda: rule.hits == 2)
+        assert name in master._store.names()
+        place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})
+        await until(lambda: labels_of(place, name) == BEFORE, 20)
+    await until(lambda: "watch goes on" in caplog.messages)
+    assert caplog.messages.count("watch interrupted") == 1
+    assert caplog.messages.count("watch goes on") == 1
+    assert proxy.count("GET", NODES, since=began) <= 10
+
+
+async def test_a_watch_that_is_always_too_old_is_no_hot_loop(
+    masters: FaultMasters, proxy: FaultProxy, make: Made
+) -> None:
+    make()
+    await masters.start(proxy)
+    began = time.monotonic()
+    with proxy.inject(too_old, path=NODES, watch=True):
+        proxy.cut_all()
+        await asyncio.sleep(4)
+    assert proxy.count("GET", NODES, since=began) <= 12
+
+
+async def test_lists_that_hang(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made) -> None:
+    """Fifty labelled nodes: not ready, nothing written, then ready, and still nothing written without news."""
+    wanted = {f"{F}cpu-{number}": "1" for number in range(3)}
+    names = [make(wanted, {"nfd.node.kubernetes.io/feature-labels": "cpu-0,cpu-1,cpu-2"}) for _ in range(50)]
+    nodes = [Node(place.plane, name) for name in names]
+    versions = {node.name: node.version for node in nodes}
+    with proxy.inject(hang, path=NODES, watch=False):
+        master = await masters.make(proxy)
+        start = asyncio.create_task(master.start())
+        await until(lambda: proxy.count("GET", NODES) >= 1)
+        await asyncio.sleep(3)
+        assert not start.done()
+        assert master.leadership.missing == "the nodes are not known yet"
+    await start
+    assert master.leadership.missing == ""
+    await master.queue.idle()
+    assert proxy.count("PATCH") == 0
+    assert {node.name: node.version for node in nodes} == versions
+    await send(master, Worker(names[0]).report({f"{F}cpu-0": "1"}))
+    assert labels_of(place, names[0]) == {f"{F}cpu-0": "1"}
+    assert {node.name: node.version for node in nodes[1:]} == {name: versions[name] for name in names[1:]}

@@ -1,0 +1,203 @@
+"""Rules over one node, and what their status says, as plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nfd.features import Features
+from nfd.master.desired import Contribution
+from nfd.master.metrics import Metrics
+from nfd.master.objects import Joining
+from nfd.master.rulebook import LONGEST_NAME, MOST_SLOW, NO_TAINTS, Sheet, compile_sheet, evaluate_node
+from nfd.master.rulestatus import MOST_MEMBERS, SAMPLE, Tally, render_group, render_status, same_status
+from nfd.master.verdicts import STRIKES, SUSPENDED, Verdicts
+from nfd.report import Report
+from nfd.rules.policy import Policy
+from nfd.rules.template.budget import TOO_LONG
+
+POLICY = Policy(enable_taints=True)
+F = "feature.node.kubernetes.io/"
+HERE = Features(attributes={"kernel.version": {"major": "6"}})
+ALWAYS = [{"feature": "kernel.version"}]
+ENDLESS = "{{ range until 1000000 }}{{ range until 1000000 }}x{{ end }}{{ end }}"
+
+
+def sheet(*rules: dict[str, Any], name: str = "o", policy: Policy = POLICY) -> Sheet:
+    return compile_sheet(
+        {"metadata": {"name": name, "uid": "u", "generation": 3}, "spec": {"rules": list(rules)}}, policy
+    )
+
+
+def test_contributions_carry_their_rule() -> None:
+    rules = sheet(
+        {"name": "a", "labels": {"x": "1"}, "vars": {"v": "2"}},
+        {"name": "b", "matchFeatures": [{"feature": "pci.device"}], "labels": {"never": "1"}},
+        {"name": "c", "matchFeatures": [{"feature": "rule.matched", "matchExpressions": {"v": {"op": "Exists"}}}],
+         "labelsTemplate": "t={{ len .rule.matched }}", "annotations": {"n": "3"}},
+    ).rules  # fmt: skip
+    found = evaluate_node(rules, HERE, POLICY)
+    assert found.contributions == (
+        Contribution("rule:o/a", {F + "x": "1"}),
+        Contribution("rule:o/c", {F + "t": "1"}, {F + "n": "3"}),
+    )
+    assert found.held == (0, 2)
+    assert found.matched == {"x": "1", "v": "2", "t": "1"}
+    assert evaluate_node(rules, HERE, POLICY).same_outcome(found)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({"labels": {"a/b/c": "1"}}, "a/b/c"),
+        ({"taints": [{"key": "x.io/a", "effect": "Never"}]}, "effect 'Never'"),
+        ({"extendedResources": {"x.io/a": "1.5"}}, "amount"),
+        ({"annotations": {"a": "x" * 1025}}, "1025 bytes"),
+        ({"matchFeatures": [{"feature": "nodot"}]}, "not of the form domain.feature"),
+        ({"matchFeatures": [{"feature": "a.b", "matchExpressions": {"x": {"op": "Gt", "value": ["y"]}}}]}, "y"),
+        ({"varsTemplate": "{{ nope }}"}, "template"),
+        ({"labels": 7}, "labels"),
+    ],
+)
+def test_mistakes_are_known_without_any_node(rule: dict[str, Any], reason: str) -> None:
+    found = sheet({"name": "r", **rule}).rules[0]
+    assert any(reason in mistake for mistake in found.mistakes)
+
+
+def test_policy_of_this_master_counts() -> None:
+    rule = {"name": "r", "labels": {"kubernetes.io/x": "1"}, "taints": [{"key": "x.io/a", "effect": "NoSchedule"}]}
+    strict = sheet(rule, policy=Policy()).rules[0].mistakes
+    assert len(strict) == 2
+    assert NO_TAINTS in strict
+    lenient = Policy(enable_taints=True, extra_label_ns=frozenset({"kubernetes.io"}))
+    assert sheet(rule, policy=lenient).rules[0].mistakes == ()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {},
+        {"metadata": {}},
+        {"metadata": {"name": "x"}, "spec": {"rules": [None, 3, []]}},
+        {"spec": {"rules": "no"}},
+        {"metadata": {"name": "x"}, "spec": {"rules": [{}]}},
+    ],
+)
+def test_malformed_objects_are_taken_as_they_are(item: dict[str, Any]) -> None:
+    found = compile_sheet(item, POLICY)
+    evaluate_node(found.rules, HERE, POLICY)
+
+
+def test_rules_after_too_many_slow_ones_are_left_out() -> None:
+    slow = {"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}
+    rules = sheet(*[slow] * MOST_SLOW, {"name": "last", "labels": {"x": "1"}}).rules
+    found = evaluate_node(rules, HERE, POLICY)
+    assert found.slow == tuple(range(MOST_SLOW))
+    assert not found.complete
+    assert found.contributions == ()
+    assert all(TOO_LONG in texts[0] for texts in found.problems.values())
+
+
+def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
+    """It gives nothing; the rules around it are not concerned."""
+    rules = sheet(
+        {"name": "before", "labels": {"x": "1"}},
+        {
+            "name": "r" * 5000,
+            "matchFeatures": ALWAYS,
+            "labelsTemplate": "{{ range until 9000 }}label-{{ . }}=1\n{{ end }}",
+        },
+        {"name": "n" * 5000, "labels": {"y": "1"}},
+    ).rules
+    found = evaluate_node(rules, HERE, POLICY)
+    assert [one.labels for one in found.contributions] == [{F + "x": "1"}, {F + "y": "1"}]
+    assert "there is room for" in found.problems[1][0]
+    assert len(found.contributions[1].origin) <= LONGEST_NAME + len("rule:o/")
+
+
+async def test_slow_rule_is_suspended_after_a_few_nodes() -> None:
+    rebinds: list[None] = []
+    verdicts = Verdicts(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None))
+    sheets = [
+        sheet({"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}, {"name": "b", "labels": {"x": "1"}})
+    ]
+    verdicts.bind(sheets, ())
+    for number in range(STRIKES):
+        report = Report(f"node-{number}", features=HERE)
+        assert verdicts.judge(report.node, report, ()).evaluation.contributions[0].labels == {F + "x": "1"}
+    assert len(rebinds) == 1
+    verdicts.bind(sheets, ())
+    changed: list[str] = []
+    await verdicts.judge_all(changed.append, lambda: False)
+    assert changed == []
+    verdict = verdicts.get("node-0")
+    assert verdict is not None
+    assert verdict.evaluation.problems == {0: (SUSPENDED,)}
+    verdicts.bind([sheet({"name": "slow", "matchFeatures": ALWAYS, "labels": {"y": "1"}})], ())
+    await verdicts.judge_all(changed.append, lambda: False)
+    assert changed == [f"node-{number}" for number in range(STRIKES)]
+
+
+def test_nothing_is_computed_twice() -> None:
+    told: list[None] = []
+    verdicts = Verdicts(Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None)
+    verdicts.bind([sheet({"name": "r", "labels": {"x": "1"}})], ())
+    first = verdicts.judge("n", Report("n", features=HERE), ())
+    again = verdicts.judge("n", Report("n", labels={"a": "b"}, features=Features(attributes=dict(HERE.attributes))), ())
+    assert again.evaluation is first.evaluation
+    assert len(told) == 1
+    assert verdicts._metrics.render(openmetrics=False).count("duration_seconds_count 1") == 1
+
+
+def status(rules: Sheet, *nodes: Features) -> dict[str, Any]:
+    tally = Tally(rules.rules)
+    for number, features in enumerate(nodes):
+        tally.add(f"node-{number:03d}", evaluate_node(rules.rules, features, POLICY), features)
+    return render_status(rules, 0, tally, "2020-01-01T00:00:00Z")
+
+
+def test_status_counts_and_samples() -> None:
+    rules = sheet({"name": "all", "matchFeatures": ALWAYS, "labels": {"x": "1"}})
+    found = status(rules, *[HERE] * 30, Features())
+    assert (found["observedGeneration"], found["nodes"], found["problems"]) == (3, 31, 0)
+    assert found["rules"] == [{"name": "all", "matched": 30, "sample": [f"node-{one:03d}" for one in range(SAMPLE)]}]
+    assert same_status(found, {**found, "evaluated": "later"})
+    assert not same_status(found, {**found, "nodes": 30})
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        ("kernel.versoin", "feature kernel.versoin: no node reports it; did you mean kernel.version?"),
+        ("vendor.thing", "feature vendor.thing: no node reports it"),
+        ("pci.device", "feature pci.device: no node reports it"),
+        ("Kernel.Version", None),
+        ("rule.matched", None),
+    ],
+)
+def test_unknown_features(feature: str, message: str | None) -> None:
+    found = status(sheet({"name": "r", "matchFeatures": [{"feature": feature}]}), HERE)
+    assert [one["message"] for one in found["rules"][0].get("problems", ())] == ([message] if message else [])
+
+
+def test_built_in_features_are_known_before_any_node_speaks() -> None:
+    rules = sheet({"name": "r", "matchFeatures": [{"feature": "pci.device"}, {"feature": "pci.devices"}]})
+    messages = [one["message"] for one in status(rules)["rules"][0]["problems"]]
+    assert messages == ["feature pci.devices: no node reports it; did you mean pci.device?"]
+
+
+def test_problems_of_nodes_are_counted() -> None:
+    rules = sheet(
+        {"name": "r", "matchFeatures": [{"feature": "a.b", "matchExpressions": {"n": {"op": "Gt", "value": ["1"]}}}]}
+    )
+    features = [Features(attributes={"a.b": {"n": text}}) for text in ("2", "many", "more", "many")]
+    found = status(rules, *features)["rules"][0]
+    assert found["matched"] == 1
+    assert sorted(one["nodes"] for one in found["problems"]) == [1, 2]
+
+
+def test_group_status_is_capped() -> None:
+    members = {f"node-{number:05d}" for number in range(MOST_MEMBERS + 1)}
+    found = render_group(members)
+    assert (found["count"], found["truncated"], len(found["nodes"])) == (MOST_MEMBERS + 1, True, MOST_MEMBERS)
