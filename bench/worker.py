@@ -87,7 +87,7 @@ async def worker_cost(interval: str, beat: float) -> Cost:
 @contextmanager
 def worker(port: int, interval: str) -> Iterator[subprocess.Popen[bytes]]:
     options = f"{{core: {{sleepInterval: {interval}, featureSources: [all, fake]}}}}"
-    words = ("-m", "nfd.worker.cli", f"-server=localhost:{port}", "-http-port=0", "-config=", f"-options={options}")
+    words = ("-m", "nfd.worker", f"-server=localhost:{port}", "-http-port=0", "-config=", f"-options={options}")
     environment = {**os.environ, "NODE_NAME": "bench"}
     process = subprocess.Popen((sys.executable, *words), cwd=ROOT, env=environment)
     try:

@@ -99,9 +99,8 @@ def derive_desired(
     `matched` is `rule.matched` after all rules, for references to it.
     """
     origins: dict[Kind, dict[str, Origin]] = {kind: {} for kind in Kind}
-    own_labels = _report_labels(report, policy, origins[Kind.LABELS])
-    own_annotations = policies.prefix_keys(report.annotations, policy)
-    origins[Kind.ANNOTATIONS] |= {key: report.origins.get(key) for key in own_annotations}
+    own_labels = _prefix(report.labels, report.origins, policy, origins[Kind.LABELS])
+    own_annotations = _prefix(report.annotations, report.origins, policy, origins[Kind.ANNOTATIONS])
     by_source = policies.allow_sources("label", own_labels, origins[Kind.LABELS], policy)
     noted_by_source = policies.allow_sources("annotation", own_annotations, origins[Kind.ANNOTATIONS], policy)
     labels, annotations = dict(by_source.values), dict(noted_by_source.values)
@@ -151,13 +150,14 @@ def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synce
     return Freshness(sources, rules_synced, objects_synced, blind=bool(failed - seen))
 
 
-def _report_labels(report: Report, policy: Policy, origins: dict[str, Origin]) -> dict[str, str]:
-    """The report's labels with prefixes, their origins noted; a key written in full wins over a bare one, as in NFD."""
-    labels = policies.prefix_keys(report.labels, policy)
-    for key in labels:
-        short = key.rpartition("/")[2]
-        origins[key] = report.origins.get(key if key in report.labels else short)
-    return labels
+def _prefix(
+    values: Mapping[str, str], told: Mapping[str, str], policy: Policy, origins: dict[str, Origin]
+) -> dict[str, str]:
+    """A report's values with prefixes, their origins noted; a key written in full wins over a bare one, as in NFD."""
+    prefixed = policies.prefix_keys(values, policy)
+    for key in prefixed:
+        origins[key] = told.get(key if key in values else key.rpartition("/")[2])
+    return prefixed
 
 
 def _credit(one: Contribution, origins: dict[Kind, dict[str, Origin]]) -> None:

@@ -78,6 +78,7 @@ class Reconciler:
         self._settled: dict[str, Asked] = {}
         self._refused: dict[str, NodePlan] = {}
         self._said: dict[str, int] = {}
+        self._era = object()
 
     async def reconcile(self, name: str) -> float | None:
         """One pass; answers after how many seconds the node wants another, if it does. Raises: KubeError."""
@@ -105,7 +106,11 @@ class Reconciler:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what nodes were brought to, and what was said of them: another master may have been at work."""
+        """Forget what nodes were brought to, and what was said of them: another master may have been at work.
+
+        A pass that is under way does not count as what they were brought to, either.
+        """
+        self._era = object()
         for memory in (self._settled, self._refused, self._said):
             memory.clear()
 
@@ -122,7 +127,7 @@ class Reconciler:
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
 
     async def _converge(self, node: Node, asked: Asked) -> float | None:
-        goal = self._goal(node.name, asked)
+        era, goal = self._era, self._goal(node.name, asked)
         planned = plan_node(goal, node)
         again: float | None = None
         drifted = _written(planned) if _same(self._settled.get(node.name), asked) else ()
@@ -134,7 +139,7 @@ class Reconciler:
             return None
         if planned and (asked.fresh.reported or any(planned.changes.values())):
             await self._write(planned, goal)
-        if node.name not in self._refused:
+        if node.name not in self._refused and era is self._era:
             self._settled[node.name] = asked
         return again
 

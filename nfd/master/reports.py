@@ -28,6 +28,7 @@ class Reports:
         self._kept: dict[str, _Kept] = {}
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._swept: frozenset[str] = frozenset()
+        self._past: dict[str, str] = {}
         self._limit = waiting
 
     def __len__(self) -> int:
@@ -60,6 +61,7 @@ class Reports:
         before = self.get(report.node)
         if report.order is not None:
             _check_order(report.order, before.order if before else None, node, applied_boot)
+            self._check_past(report.order, node)
         self._kept[report.node] = _Kept(report, node.uid if node is not None else "")
         return self._mark(report.node, node)
 
@@ -74,6 +76,8 @@ class Reports:
             return None
         order = kept.report.order
         if kept.uid not in ("", node.uid) and (order is None or order.boot_id != node.boot_id):
+            if order is not None:
+                self._past[node.name] = order.boot_id
             del self._kept[node.name]
             return None
         kept.uid = node.uid
@@ -81,6 +85,7 @@ class Reports:
 
     def missing(self, name: str) -> list[str]:
         """There is no such Node (any more): its report waits; answers those that had to go."""
+        self._past.pop(name, None)
         return self._mark(name, None) if name in self._kept else []
 
     def expire(self, node: Node) -> None:
@@ -99,6 +104,12 @@ class Reports:
     def clear(self) -> None:
         self._kept.clear()
         self._waiting.clear()
+        self._past.clear()
+
+    def _check_past(self, order: Order, node: Node | None) -> None:
+        """Raises: ReportError for what is left of the machine that an earlier Node of this name was on."""
+        if node is not None and order.boot_id == self._past.get(node.name) and node.boot_id not in ("", order.boot_id):
+            raise _other_boot(order, node)
 
     def _mark(self, name: str, node: Node | None) -> list[str]:
         self._waiting.pop(name, None)
@@ -125,4 +136,8 @@ def _check_order(order: Order, before: Order | None, node: Node | None, applied_
             raise ReportError("a newer report of this node is here already", retry=False)
         return
     if node is not None and known_boot and known_boot != order.boot_id and node.boot_id == known_boot:
-        raise ReportError(f"the node's own boot id is {node.boot_id}, not {order.boot_id}", retry=True)
+        raise _other_boot(order, node)
+
+
+def _other_boot(order: Order, node: Node) -> ReportError:
+    return ReportError(f"the node's own boot id is {node.boot_id}, not {order.boot_id}", retry=True)

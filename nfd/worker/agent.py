@@ -18,6 +18,7 @@ from nfd.events.files import Folder
 from nfd.events.signals import Interrupted, Signals
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.worker.memory import release
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import Pace
 from nfd.worker.state import Content, derive_content, doubtful, idle_patterns
@@ -199,6 +200,8 @@ class Agent:
             self.busy_since = None
         if self._pace.failures:
             self._log.info("the master takes reports again", node=self._node)
+        if self._told is None:
+            release()
         self._told = content
         self._pace.taken(time.monotonic(), reply.beat)
         self.metrics.reports += 1

@@ -53,18 +53,18 @@ class Images:
         """The name of the image of a program, up to date."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / "lock", print_line):
-            base = self.base()
-            self.buildah(
+            command = (
                 "build",
                 "--isolation=chroot",
                 "--network=host",
                 "--layers",
                 f"--volume={CERTIFICATES}:{CERTIFICATES}:ro",
-                f"--build-arg=PYTHON_IMAGE={base}",
+                f"--build-arg=PYTHON_IMAGE={self.base()}",
                 f"--file=Dockerfile.{program.removeprefix('nfd-')}",
-                f"--tag={program}",
-                ".",
             )
+            self.buildah(*command, "--target=build", f"--tag={program}-build", ".")
+            self.buildah(*command, f"--tag={program}", ".")
+            self.buildah("rmi", "--prune", "--force")  # layers of older builds, which have no name any more
         return f"localhost/{program}"
 
     def base(self) -> str:

@@ -1,4 +1,4 @@
-"""A pod as a kubelet would start it, from its manifest: runc with the user, capabilities, root and mounts that it asks for.
+"""A pod as a kubelet would start it from its manifest: runc with the user, capabilities, root and mounts it asks for.
 
 What differs: the network is this machine's, so ports are chosen anew and Services are names of loopback.
 """

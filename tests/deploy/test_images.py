@@ -1,4 +1,4 @@
-"""The images under the conditions of their pods: built from the Dockerfiles, started as the manifests say, a node labelled."""
+"""The images under the conditions of their pods: built from the Dockerfiles, started as the manifests say."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""The manifests: rendered by kustomize, taken by a real API server, no wider than promised, and the chart beside them."""
+"""The manifests: rendered by kustomize, taken by a real API server, no wider than promised, in step with the chart."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nfd.master.security import AUDIENCE
 from tests.controlplane.cluster import ControlPlane
@@ -25,6 +27,7 @@ from tests.deploy.rendering import (
 )
 
 NAMES = sorted(path.parent.name for path in OVERLAYS.glob("*/kustomization.yaml"))
+ALL_COMPONENTS = ROOT / "tests/deploy/all-components"
 WORKLOADS = ("Deployment", "DaemonSet", "Job")
 WRITES_FEATURES = "gpu-feature-discovery"
 """The one whose job it is to write on the host, so it may be root there, without capabilities."""
@@ -109,10 +112,20 @@ def test_prune_may_do_with_nodes_what_the_master_may() -> None:
     assert one(overlay("prune"), "Namespace") == one(overlay("default"), "Namespace")
 
 
-def test_network_policies_name_ports_that_pods_have(cluster: ControlPlane) -> None:
-    policies = load(kustomized(ROOT / "tests/deploy/with-network-policy"))
-    stream = "\n---\n".join(map(json.dumps, policies))
-    cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=stream)
+def test_components(cluster: ControlPlane) -> None:
+    """All at once, granting what the chart grants with the same choices."""
+    cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", str(ALL_COMPONENTS))
+    objects = load(kustomized(ALL_COMPONENTS))
+    assert {path.name for path in (ROOT / "deploy/kustomize/components").iterdir()} == {
+        Path(each).name for each in yaml.safe_load((ALL_COMPONENTS / "kustomization.yaml").read_text())["components"]
+    }
+    assert "--enable-leader-election" in container_of(one(objects, "Deployment"))["args"]
+    master = {**RELEASE["master"], "replicaCount": 2, "rbac": {"lookUpPods": True}}
+    assert rights(chart_objects({**RELEASE, "master": master, "postDeleteCleanup": False})) == rights(objects)
+
+
+def test_network_policies_name_ports_that_pods_have() -> None:
+    policies = load(kustomized(ALL_COMPONENTS))
     for kind, name in (("Deployment", "nfd-master"), ("DaemonSet", "nfd-worker")):
         policy, workload = one(policies, "NetworkPolicy", name), one(policies, kind, name)
         assert policy["spec"]["podSelector"] == workload["spec"]["selector"]

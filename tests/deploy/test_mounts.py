@@ -19,7 +19,7 @@ OWN = (PROC, CUSTOM_D)
 """Read from the pod's own file system where the host's is not mounted."""
 HOSTS = sorted(path.parent for path in (ROOT / "tests/hosts").glob("*/expected"))
 ELSEWHERE = "etc/nv_tegra_release"
-"""Not mounted: a container runtime makes a directory of a host path that is absent. sys/devices/soc0/family tells it too."""
+"""Not mounted: container runtimes make a directory of an absent host path. sys/devices/soc0/family tells it too."""
 ON_REQUEST = "usr/src"
 """Mounted by `worker.mountUsrSrc` only, as in NFD: not every system has it."""
 

@@ -40,12 +40,14 @@ def labelled(cluster: ControlPlane, node_name: str) -> str:
     return node_name
 
 
-def found(cluster: ControlPlane, path: str) -> Object | None:
+def exists(cluster: ControlPlane, path: str) -> bool:
     try:
-        return cluster.request("GET", path)
+        cluster.request("GET", path)
     except ApiError as error:
-        assert error.status == 404
-        return None
+        if error.status != 404:
+            raise
+        return False
+    return True
 
 
 def test_from_install_to_uninstall(cluster: ControlPlane, helm: helm_python.Config, labelled: str) -> None:
@@ -64,7 +66,7 @@ def test_from_install_to_uninstall(cluster: ControlPlane, helm: helm_python.Conf
     problems: list[Exception] = []
     uninstall = threading.Thread(target=remove, args=(helm, problems), daemon=True)
     uninstall.start()
-    cluster.wait(lambda: found(cluster, JOB) is not None, 30, "the job that prunes")
+    cluster.wait(lambda: exists(cluster, JOB), 30, "the job that prunes")
     run_as_its_pod_would(cluster, cluster.request("GET", JOB))
     uninstall.join(60)
     assert (problems, uninstall.is_alive()) == ([], False)

@@ -62,7 +62,12 @@ def make(place: Cluster) -> Iterator[Made]:
 class FaultMasters:
     """Starts masters that go through a proxy; with `lease`, they are replicas that elect a leader."""
 
+    plane: ControlPlane
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def proxy(self) -> FaultProxy:
+        """One more proxy."""
+        return self.stack.enter_context(FaultProxy(self.plane))
 
     async def make(self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, **options: object) -> Service:
         """One that has yet to be started; it is stopped after the test."""
@@ -85,7 +90,8 @@ class FaultMasters:
 
 
 @pytest.fixture
-async def masters() -> AsyncIterator[FaultMasters]:
-    found = FaultMasters()
+async def masters(proxy: FaultProxy) -> AsyncIterator[FaultMasters]:
+    """Stopped before the proxy is."""
+    found = FaultMasters(proxy.plane)
     async with found.stack:
         yield found

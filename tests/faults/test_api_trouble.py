@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -51,8 +52,12 @@ WATCHES = {
     "cut": cut,
     "half a line": cut_half,
     "no JSON": garbage,
-    "silence": silence,
 }
+
+
+@pytest.fixture(autouse=True)
+def _hear_everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
 
 
 async def labelled(masters: FaultMasters, proxy: FaultProxy, name: str, **options: float) -> tuple[Service, Worker]:
@@ -62,24 +67,38 @@ async def labelled(masters: FaultMasters, proxy: FaultProxy, name: str, **option
     return master, worker
 
 
-@pytest.mark.parametrize("fault", PATCHES.values(), ids=list(PATCHES))
-async def test_patch(
-    fault: Fault, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
-) -> None:
+async def all_cases(masters: FaultMasters, table: dict[str, Fault], case: Callable[..., Awaitable[None]]) -> None:
+    """Run all rows at the same time, each through a proxy of its own; what fails names its row."""
+
+    async def run(row: str, fault: Fault) -> None:
+        try:
+            await case(fault, masters.proxy())
+        except Exception as error:
+            error.add_note(f"in case {row!r}")
+            raise
+
+    await asyncio.gather(*(run(row, fault) for row, fault in table.items()))
+
+
+async def test_patches(masters: FaultMasters, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture) -> None:
     """What is lost is written again; what was done already is not done twice."""
-    name = make()
-    master, worker = await labelled(masters, proxy, name)
-    node, began = Node(place.plane, name), time.monotonic()
-    version = node.version
-    with proxy.inject(fault, method="PATCH", times=2) as rule:
-        await send(master, worker.report(AFTER))
-        await until(lambda: labels_of(place, name) == AFTER)
-        await until(lambda: len(master.queue) == 0)
-        await master.queue.idle()
-    assert rule.hits >= 1
-    assert node.states(version) == [AFTER]
-    assert proxy.count("PATCH", since=began) <= 3
-    assert [line for line in caplog.messages if "trying again" in line] in ([], ["node not updated; trying again"])
+
+    async def case(fault: Fault, proxy: FaultProxy) -> None:
+        name = make()
+        master, worker = await labelled(masters, proxy, name)
+        node, began = Node(place.plane, name), time.monotonic()
+        version = node.version
+        with proxy.inject(fault, method="PATCH", times=2) as rule:
+            await send(master, worker.report(AFTER))
+            await until(lambda: labels_of(place, name) == AFTER)
+            await until(lambda: len(master.queue) == 0)
+            await master.queue.idle()
+        assert rule.hits >= 1
+        assert await asyncio.to_thread(node.states, version) == [AFTER]
+        assert proxy.count("PATCH", since=began) <= 3
+
+    await all_cases(masters, PATCHES, case)
+    assert caplog.messages.count("node not updated; trying again") <= len(PATCHES)
 
 
 async def test_retry_after_is_obeyed(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made) -> None:
@@ -123,47 +142,60 @@ async def test_content_that_is_refused_is_not_sent_again(
     assert labels_of(place, name) == {**AFTER, F + "cpu-c": "1"}
 
 
-@pytest.mark.parametrize("name", LISTS)
-async def test_list(
-    name: str, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_lists(masters: FaultMasters, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture) -> None:
     """A master that starts into it waits, and takes nothing for gone."""
     labels = {f"{F}cpu-{number}": "1" for number in range(3)}
-    node = Node(place.plane, make(labels, {"nfd.node.kubernetes.io/feature-labels": "cpu-0,cpu-1,cpu-2"}))
-    version = node.version
-    with proxy.inject(LISTS[name], path=NODES, watch=False, times=3) as rule:
-        master = await masters.make(proxy)
-        start = asyncio.create_task(master.start())
-        await until(lambda: rule.hits >= 2)
-        assert master.leadership.missing == "the nodes are not known yet"
-        assert not start.done()
-        await until(start.done)
-    await start
-    assert master.leadership.missing == ""
-    assert rule.hits == 3
-    assert node.name in master._store.names()
-    assert node.states(version) == []
-    assert caplog.messages.count("watch interrupted") <= 1
+
+    async def case(fault: Fault, proxy: FaultProxy) -> None:
+        node = Node(place.plane, make(labels, {"nfd.node.kubernetes.io/feature-labels": "cpu-0,cpu-1,cpu-2"}))
+        version = node.version
+        with proxy.inject(fault, path=NODES, watch=False, times=2) as rule:
+            master = await masters.make(proxy)
+            start = asyncio.create_task(master.start())
+            await until(lambda: rule.hits >= 2)
+            assert master.leadership.missing == "the nodes are not known yet"
+            assert not start.done()
+            await start
+        assert master.leadership.missing == ""
+        assert rule.hits == 2
+        assert node.name in master._store.names()
+        assert await asyncio.to_thread(node.states, version) == []
+
+    await all_cases(masters, LISTS, case)
+    assert caplog.messages.count("watch interrupted") <= len(LISTS)
 
 
-@pytest.mark.parametrize("fault", WATCHES.values(), ids=list(WATCHES))
-async def test_watch(
-    fault: Fault, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_watches(masters: FaultMasters, place: Cluster, make: Made, caplog: pytest.LogCaptureFixture) -> None:
     """It stands again after a while; no Node was taken for gone, and what happened meanwhile is seen."""
+
+    async def case(fault: Fault, proxy: FaultProxy) -> None:
+        name = make()
+        master, _ = await labelled(masters, proxy, name)
+        began = time.monotonic()
+        with proxy.inject(fault, path=NODES, watch=True, times=2) as rule:
+            proxy.cut_all()
+            await until(lambda: rule.hits >= 1)
+            assert name in master._store.names()
+            place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})
+            await until(lambda: labels_of(place, name) == BEFORE, 20)
+            assert rule.hits == 2
+        assert proxy.count("GET", NODES, since=began) <= 10
+
+    await all_cases(masters, WATCHES, case)
+    await until(lambda: caplog.messages.count("watch goes on") == len(WATCHES))
+    assert caplog.messages.count("watch interrupted") == len(WATCHES)
+
+
+async def test_a_watch_that_says_nothing_is_given_up(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made
+) -> None:
     name = make()
-    master, _ = await labelled(masters, proxy, name, silence=1.0)
-    began = time.monotonic()
-    with proxy.inject(fault, path=NODES, watch=True, times=2) as rule:
+    await labelled(masters, proxy, name, silence=1.0)
+    with proxy.inject(silence, path=NODES, watch=True, times=1):
         proxy.cut_all()
-        await until(lambda: rule.hits == 2)
-        assert name in master._store.names()
+        await until(lambda: proxy.count("GET", NODES + ".*watch") >= 2)
         place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})
         await until(lambda: labels_of(place, name) == BEFORE, 20)
-    await until(lambda: "watch goes on" in caplog.messages)
-    assert caplog.messages.count("watch interrupted") == 1
-    assert caplog.messages.count("watch goes on") == 1
-    assert proxy.count("GET", NODES, since=began) <= 10
 
 
 async def test_a_watch_that_is_always_too_old_is_no_hot_loop(

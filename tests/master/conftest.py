@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,7 +19,9 @@ from nfd.master.service import Options, Service
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.rpc.client import Reporter
 from nfd.store.base import Node, NodeStore
+from tests.controlplane.cluster import ControlPlane
 from tests.master.places import Cluster, Folder, Place
+from tests.master.rulebooks import KINDS, Kinds
 
 BOOT = "boot-1"
 _numbers = count(1)
@@ -111,3 +113,12 @@ async def masters(place: Place) -> AsyncIterator[Masters]:
 @pytest.fixture
 def name(place: Place) -> str:
     return f"master-{next(_numbers)}"
+
+
+@pytest.fixture
+def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
+    """The definitions of all custom resources, and objects that are gone after the test."""
+    found = Kinds(control_plane)
+    found.install(*KINDS)
+    yield found
+    found.clear()

@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from nfd.config.flags import Parsed, parse
 from nfd.errors import ConfigError, ReportError
 from nfd.kube.connect import connect
-from nfd.master.caller import Complaints
+from nfd.master.caller import CertificateGate, Complaints
 from nfd.master.reconcile import Settings
 from nfd.master.security import FLAGS, make_security, mode_of
 from nfd.master.service import Options, Service
 from nfd.rpc.client import Reporter
+from nfd.rpc.gate import Peer
 from nfd.rpc.tls import TlsFiles
 from nfd.store.kube import KubeStore
 from tests.controlplane.cluster import ControlPlane
@@ -235,3 +236,36 @@ def test_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) 
     now = 60.0
     complaints.refusal("n1", "reason", "PERMISSION_DENIED")
     assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("common_name", "others", "node", "taken"),
+    [
+        ("n1", (), "n1", True),
+        ("N1", (), "n1", False),
+        ("nfd-worker", ("n1",), "n1", True),
+        ("nfd-worker", ("N1.example",), "n1.EXAMPLE", True),
+        ("nfd-worker", ("*.example",), "n1.example", True),
+        ("nfd-worker", ("*.example",), "a.n1.example", False),
+        ("nfd-worker", ("*",), "n1", False),
+        ("nfd-worker", ("10.0.0.1",), "10.0.0.1", True),
+        ("", ("n1",), "n1", True),
+        ("", ("n2",), "n1", False),
+    ],
+)
+async def test_names_in_certificates(common_name: str, others: tuple[str, ...], node: str, taken: bool) -> None:
+    """As NFD's -verify-node-name: the common name as it is, other names as host names."""
+    gate = CertificateGate()
+    caller = await gate.identify(Peer("ipv4:10.0.0.9:1", "", common_name, others))
+    if taken:
+        gate.admit(caller, node)
+        return
+    with pytest.raises(ReportError, match=f"not for node {node}") as caught:
+        gate.admit(caller, node)
+    assert caught.value.code == "PERMISSION_DENIED"
+
+
+async def test_no_certificate_where_one_is_asked_for() -> None:
+    with pytest.raises(ReportError, match="shows no certificate") as caught:
+        await CertificateGate().identify(Peer("ipv6:%5B::1%5D:1"))
+    assert caught.value.code == "PERMISSION_DENIED"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,7 +10,7 @@ from nfd.master.config import NamespaceSelector
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import KINDS, OTHER, OWN, PCI, Kinds, RuleMasters, rule
+from tests.master.rulebooks import OTHER, OWN, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 VENDOR = {"attributes": {"vendor.card": {"elements": {"vendor": "x", "slots": "8"}}}}
@@ -25,14 +25,6 @@ def place(control_plane: ControlPlane) -> Cluster:
 def name(node_name: str, place: Cluster) -> str:
     place.create(node_name, {}, {}, BOOT)
     return node_name
-
-
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install(*KINDS)
-    yield found
-    found.clear()
 
 
 @pytest.fixture
@@ -53,7 +45,7 @@ async def test_objects_win_and_lose_in_nfds_order(
     master, worker = await masters.start(), Worker(name)
     await send(master, worker.report({F + "cpu-a": "report", F + "c": "report"}, features=PCI))
     expected = {"cpu-a": "report", "b": "before", "c": "after", "d": "other", "slots": "8"}
-    assert labels_of(place, name) == {F + key: value for key, value in expected.items()}
+    await until(lambda: labels_of(place, name) == {F + key: value for key, value in expected.items()}, 5)
     kinds.delete(f"namespaces/{OTHER}/nodefeatures/a-other")
     await until(lambda: F + "slots" not in labels_of(place, name), 5)
     assert labels_of(place, name)[F + "d"] == "after"

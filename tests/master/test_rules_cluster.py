@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import yaml
@@ -28,14 +28,6 @@ def place(control_plane: ControlPlane) -> Cluster:
 def name(node_name: str, place: Cluster) -> str:
     place.create(node_name, {"zone": "a"}, {"note": "b"}, BOOT)
     return node_name
-
-
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install(*KINDS)
-    yield found
-    found.clear()
 
 
 @pytest.fixture

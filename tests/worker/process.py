@@ -69,7 +69,7 @@ class Worker:
 async def worker(*flags: str, node: str = "n1", **variables: str) -> AsyncIterator[Worker]:
     environment = {**os.environ, "NODE_NAME": node, **variables}
     none, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-    words = (sys.executable, "-W", "error", "-m", "nfd.worker.cli", *flags)
+    words = (sys.executable, "-W", "error", "-m", "nfd.worker", *flags)
     process = await asyncio.create_subprocess_exec(*words, env=environment, stdin=none, stdout=none, stderr=pipe)
     running = Worker(process)
     reader = asyncio.create_task(running.read())

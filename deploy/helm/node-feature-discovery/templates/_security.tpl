@@ -56,4 +56,13 @@
   resources: [pods]
   verbs: [get]
 {{- end }}
+{{- if gt (int .Values.master.replicaCount) 1 }}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create] # which cannot be limited to a name
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [nfd-master.nfd.kubernetes.io]
+  verbs: [get, update]
+{{- end }}
 {{- end }}

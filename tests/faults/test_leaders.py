@@ -1,0 +1,285 @@
+"""Several masters: one writes, the others say where it is; what an old leader knows or has begun does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+from nfd.errors import ReportError, Unavailable
+from nfd.kube.connect import connect
+from nfd.kube.lease import Lease, Timing
+from nfd.master.leadership import Phase
+from nfd.master.service import Service
+from nfd.store.base import Patch
+from nfd.store.kube import KubeStore
+from tests.controlplane.api import ApiError
+from tests.controlplane.cluster import ControlPlane
+from tests.e2e.nodes import Node
+from tests.faults.conftest import NAMESPACE, QUICK, FaultMasters, Made
+from tests.faults.proxy import FaultProxy
+from tests.faults.trouble import answer, cut_after, hang
+from tests.master.conftest import Worker, send
+from tests.master.places import Cluster, labels_of, until
+from tests.rpc import nfd016
+
+F = "feature.node.kubernetes.io/"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+_numbers = count(1)
+
+
+@pytest.fixture
+def lease(control_plane: ControlPlane) -> Iterator[str]:
+    """The name of a Lease of this test's own."""
+    name = f"lease-{next(_numbers)}"
+    yield name
+    with suppress(ApiError):
+        control_plane.request("DELETE", f"{LEASES}/{name}")
+
+
+def spec(plane: ControlPlane, lease: str) -> dict[str, Any]:
+    found: dict[str, Any] = plane.request("GET", f"{LEASES}/{lease}")["spec"]
+    return found
+
+
+async def pair(masters: FaultMasters, proxy: FaultProxy, other: FaultProxy, lease: str) -> tuple[Service, Service]:
+    """The leader, behind the first proxy, and a follower that knows it."""
+    leader = await masters.start(proxy, lease)
+    await until(lambda: leader.leadership.phase is Phase.LEADING)
+    follower = await masters.start(other, lease)
+    assert follower.leadership.phase is Phase.FOLLOWER
+    return leader, follower
+
+
+async def test_all_are_ready_and_workers_find_the_leader(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
+) -> None:
+    leader, follower = await pair(masters, proxy, masters.proxy(), lease)
+    assert (leader.leadership.missing, follower.leadership.missing) == ("", "")
+    name = make()
+    await send(follower, Worker(name).report({F + "cpu-a": "1"}))
+    assert labels_of(place, name) == {F + "cpu-a": "1"}
+    assert (leader.metrics["reports"], follower.metrics["reports"]) == (1, 0)
+    holder = spec(place.plane, lease)["holderIdentity"].split("/")
+    assert (holder[1], len(holder)) == (f"127.0.0.1:{leader.port}", 3)
+
+
+async def test_an_old_peer_is_served_by_any_of_them(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
+) -> None:
+    leader, follower = await pair(masters, proxy, masters.proxy(), lease)
+    name = make()
+    request = nfd016.v016()(node_name=name, labels={"cpu-a": "1"}).SerializeToString()
+    await asyncio.to_thread(nfd016.set_labels, follower.port, request)
+    assert labels_of(place, name) == {F + "cpu-a": "1"}
+    assert leader.metrics["reports"] == 1
+
+
+async def test_without_a_leader_workers_wait(
+    masters: FaultMasters, proxy: FaultProxy, control_plane: ControlPlane, lease: str
+) -> None:
+    """NFD's own master holds the lease, under a name that tells no address."""
+    body = {"holderIdentity": "some-node_0b8b", "leaseDurationSeconds": 60, "renewTime": "2000-01-01T00:00:00.000000Z"}
+    control_plane.request("POST", LEASES, {"metadata": {"name": lease}, "spec": body})
+    master = await masters.start(proxy, lease)
+    assert (master.leadership.phase, master.leadership.missing) == (Phase.FOLLOWER, "")
+    with pytest.raises(ReportError, match="no master leads") as caught:
+        await send(master, Worker("some-node").report({}))
+    assert (caught.value.code, caught.value.retry) == ("UNAVAILABLE", True)
+    assert 1 <= (caught.value.retry_after or 0) <= 3
+    assert spec(control_plane, lease)["holderIdentity"] == "some-node_0b8b"
+
+
+async def test_sigterm_hands_over_at_once(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
+) -> None:
+    """Long before the lease would be over."""
+    leader, follower = await pair(masters, proxy, masters.proxy(), lease)
+    name = make()
+    await send(leader, Worker(name).report({F + "cpu-a": "1"}))
+    await leader.stop()
+    assert leader.leadership.phase is Phase.DRAINING
+    assert spec(place.plane, lease)["holderIdentity"] == ""
+    await until(lambda: follower.leadership.phase is Phase.LEADING, 1.5)
+    await send(follower, Worker(name, started=2).report({F + "cpu-a": "2"}))
+    assert labels_of(place, name) == {F + "cpu-a": "2"}
+
+
+async def test_release_after_a_renewal_whose_answer_was_lost(
+    masters: FaultMasters, proxy: FaultProxy, control_plane: ControlPlane, lease: str
+) -> None:
+    leader = await masters.start(proxy, lease)
+    with proxy.inject(cut_after, method="PUT", path=LEASES, times=1) as rule:
+        await until(lambda: rule.hits == 1)
+        await leader.stop()
+    assert spec(control_plane, lease)["holderIdentity"] == ""
+
+
+async def test_what_a_deposed_leader_knows_is_forgotten(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
+) -> None:
+    """The old leader loses its network, another one takes newer reports; when it is back, nothing of the old comes."""
+    old, new = await pair(masters, proxy, masters.proxy(), lease)
+    name = make()
+    node, worker = Node(place.plane, name), Worker(name)
+    await send(old, worker.report({F + "cpu-a": "old"}))
+    version = node.version
+    proxy.freeze()
+    await until(lambda: old.leadership.phase is Phase.FOLLOWER, QUICK.renew + 1)
+    assert new.leadership.phase is Phase.FOLLOWER, "the old one stops before anybody else begins"
+    await until(lambda: new.leadership.phase is Phase.LEADING, 2 * QUICK.duration)
+    await send(new, worker.report({F + "cpu-a": "new", F + "cpu-b": "new"}))
+    proxy.thaw()
+    await until(lambda: old._store.get(name).labels.get(F + "cpu-b") == "new")  # type: ignore[union-attr]
+    await new.stop()
+    await until(lambda: old.leadership.phase is Phase.LEADING)
+    await old.queue.idle()
+    assert node.states(version) == [{F + "cpu-a": "new", F + "cpu-b": "new"}]
+    place.edit(name, {"metadata": {"labels": {"foo": "bar"}}})
+    await until(lambda: old._store.get(name).labels.get("foo") == "bar")  # type: ignore[union-attr]
+    await old.queue.idle()
+    assert labels_of(place, name) == {F + "cpu-a": "new", F + "cpu-b": "new", "foo": "bar"}
+
+
+async def test_a_report_that_a_deposed_leader_could_not_write_is_not_answered(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
+) -> None:
+    leader = await masters.start(proxy, lease)
+    await until(lambda: leader.leadership.phase is Phase.LEADING)
+    name = make()
+    await until(lambda: name in leader._store.names())
+    with proxy.inject(hang, method="PUT") as renewals, proxy.inject(hang, method="PATCH") as writes:
+        await until(lambda: renewals.hits == 1)
+        await asyncio.sleep(QUICK.renew / 2)
+        with pytest.raises(ReportError, match="no master leads"):
+            await send(leader, Worker(name).report({F + "cpu-a": "1"}))
+        assert writes.hits == 1
+    assert labels_of(place, name) == {}
+
+
+async def test_leases_go_by_our_own_clock(
+    masters: FaultMasters, proxy: FaultProxy, control_plane: ControlPlane, lease: str
+) -> None:
+    """A renewal that was long ago, by the holder's clock, is no reason to take the lease at once, only later."""
+    body = {"holderIdentity": "a/1.2.3.4:1/b", "leaseDurationSeconds": 2, "renewTime": "2000-01-01T00:00:00.000000Z"}
+    control_plane.request("POST", LEASES, {"metadata": {"name": lease}, "spec": body})
+    began = time.monotonic()
+    master = await masters.start(proxy, lease)
+    await until(lambda: master.leadership.phase is Phase.LEADING)
+    assert time.monotonic() - began >= 2
+    assert spec(control_plane, lease)["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize(
+    "fault", [answer(409), answer(500), answer(429, retry_after=1), cut_after], ids=["409", "500", "429", "cut"]
+)
+async def test_a_leader_gets_over_some_failures(
+    fault: Any, masters: FaultMasters, proxy: FaultProxy, lease: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    leader = await masters.start(proxy, lease)
+    await until(lambda: leader.leadership.phase is Phase.LEADING)
+    with proxy.inject(fault, method="PUT", path=LEASES, times=2) as rule:
+        await until(lambda: rule.hits == 2)
+    seen = proxy.count("PUT", LEASES)
+    await until(lambda: proxy.count("PUT", LEASES) >= seen + 2)
+    assert leader.leadership.phase is Phase.LEADING
+    assert "leading no more" not in caplog.messages
+    assert caplog.messages.count("lease cannot be looked after; trying on") <= 1
+
+
+async def test_a_lease_that_somebody_took_or_deleted(
+    masters: FaultMasters, proxy: FaultProxy, control_plane: ControlPlane, lease: str
+) -> None:
+    leader = await masters.start(proxy, lease)
+    await until(lambda: leader.leadership.phase is Phase.LEADING)
+    patch = {"spec": {"holderIdentity": "x/1.2.3.4:5/y", "leaseDurationSeconds": 60}}
+    control_plane.request("PATCH", f"{LEASES}/{lease}", patch)
+    await until(lambda: leader.leadership.phase is Phase.FOLLOWER, 1)
+    with pytest.raises(ReportError) as caught:
+        leader.leadership.refer()
+    assert (caught.value.code, caught.value.leader) == ("FAILED_PRECONDITION", "1.2.3.4:5")
+    control_plane.request("DELETE", f"{LEASES}/{lease}")
+    await until(lambda: leader.leadership.phase is Phase.LEADING, 2)
+
+
+class Gate:
+    """A Fence that the test opens and closes."""
+
+    seconds = 4.0
+    open = True
+
+    def check(self) -> None:
+        if not self.open:
+            raise Unavailable("closed")
+
+
+async def test_what_waits_for_its_connection_is_not_sent_once_we_lead_no_more(
+    proxy: FaultProxy, place: Cluster, make: Made
+) -> None:
+    """The check before a write is no use if the write then waits; so there is another right before its first byte."""
+    name, may_go = make(), asyncio.Event()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await may_go.wait()
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", place.plane.ports.api)
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with closing(sink), suppress(ConnectionError, ssl.SSLError):
+                while data := await source.read(65536):
+                    sink.write(data)
+
+        await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
+        client = await connect(str(proxy.kubeconfig()))
+        client._configuration.host = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client.fence = gate = Gate()
+        store, mark = KubeStore(client), place.plane.mark()
+        write = asyncio.create_task(store.patch(name, Patch({"metadata": {"labels": {"late": "1"}}})))
+        await asyncio.sleep(0.2)
+        gate.open = False
+        may_go.set()
+        with pytest.raises(Unavailable):
+            await write
+        assert place.plane.writes(mark) == []
+        gate.open = True
+        await store.patch(name, Patch({"metadata": {"labels": {"late": "1"}}}))
+        assert ["timeout=4000ms" in event.path for event in place.plane.writes(mark)] == [True]
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("duration", "renew", "deadline", "write"),
+    [(15, 10, 10, 4), (3, 2, 2, 0.8), (15, 14.9, 13.5, 1.2), (2, 9, 1.8, 0.16)],
+)
+def test_writes_end_before_the_lease_does(duration: float, renew: float, deadline: float, write: float) -> None:
+    timing = Timing(duration, renew, 0.1)
+    assert (timing.deadline, timing.write) == (pytest.approx(deadline), pytest.approx(write))
+    assert timing.deadline + timing.write < duration
+
+
+async def test_a_leader_without_api_server_stops_in_time(
+    masters: FaultMasters, proxy: FaultProxy, control_plane: ControlPlane, lease: str
+) -> None:
+    """By a clock of the test's own: at the renew deadline it leads no more, one tick before it still does."""
+    now = [1000.0]
+    held = Lease(await connect(str(proxy.kubeconfig())), NAMESPACE, lease, QUICK, lambda: now[0])
+    told: list[bool] = []
+    await held.start("a/b:1/c", lambda: told.append(held.leading))
+    await until(lambda: told == [True])
+    with proxy.inject(hang, path=LEASES):
+        now[0] += 1.99
+        assert held.leading
+        held.check()
+        now[0] += 0.02
+        assert not held.leading
+        with pytest.raises(Unavailable):
+            held.check()
+    await held.stop(release=False)
