@@ -34,7 +34,8 @@ class CertificateGate:
         if not peer.common_name and not peer.alternative_names:
             reason = "the caller shows no certificate, and -verify-node-name is set"
             raise self._complaints.refusal(peer.host, reason, "PERMISSION_DENIED")
-        return Caller(peer, (peer.common_name or peer.alternative_names[0])[:LONGEST_NAME])
+        shown = (peer.common_name or peer.alternative_names[0])[:LONGEST_NAME]
+        return Caller(peer, f"{shown} at {peer.host}")  # nodes may share a certificate that names them all
 
     def admit(self, caller: Caller, node: str) -> None:
         peer = caller.peer

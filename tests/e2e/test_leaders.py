@@ -1,4 +1,4 @@
-"""Two masters as processes, with the rights of deploy/kustomize/base: hand-over, kill, freeze, new configuration."""
+"""Two masters as processes, with the rights that are shipped: hand-over, kill, freeze, new configuration."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
-from tests.e2e.conftest import MakeNode, StartWorker
+from tests.e2e.conftest import BASE, MakeNode, StartWorker
 from tests.e2e.machines import Machine
 from tests.e2e.nodes import NAMESPACE, F, Node
 from tests.e2e.programs import Program, eventually, pass_again
 
+LEASE = BASE.parent / "overlays/ha/lease.yaml"
 TIMES = "{leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 300ms}}"
 ID = F + "system-os_release.ID"
 
 
 @pytest.fixture
-def replicas(kubeconfig: Path, tmp_path: Path) -> Iterator[list[Program]]:
+def replicas(kubeconfig: Path, tmp_path: Path, control_plane: ControlPlane) -> Iterator[list[Program]]:
     """The leader, and a follower; both ready."""
+    control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(LEASE))
     made: list[Program] = []
     for number in range(2):
         port, http_port = free_ports(2)
@@ -102,6 +105,7 @@ def test_a_new_configuration_is_taken_in(
     few = {key: value for key, value in every.items() if key.startswith(F + "cpu-model")}
     eventually(lambda: node.labels == few)
     config.write_text("labelWhiteList: '('\n")
+    master.signal(signal.SIGHUP)
     eventually(lambda: master.said("configuration cannot be used, the old one stays"))
     assert node.labels == few
     config.write_text("")

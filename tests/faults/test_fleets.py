@@ -44,6 +44,19 @@ async def leading(masters: FaultMasters, proxy: FaultProxy) -> Service:
     return master
 
 
+async def deliver(masters: list[Service], report: Report) -> None:
+    """As a worker does: again, when the leader has just gone that it was sent to."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await send(masters[-1], report)
+                return
+            except ReportError as error:
+                if not error.retry:
+                    raise
+            await asyncio.sleep(0.1)
+
+
 async def test_rolling_upgrade_of_fifty_nodes_writes_nothing(
     masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made
 ) -> None:
@@ -54,16 +67,7 @@ async def test_rolling_upgrade_of_fifty_nodes_writes_nothing(
     running = [await leading(masters, proxy), await masters.start(proxy, LEASE)]
 
     async def report(name: str) -> None:
-        """As a worker does: again, when the leader has just gone that it was sent to."""
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    await send(running[-1], workers[name].report(WANTED, features=features))
-                    return
-                except ReportError as error:
-                    if not error.retry:
-                        raise
-                await asyncio.sleep(0.1)
+        await deliver(running, workers[name].report(WANTED, features=features))
 
     async def roll_workers() -> None:
         for first, second in zip(names[::2], names[1::2], strict=True):

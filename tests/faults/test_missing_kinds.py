@@ -1,0 +1,89 @@
+"""A server that does not know our custom resources (any more, or yet): what rules gave stays, and readiness with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from nfd.kube.connect import connect
+from nfd.master.objects import Joining
+from nfd.master.reconcile import Settings
+from nfd.master.resources import CustomResources, Wishes
+from nfd.master.service import Options, Service
+from nfd.rules.policy import Policy
+from nfd.store.kube import KubeStore
+from tests.controlplane.cluster import ControlPlane
+from tests.faults.conftest import FaultMasters, Made
+from tests.faults.proxy import FaultProxy
+from tests.faults.trouble import answer
+from tests.master.conftest import Worker, send
+from tests.master.places import Cluster, labels_of, until
+from tests.master.rulebooks import KINDS, OWN, PCI, Kinds, rule
+
+F = "feature.node.kubernetes.io/"
+RULES = "nodefeaturerules"
+
+
+@pytest.fixture
+def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
+    found = Kinds(control_plane)
+    found.install(*KINDS)
+    yield found
+    found.clear()
+
+
+async def start(masters: FaultMasters, proxy: FaultProxy) -> Service:
+    """A master that watches custom resources, through the proxy."""
+    client = await connect(str(proxy.kubeconfig()))
+    wishes = Wishes(Joining(Policy(), OWN))
+    options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings())
+    service = Service(KubeStore(client), options, lambda metrics: CustomResources(client, wishes, metrics))
+    masters.stack.push_async_callback(service.stop)
+    await service.start()
+    return service
+
+
+async def test_404_is_no_news_of_rules(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds
+) -> None:
+    """After a restart, and while it lasts; once the list is there, what is gone goes."""
+    name = make()
+    for number in ("1", "2"):
+        kinds.rules(f"rule-{number}", rule(labels={number: "yes"}))
+    kinds.features("others", "theirs", name, labels={"theirs": "1"})
+    shown = {F + "cpu-a": "1", F + "1": "yes", F + "2": "yes", F + "theirs": "1"}
+    first, worker = await start(masters, proxy), Worker(name)
+    await send(first, worker.report({F + "cpu-a": "1"}, features=PCI))
+    await until(lambda: labels_of(place, name) == shown)
+    await masters.stack.aclose()
+    with proxy.inject(answer(404), path=f"/({RULES}|nodefeatures)") as missing:
+        second = await start(masters, proxy)
+        assert (second.leadership.missing, missing.hits >= 4) == ("", True)
+        kinds.delete(f"{RULES}/rule-1")
+        await send(second, worker.report({F + "cpu-b": "1"}, features=PCI))
+        held = {F + "1": "yes", F + "2": "yes", F + "theirs": "1"}
+        assert labels_of(place, name) == {F + "cpu-b": "1", **held}
+        hits = missing.hits
+        await until(lambda: missing.hits >= hits + 4, 15)
+        await second.queue.idle()
+        assert labels_of(place, name) == {F + "cpu-b": "1", **held}
+    await until(lambda: F + "1" not in labels_of(place, name), 15)
+    assert labels_of(place, name) == {F + "cpu-b": "1", F + "2": "yes", F + "theirs": "1"}
+
+
+async def test_404_in_the_middle_changes_nothing(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds
+) -> None:
+    name = make()
+    kinds.rules("rule", rule(labels={"1": "yes"}))
+    master, worker = await start(masters, proxy), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}, features=PCI))
+    shown = {F + "cpu-a": "1", F + "1": "yes"}
+    await until(lambda: labels_of(place, name) == shown)
+    with proxy.inject(answer(404), path=f"/{RULES}") as missing:
+        proxy.cut_all()
+        await until(lambda: missing.hits >= 4, 20)
+        await send(master, worker.report({F + "cpu-a": "2"}, features=PCI))
+        await master.queue.idle()
+        assert labels_of(place, name) == {F + "cpu-a": "2", F + "1": "yes"}
