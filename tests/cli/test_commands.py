@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,39 +13,10 @@ import pytest
 from nfd import __version__
 from nfd.cli import COMMANDS, main
 from nfd.config.yamltext import parse
+from tests.cli.small import make
 
 ID = "feature.node.kubernetes.io/system-os_release.ID"
-MACHINE = {
-    "etc/os-release": 'ID=debian\nVERSION_ID="12"\n',
-    "proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
-    "boot/config-6.1.0-18-amd64": "CONFIG_NO_HZ=y\nCONFIG_HZ=250\n",
-    "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
-    "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
-    "sys/bus/pci/devices/0000:01:00.0/device": "0x1eb8\n",
-    "sys/bus/pci/devices/0000:01:00.0/subsystem_vendor": "0x0001\n",
-    "sys/bus/pci/devices/0000:01:00.0/subsystem_device": "0x0002\n",
-    "sys/bus/pci/devices/0000:02:00.0/class": "0x020000\n",
-    "sys/bus/pci/devices/0000:02:00.0/vendor": "0x8086\n",
-    "sys/bus/pci/devices/0000:02:00.0/device": "0x1000\n",
-    "sys/bus/pci/devices/0000:02:00.0/subsystem_vendor": "0x0001\n",
-    "sys/bus/pci/devices/0000:02:00.0/subsystem_device": "0x0002\n",
-    "etc/kubernetes/node-feature-discovery/features.d/a": "mine=1\nbad/one/two=x\nother.kubernetes.io/x=1\n",
-    "host.json": '{"time": 1700000000}\n',
-    "cpuid": "00000000 00000000 0000000d 756e6547 6c65746e 49656e69\n",
-}
 Run = Callable[..., tuple[int, str, str]]
-
-
-def make(root: Path, files: Mapping[str, str]) -> Path:
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    return root
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> str:
-    return str(make(tmp_path / "machine", MACHINE))
 
 
 @pytest.fixture
@@ -275,53 +242,3 @@ def test_config(run: Run, tmp_path: Path) -> None:
         "sources.pci.deviceClassWhitelist[0]",
         "core.labelSources",
     ]
-
-
-def call(*words: str, **options: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "nfd.cli", *words], **options)  # type: ignore[call-overload, no-any-return]
-
-
-def test_a_closed_pipe_is_no_error(machine: str) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    process = call("discover", "--replay", machine, stdout=write, stderr=subprocess.PIPE)
-    os.close(write)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert b"Traceback" not in err
-
-
-def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
-    process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 30
-    while b"R" not in waits(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, b"", b"")
-
-
-def waits(pid: int) -> bytes:
-    """R once the process waits for its standard input."""
-    try:
-        return b"R" if b"pipe" in Path(f"/proc/{pid}/wchan").read_bytes() else b""
-    except OSError:
-        return b""
-
-
-def test_colours_on_a_terminal_only(machine: str) -> None:
-    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        ours, theirs = pty.openpty()
-        rest = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-        process = call("discover", "--replay", machine, stdout=theirs, env={**rest, "TERM": "xterm", **environment})
-        os.close(theirs)
-        seen = b""
-        try:
-            while part := os.read(ours, 65536):
-                seen += part
-        except OSError:  # the other end is closed
-            pass
-        os.close(ours)
-        assert process.wait(60) == 0
-        assert (b"\x1b[" in seen) is coloured
-        assert b"labels from" in seen

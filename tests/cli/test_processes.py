@@ -1,0 +1,61 @@
+"""`nfd` as a process: closed pipes, interrupts, terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def call(*words: str, **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "nfd.cli", *words], **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_closed_pipe_is_no_error(machine: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = call("discover", "--replay", machine, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"Traceback" not in err
+
+
+def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
+    process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while b"R" not in waits(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def waits(pid: int) -> bytes:
+    """R once the process waits for its standard input."""
+    try:
+        return b"R" if b"pipe" in Path(f"/proc/{pid}/wchan").read_bytes() else b""
+    except OSError:
+        return b""
+
+
+def test_colours_on_a_terminal_only(machine: str) -> None:
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        ours, theirs = pty.openpty()
+        rest = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        process = call("discover", "--replay", machine, stdout=theirs, env={**rest, "TERM": "xterm", **environment})
+        os.close(theirs)
+        seen = b""
+        try:
+            while part := os.read(ours, 65536):
+                seen += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+        assert process.wait(60) == 0
+        assert (b"\x1b[" in seen) is coloured
+        assert b"labels from" in seen
