@@ -54,7 +54,8 @@ class Freshness:
     """What a key's absence from the desired state is worth.
 
     The lists of rules and of objects are synced once they were complete; a kind that the server does not know has no
-    list, and takes nothing away: of objects it is settled after a while that there are none for rules to look at.
+    list, and takes away nothing that is known to come from it. `settled` tells that both lists were complete or have
+    been missing for so long that there is nothing in them: enough for keys that nobody knows the origin of.
 
     `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
@@ -66,6 +67,7 @@ class Freshness:
     rules_synced: bool = True
     objects_synced: bool = True
     objects_settled: bool = True
+    settled: bool = True
     blind: bool = False
     rules: AbstractSet[str] | None = None
     reported: bool = True
@@ -73,8 +75,7 @@ class Freshness:
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""
         if origin is None:
-            lists_synced = self.rules_synced and self.objects_synced
-            return self.reported and lists_synced and all((self.sources or {}).values())
+            return self.reported and self.settled and all((self.sources or {}).values())
         if origin.startswith(RULE):
             exists = self.rules is None or origin in self.rules
             return self.rules_synced and not (exists and (self.blind or not self.objects_settled))

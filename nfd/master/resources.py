@@ -155,12 +155,20 @@ class CustomResources:
 
     def _lists(self) -> dict[str, Any]:
         synced = {path: watch.synced.is_set() for path, watch in self._watches.items()}
+        chosen = synced.get(NAMESPACES, True)
+        objects_settled = self._watches[NODE_FEATURES].settled_for(LONG) and chosen
         return {
             "rules_synced": self._rules_synced,
-            "objects_synced": synced[NODE_FEATURES] and synced.get(NAMESPACES, True),
-            "objects_settled": self._watches[NODE_FEATURES].settled_for(LONG) and synced.get(NAMESPACES, True),
+            "objects_synced": synced[NODE_FEATURES] and chosen,
+            "objects_settled": objects_settled,
+            "settled": objects_settled and (self._rules_synced or self._is_ruleless()),
             "rules": self.verdicts.book.origins,
         }
+
+    def _is_ruleless(self) -> bool:
+        """Whether the server has known no rules for so long that none of them can have given anything."""
+        watch = self._watches[RULES]
+        return not watch.synced.is_set() and watch.settled_for(LONG)
 
     def _object_report(self, node: Node, objects: Sequence[FeatureObject]) -> Report | None:
         """What NFD's own worker left in an object; not for a node whose worker is known to speak to us."""
