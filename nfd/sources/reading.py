@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
 """What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
+
+_NOT_NEGATIVE = re.compile(r"[+]?0*([0-9]{1,19})", re.ASCII)
 
 
 class Reading:
@@ -95,12 +98,7 @@ def attributes(feature: str, elements: Mapping[str, str] | None) -> Features:
     return Features() if elements is None else Features(attributes={feature: elements})
 
 
-def is_whole_number(text: str) -> bool:
-    """Go's idea of a decimal integer: an optional sign and ASCII digits."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    return digits.isascii() and digits.isdigit()
-
-
 def is_positive(text: str | None) -> bool:
-    """Whether the text is an integer above zero."""
-    return text is not None and is_whole_number(text) and int(text) > 0
+    """Whether the text is a decimal integer above zero as Go reads it: an optional sign, digits, 64 bits."""
+    found = _NOT_NEGATIVE.fullmatch(text or "")
+    return found is not None and 0 < int(found[1]) < 1 << 63

@@ -75,6 +75,7 @@ class Agent:
         self._told: Content | None = None
         self._good: dict[str, float] = {}
         self._pace = Pace()
+        self._refusal: ReportError | None = None
         self._started = time.monotonic()
         self._order = Order(host.value(BOOT_ID) or "", time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0)
         self._next_scan = 0.0
@@ -103,10 +104,14 @@ class Agent:
             self._scan_all()
             while self._settings.publish and self._told is None:
                 self._speak()
-                if self._told is None and (self._pace.hopeless or self._pace.not_before >= deadline):
+                if self._told is not None:
+                    break
+                late = time.monotonic() >= deadline or (self._pace.asked and self._pace.not_before >= deadline)
+                if self._pace.hopeless or late:
+                    self._log.error("giving up, the report was not taken", node=self._node, error=self._refusal)
                     return False
-                if self._told is None:
-                    self._events.wait(self._pace.not_before - time.monotonic())
+                self._pace.not_before = min(self._pace.not_before, deadline)
+                self._events.wait(self._pace.not_before - time.monotonic())
                 if self._signals.stop:
                     return False
         except Interrupted:
@@ -209,7 +214,7 @@ class Agent:
 
     def _failed(self, error: ReportError) -> None:
         """One log line per state: failing, and (in `_speak`) working again."""
-        first = not self._pace.failures
+        first, self._refusal = not self._pace.failures, error
         wait = self._pace.failed(time.monotonic(), error)
         self.metrics.failures += 1
         tell = self._log.warning if first else self._log.debug

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ STUCK = 300.0
 """Seconds after which a scan or report that does not end makes /healthz fail."""
 GATES = {"NodeFeatureAPI": Gate(True), "DisableAutoPrefix": Gate(False), "NodeFeatureGroupAPI": Gate(False)}
 
+_ILLEGAL = re.compile(r"[^a-z0-9.-]+|(?<=\.)[-.]+|-+(?=\.)")
 _log = log.get("worker")
 
 
@@ -102,11 +104,13 @@ def settings_of(config: WorkerConfig) -> Settings:
 
 
 def node_name(host: Host) -> str:
-    """NODE_NAME, else the machine's host name, as a kubelet does by default. Raises: ConfigError.
+    """NODE_NAME, else the machine's host name, as a kubelet does by default; else that of a replay's directory.
 
     Reads: proc/sys/kernel/hostname  (kernel admin-guide/sysctl/kernel)
+    Raises: ConfigError.
     """
     name = host.env("NODE_NAME") or (host.value(HOSTNAME) or "").lower()
+    name = name or _ILLEGAL.sub("-", host.root.resolve().name.lower()).strip("-.")
     if problem := names.subdomain_problem(name):
         raise ConfigError(f"NODE_NAME: the node's name {name!r} {problem}")
     return name

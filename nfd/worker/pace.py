@@ -25,6 +25,8 @@ class Pace:
     not_before: float = 0.0
     failures: int = 0
     hopeless: bool = False
+    asked: bool = False
+    """Whether the wait after the last failure is the master's wish."""
 
     def due(self, *, new: bool) -> float:
         """When to send, given whether there is something new."""
@@ -35,12 +37,13 @@ class Pace:
         low, high = BEAT_LIMITS
         beat = min(max(beat, low), high) if math.isfinite(beat) else high
         self.beat_at = now + beat * random.uniform(1 - JITTER, 1 + JITTER)
-        self.not_before, self.failures, self.hopeless = now, 0, False
+        self.not_before, self.failures, self.hopeless, self.asked = now, 0, False, False
 
     def failed(self, now: float, error: ReportError) -> float:
         """It did not; returns the wait in seconds. What the master asks for is never cut short."""
         self.failures += 1
         self.hopeless = not error.retry
+        self.asked = error.retry_after is not None
         first, longest = BACK_OFF
         wait = min(first * 2.0 ** min(self.failures - 1, 16), longest) * random.uniform(0.5, 1)
         if error.retry_after is not None and math.isfinite(error.retry_after):

@@ -39,8 +39,19 @@ VENDORS = {
     "SiS SiS SiS ": "SiS",
     "RiseRiseRise": "SiS",
     "Genuine  RDC": "RDC",
+    "KVMKVMKVM": "KVM",
+    "Linux KVM Hv": "KVM",
+    "TCGTCGTCGTCG": "QEMU",
+    "Microsoft Hv": "MSVM",
+    "VMwareVMware": "VMware",
+    "XenVMMXenVMM": "XenHVM",
+    "bhyve bhyve ": "Bhyve",
+    "QNXQVMBSQG": "QNX",
+    "ACRNACRNACRN": "ACRN",
+    "SRESRESRESRE": "SRE",
+    "Apple VZ": "Apple",
 }
-"""Vendor texts of leaf 0 and the names NFD gives them."""
+"""Texts of leaf 0 (processor) and leaf 40000000 (hypervisor), and the names NFD gives them."""
 
 
 @dataclass(frozen=True, slots=True)

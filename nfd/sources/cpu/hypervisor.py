@@ -8,22 +8,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
-from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, Cpuid, text_of
-
-VENDORS = {
-    "KVMKVMKVM": "kvm",
-    "Linux KVM Hv": "kvm",
-    "TCGTCGTCGTCG": "qemu",
-    "Microsoft Hv": "msvm",
-    "VMwareVMware": "vmware",
-    "XenVMMXenVMM": "xenhvm",
-    "bhyve bhyve ": "bhyve",
-    "QNXQVMBSQG": "qnx",
-    "ACRNACRNACRN": "acrn",
-    "SRESRESRESRE": "sre",
-    "Apple VZ": "apple",
-}
-"""Texts of CPUID leaf 40000000 and NFD's names for them."""
+from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, VENDORS, Cpuid, text_of
 
 FIRMWARE = (
     ("QEMU", "kvm"),
@@ -58,7 +43,7 @@ def read_x86(host: Host, cpuid: Cpuid) -> str:
         return evidence if evidence and evidence != NONE else UNKNOWN
     registers = cpuid.registers(HYPERVISOR_LEAF)
     text = text_of(registers[EBX], registers[ECX], registers[EDX])
-    return VENDORS.get(text) or sanitize(text) or UNKNOWN
+    return VENDORS.get(text, "").lower() or sanitize(text) or UNKNOWN
 
 
 def read_s390x(host: Host) -> str | None:
