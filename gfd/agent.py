@@ -6,9 +6,9 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isinf
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gfd.config import check_families
 from gfd.discover import Options, discover
@@ -22,7 +22,8 @@ from gfd.pci import read_functions
 from gfd.process import RELOAD, STOP
 from gfd.remembered import complete, is_needed
 from nfd import log, names
-from nfd.config.yamltext import parse
+from nfd.config.load import read_file
+from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, NfdError
 from nfd.features import Labels
 from nfd.host import Host
@@ -58,11 +59,13 @@ class Run:
     oneshot: bool
     fail_on_init_error: bool
     timestamp: int | None
+    check_mig_strategy: Callable[[], None]
+    """Raises ConfigError naming the place of a strategy that is none."""
 
 
 def make_run(loaded: Loaded, now: float) -> Run:
     """Raises ConfigError if the families file cannot be used."""
-    families = read_families(loaded["families-file"])
+    families = read_families(loaded["families-file"], loaded.place("families-file"))
     return Run(
         Options(loaded["device-discovery-strategy"], loaded["machine-type-file"], loaded["nvml-timeout"]),
         Settings(loaded["mig-strategy"], loaded.config.sharing, families, alone=True),
@@ -70,18 +73,33 @@ def make_run(loaded: Loaded, now: float) -> Run:
         loaded["oneshot"],
         loaded["fail-on-init-error"],
         None if loaded["no-timestamp"] else int(now),
+        partial(loaded.check, "mig-strategy", MIG_STRATEGIES),
     )
 
 
-def read_families(path: str) -> Families:
-    """The built-in table with what the file lays over it."""
+def read_families(path: str, place: str = "--families-file") -> Families:
+    """The built-in table with what the file lays over it. Raises ConfigError naming file, line and key."""
     if not path:
         return overlay({})
     try:
-        data = parse(Path(path).read_bytes(), path).data or {}
-        return overlay(check_families({str(key): str(value) for key, value in data.items()}))
-    except (OSError, AttributeError, ValueError) as error:
-        raise ConfigError(f"--families-file {path}: {error}") from error
+        document = parse(read_file(path), path)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{place}: {path}: {error.strerror}") from error
+    rows = {} if document.data is None else document.data
+    if not isinstance(rows, Mapping):
+        raise ConfigError(f"{path}: must be a mapping of compute capabilities to names, not {rows!r}")
+    return overlay({str(key): read_family(path, document, str(key), value) for key, value in rows.items()})
+
+
+def read_family(path: str, document: Document, key: str, value: Any) -> str:
+    """One row. Raises ConfigError."""
+    text = "" if value is None else str(value)
+    try:
+        check_families({key: text})
+    except ValueError as error:
+        line = document.lines.get((key,))
+        raise ConfigError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from error
+    return text
 
 
 class Agent:
@@ -165,9 +183,8 @@ def check(run: Run, inventory: Inventory, *, first: bool) -> None:
     if first and inventory.trouble is not None and run.fail_on_init_error:
         what = "no driver" if inventory.trouble is Trouble.NO_DRIVER else "the driver does not work"
         raise InitError(f"{what}: {inventory.reason}")
-    if inventory.gpus and run.settings.mig_strategy not in MIG_STRATEGIES:
-        wanted = ", ".join(MIG_STRATEGIES)
-        raise ConfigError(f"MIG strategy {run.settings.mig_strategy!r} (mig-strategy) is none of {wanted}")
+    if inventory.gpus:
+        run.check_mig_strategy()
 
 
 def cleaned(labels: Labels) -> tuple[dict[str, str], list[tuple[str, str]]]:

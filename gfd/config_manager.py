@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gfd.nodefeature import with_client
 from nfd import log
+from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
 
@@ -32,6 +33,20 @@ NOTHING = "/dev/null"
 FALLBACKS = ("named", "single", "empty")
 WATCH_SECONDS = 300
 RETRY_SECONDS = 5.0
+VARIABLES: Mapping[str, tuple[str, Any]] = {
+    "NODE_NAME": ("the node; required", ""),
+    "CONFIG_FILE_SRCDIR": ("folder of the configurations; required", ""),
+    "CONFIG_FILE_DST": ("the link to make; required", ""),
+    "NODE_LABEL": ("label of the node that names the configuration", LABEL),
+    "DEFAULT_CONFIG": ("name of the configuration without that label", ""),
+    "FALLBACK_STRATEGIES": ("what to try without either, in this order: named, single, empty", ""),
+    "ONESHOT": ("link once and exit", False),
+    "SEND_SIGNAL": ("signal the process after a change", True),
+    "SIGNAL": ("number of that signal", int(signal.SIGHUP)),
+    "PROCESS_TO_SIGNAL": ("argv[0] of the process to signal", PROCESS),
+    "KUBECONFIG": ("kubeconfig file; empty inside a cluster", ""),
+}
+"""Help and default; each is a flag too: `--node-name`."""
 
 _log = log.get("config-manager")
 
@@ -51,6 +66,18 @@ class Settings:
     signal: int = signal.SIGHUP
     process: str = PROCESS
     kubeconfig: str = ""
+
+
+def read_flags(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What `--help` or `--version` ask to print, and the variables that flags set. Raises ConfigError."""
+    flags = {
+        name: Extra(name.lower().replace("_", "-"), text, default, switch=isinstance(default, bool), env=(name,))
+        for name, (text, default) in VARIABLES.items()
+    }
+    about = "Links the configuration that a label of the node names, and signals the process that reads it."
+    words = ("version", "v")
+    parsed = parse("config-manager", argv, flags.values(), about=about, version_flags=words, environment={})
+    return parsed.answer, {name: str(parsed[flag.name]) for name, flag in flags.items() if flag.name in parsed.given}
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -210,7 +237,11 @@ def main() -> None:
     """The entry point; exit status 1 for everything that goes wrong, as upstream."""
     log.setup()
     try:
-        asyncio.run(run(read_settings(os.environ)))
+        answer, given = read_flags(sys.argv[1:])
+        if answer:
+            print(answer)  # noqa: T201  # as below
+            return
+        asyncio.run(run(read_settings({**os.environ, **given})))
     except NfdError as error:
         print(f"config-manager: {error}", file=sys.stderr)  # noqa: T201  # a program of its own
         sys.exit(1)

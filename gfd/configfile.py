@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,8 @@ class FileConfig:
     flags: Mapping[str, Any] = field(default_factory=dict)
     sharing: Sharing = field(default_factory=Sharing)
     warnings: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    """File, line and key of each flag, as messages name them."""
 
 
 def read_config(path: str) -> FileConfig:
@@ -78,10 +80,10 @@ def read_config(path: str) -> FileConfig:
 def parse_config(document: Document, path: str) -> FileConfig:
     """Raises ConfigError as `read_config`."""
     try:
-        return _config(document.data)
+        config = _config(document.data)
     except Misfit as error:
-        line = _line(document, error.key)
-        raise ConfigError(f"{path}{line and f':{line}'}: {error.key}: {error.reason}") from error
+        raise ConfigError(f"{_place(document, path, error.key)}: {error.reason}") from error
+    return replace(config, places={key: _place(document, path, f"flags.{key}") for key in config.flags})
 
 
 def _config(data: Any) -> FileConfig:
@@ -95,8 +97,9 @@ def _config(data: Any) -> FileConfig:
     renamed = _by_name(_section(top.get("resources"), "resources"), _RENAMED)
     for name, entries in renamed.items():
         _check_renamed(entries, f"resources.{name}")
+    shared = _by_name(_section(top.get("sharing"), "sharing"), ("timeSlicing", "mps"))
     try:
-        sharing, warnings = parse_sharing(_by_name(_section(top.get("sharing"), "sharing"), ("timeSlicing", "mps")))
+        sharing, warnings = parse_sharing(shared)
     except Misfit as error:
         raise Misfit(f"sharing.{error.key}", error.reason) from error
     notes = [f"sharing.{warning}" for warning in warnings]
@@ -156,11 +159,18 @@ def _check_renamed(entries: Any, where: str) -> None:
         raise Misfit(where, f"must be a list, not {entries!r}")
     for index, entry in enumerate(entries or ()):
         place = f"{where}[{index}]"
-        if not isinstance(entry, Mapping) or "pattern" not in entry:
+        if not isinstance(entry, Mapping):
+            raise Misfit(place, f"must be a mapping with pattern and name, not {entry!r}")
+        if "pattern" not in entry:
             raise Misfit(f"{place}.pattern", "is missing")
         if entry["pattern"] is not None and not isinstance(entry["pattern"], str):
             raise Misfit(f"{place}.pattern", f"must be text, not {entry['pattern']!r}")
         resource_name(entry.get("name"), f"{place}.name")
+
+
+def _place(document: Document, path: str, key: str) -> str:
+    line = _line(document, key)
+    return f"{path}{line and f':{line}'}: {key}"
 
 
 def _line(document: Document, key: str) -> str:

@@ -37,7 +37,8 @@ class Reading:
         try:
             library = ctypes.CDLL(LIBRARY)
         except OSError as error:
-            self._trouble = (Trouble.NO_DRIVER, str(error))
+            absent = LIBRARY in str(error) and "No such file or directory" in str(error)
+            self._trouble = (Trouble.NO_DRIVER if absent else Trouble.DRIVER_ERROR, str(error))
             return
         try:
             self._read(library)
@@ -54,7 +55,9 @@ class Reading:
 
     def _read(self, library: Any) -> None:
         call(library, "cuInit", 0)
-        self._driver = Driver(self._driver.version, integer(lambda out: call(library, "cuDriverGetVersion", out)))
+        failing: list[str] = []
+        cuda = attempt(failing, lambda out: call(library, "cuDriverGetVersion", out))
+        self._driver = Driver(self._driver.version, cuda, failing[0] if failing else "")
         self._count = integer(lambda out: call(library, "cuDeviceGetCount", out))
         for index in range(self._count):
             try:

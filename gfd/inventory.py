@@ -35,6 +35,12 @@ class Driver:
 
     version: str = ""
     cuda: int | None = None
+    failing: str = ""
+    """What the query of a version ended with that should not have failed."""
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.version) and self.cuda is not None
 
 
 @dataclass(frozen=True, slots=True)

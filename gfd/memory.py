@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gfd.inventory import LOST, Gpu, Inventory, MigDevice, Trouble
+from gfd.inventory import LOST, Driver, Gpu, Inventory, MigDevice, Trouble
 
 
 def resume(fresh: Inventory, last: Inventory) -> Inventory:
     """The fresh reading, with what it could not tell taken from the last one.
 
-    After a failed reading that is every device; otherwise those that do not answer, what a failing one did not say,
-    and the MIG devices of a GPU that has none at the moment. The time stamp stays while nothing changes.
+    After a failed reading that is every device; otherwise those that do not answer, what a failing one or the driver
+    did not say, and the MIG devices of a GPU that has none at the moment. The time stamp stays while nothing changes.
     """
     result = _whole(fresh, last) if last.gpus else fresh
     if fresh.node.timestamp is None:
@@ -28,6 +28,8 @@ def gaps(inventory: Inventory) -> str:
     """Why labels may be missing that the devices had before; empty if nothing is."""
     if inventory.trouble is not None and not inventory.stale:
         return inventory.reason
+    if inventory.driver.failing and not inventory.driver.is_complete:
+        return inventory.driver.failing
     missing = [gpu for gpu in inventory.gpus if gpu.failing and not _is_complete(inventory, gpu)]
     if missing:
         return f"GPU {missing[0].index}: {missing[0].failing}"
@@ -59,7 +61,16 @@ def _whole(fresh: Inventory, last: Inventory) -> Inventory:
         found = last.migs_of(before) if kept and before is not None else fresh.migs_of(gpu)
         gpus.append(merged)
         migs.extend(replace(mig, gpu=gpu.index) for mig in found)
-    return replace(fresh, gpus=tuple(gpus), migs=tuple(migs))
+    return replace(fresh, driver=_driver(fresh.driver, last.driver), gpus=tuple(gpus), migs=tuple(migs))
+
+
+def _driver(fresh: Driver, last: Driver) -> Driver:
+    """A version that could not be asked for is the last good one."""
+    if not fresh.failing:
+        return fresh
+    return replace(
+        fresh, version=fresh.version or last.version, cuda=fresh.cuda if fresh.cuda is not None else last.cuda
+    )
 
 
 def _stale(fresh: Inventory, last: Inventory) -> Inventory:
@@ -93,6 +104,8 @@ def _merged(fresh: Inventory, gpu: Gpu, before: Gpu) -> Gpu:
     if gpu.failing:
         return replace(
             gpu,
+            pci_address=gpu.pci_address or before.pci_address,
+            pci_class=gpu.pci_class or before.pci_class,
             memory=gpu.memory if gpu.memory is not None else before.memory,
             compute_major=gpu.compute_major if gpu.compute_major is not None else before.compute_major,
             compute_minor=gpu.compute_minor if gpu.compute_minor is not None else before.compute_minor,

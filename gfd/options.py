@@ -143,6 +143,8 @@ class Choice:
     """What was asked for on the command line and in the environment; the file is read anew at each reload."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The flag or variable that each of them comes from."""
     answer: str = ""
     """What --help or --version ask to print."""
 
@@ -151,10 +153,9 @@ class Choice:
         path = self.given.get("config-file", "")
         config = read_config(path) if path else FileConfig()
         values = {option.name: config.flags.get(option.key, option.default) for option in OPTIONS}
-        loaded = Loaded({**values, **self.given}, config)
-        if loaded["device-discovery-strategy"] not in STRATEGIES:
-            wrong = loaded["device-discovery-strategy"]
-            raise ConfigError(f"device discovery strategy {wrong!r} is none of {', '.join(STRATEGIES)}")
+        places = {option.name: config.places[option.key] for option in OPTIONS if option.key in config.places}
+        loaded = Loaded({**values, **self.given}, config, {**places, **self.places})
+        loaded.check("device-discovery-strategy", STRATEGIES)
         return loaded
 
 
@@ -164,9 +165,20 @@ class Loaded:
 
     values: Mapping[str, Any]
     config: FileConfig
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The flag, variable, or line and key of the file that each value comes from; defaults come from nowhere."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def place(self, name: str) -> str:
+        """Where the value of an option comes from, as messages name it."""
+        return self.places.get(name, f"--{name}")
+
+    def check(self, name: str, allowed: Sequence[str]) -> None:
+        """Raises ConfigError unless the option has one of these values."""
+        if self[name] not in allowed:
+            raise ConfigError(f"{self.place(name)}: {self[name]!r} is none of {', '.join(allowed)}")
 
 
 def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Choice:
@@ -183,11 +195,13 @@ def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Choice
     )
     if parsed.answer:
         return Choice(answer=parsed.answer)
-    given: dict[str, Any] = {}
+    given: dict[str, tuple[str, Any]] = {}
     for option in OPTIONS:
         given |= _variable(option, environment)
         given |= _flag(option, parsed)
-    return Choice(given)
+    return Choice(
+        {name: value for name, (_, value) in given.items()}, {name: place for name, (place, _) in given.items()}
+    )
 
 
 def _extras(option: Option) -> list[Extra]:
@@ -207,22 +221,23 @@ def _extras(option: Option) -> list[Extra]:
     ]
 
 
-def _flag(option: Option, parsed: Parsed) -> dict[str, Any]:
+def _flag(option: Option, parsed: Parsed) -> dict[str, tuple[str, Any]]:
+    """Place and value of an option that was given."""
     words = [word for word in (option.name, *option.aliases) if word in parsed.given]
     if len(words) > 1:
         raise ConfigError(f"--{words[0]} and --{words[1]} are the same flag; give one of them")
-    return {option.name: parsed[words[0]]} if words else {}
+    return {option.name: (f"--{words[0]}", parsed[words[0]])} if words else {}
 
 
-def _variable(option: Option, environment: Mapping[str, str]) -> dict[str, Any]:
-    """An empty variable is an empty text or false; for other types it counts as unset."""
+def _variable(option: Option, environment: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
+    """As `_flag`. An empty variable is an empty text or false; for other types it counts as unset."""
     name = next((name for name in option.env if name in environment), None)
     if name is None:
         return {}
-    text = environment[name]
+    text, place = environment[name], f"{name} ({option.name})"
     if not text and option.read is not str:
-        return {option.name: False} if option.switch else {}
+        return {option.name: (place, False)} if option.switch else {}
     try:
-        return {option.name: option.read(text)}
+        return {option.name: (place, option.read(text))}
     except ValueError as error:
-        raise ConfigError(f"{name} ({option.name}): {error}") from error
+        raise ConfigError(f"{place}: {error}") from error

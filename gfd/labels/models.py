@@ -77,10 +77,15 @@ def keys(products: list[str]) -> list[str]:
     """Each product as part of a label's name: legal, short enough, and unlike the others."""
     found: list[str] = []
     for text in products:
-        key = names.clean(text)[:_ROOM].rstrip("-_.") or "unnamed"
-        number = 2
+        key, number = key_part(text, _ROOM), 2
         while key in found:
             tail = f"-{number}"
-            key, number = names.clean(text)[: _ROOM - len(tail)] + tail, number + 1
+            key, number = key_part(text, _ROOM - len(tail)) + tail, number + 1
         found.append(key)
     return found
+
+
+def key_part(text: str, room: int) -> str:
+    """At most `room` characters, every piece between dots with a letter or digit at both ends; `unnamed` for none."""
+    pieces = (piece.strip("-_") for piece in names.clean(text)[:room].split("."))
+    return ".".join(piece for piece in pieces if piece) or "unnamed"

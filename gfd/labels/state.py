@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gfd.inventory import Inventory
+from gfd.inventory import Inventory, Trouble
 from gfd.labels.mig import is_pending, layout_problem
 from gfd.labels.models import models
 from gfd.labels.settings import SINGLE, Settings
@@ -13,7 +13,8 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
     """`gpu.present`, `gpu.state`, `gpu.count.present` and `gpu.count.failing`."""
     node = inventory.node
     labels: dict[str, str] = {}
-    notes = [(f"GPU {gpu.index}", gpu.failing) for gpu in inventory.gpus if gpu.failing]
+    notes = [("driver", reason) for reason in driver_problems(inventory, settings)]
+    notes += [(f"GPU {gpu.index}", gpu.failing) for gpu in inventory.gpus if gpu.failing]
     if node.pci_gpus:
         labels["gpu.present"] = "true"
     counted = sum(model.count for model in models(inventory)) + sum(gpu.display_only for gpu in inventory.gpus)
@@ -28,13 +29,21 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
     return Labelled(labels, tuple(notes))
 
 
+def driver_problems(inventory: Inventory, settings: Settings) -> list[str]:
+    """What the driver library said. In the worker, one that is merely absent is no news: a new node has none yet."""
+    absent = inventory.trouble is Trouble.NO_DRIVER and not inventory.stale and not settings.alone
+    return [reason for reason in ("" if absent else inventory.reason, inventory.driver.failing) if reason]
+
+
 def state_of(inventory: Inventory, settings: Settings) -> str:
     """What is worst about the devices; empty if all is well."""
     if inventory.stale:
         return "stale"
     if inventory.trouble is not None:
         return str(inventory.trouble) if _concerns(inventory) else ""
-    if inventory.node.pci_missing or any(gpu.failing for gpu in inventory.gpus):
+    if inventory.node.pci_missing or (inventory.gpus and inventory.driver.failing):
+        return "degraded"
+    if any(gpu.failing for gpu in inventory.gpus):
         return "degraded"
     if settings.mig_strategy == SINGLE and layout_problem(inventory) and not is_pending(inventory):
         return "mig-invalid"

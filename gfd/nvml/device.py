@@ -20,6 +20,8 @@ MIB = 1024 * 1024
 
 _EMPTY_SLOT = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 _FABRIC_COMPLETED = 3
+_HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED})
+"""What a device may lack of that which every library can ask for."""
 
 
 class Device:
@@ -43,11 +45,11 @@ class Device:
     def _read(self, handle: Any) -> int:
         memory, unified = self._memory(handle)
         capable, mode = self._mig_mode(handle)
-        compute = self._ask(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+        compute = self._ask("compute capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), _HERE)
         self.gpu = replace(
             self.gpu,
             uuid=optional(lambda: pynvml.nvmlDeviceGetUUID(handle), "") or "",
-            pci_address=pci_address(handle),
+            pci_address=self._ask("PCI address", lambda: pci_address(handle), _HERE) or "",
             memory=memory // MIB if memory else None,
             memory_unified=unified,
             compute_major=compute[0] if compute else None,
@@ -55,7 +57,7 @@ class Device:
             mig_capable=capable,
             mig_enabled=bool(mode[0]),
             mig_changing=mode[0] != mode[1],
-            clique=self._ask(lambda: read_clique(handle)) or "",
+            clique=self._ask("fabric", lambda: read_clique(handle)) or "",
         )
         return memory
 
@@ -66,7 +68,7 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value in UNKNOWN_HERE:
                 return False, (0, 0)
-            self._failing.append(str(error))
+            self._failing.append(f"MIG mode: {error}")
             return None, (0, 0)
         return True, (current, pending)
 
@@ -77,12 +79,12 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 return 0, True
-            self._failed("memory", error)
+            self._failing.append(f"memory: {error}")
             return 0, False
 
     def _read_migs(self, handle: Any, memory_bytes: int) -> list[MigDevice]:
         found: list[MigDevice] = []
-        slots = self._ask(lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+        slots = self._ask("MIG devices", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
         if slots is None:
             self._failing.append("MIG devices cannot be listed")
         for slot in range(slots or 0):
@@ -104,24 +106,20 @@ class Device:
             raise
         return mig if pynvml.nvmlDeviceIsMigDeviceHandle(mig).value else None
 
-    def _ask(self, call: Callable[[], T]) -> T | None:
+    def _ask(self, what: str, call: Callable[[], T], unknown: frozenset[int] = UNKNOWN_HERE) -> T | None:
         """The answer, None where there is no such thing; after an error the device counts as failing."""
         try:
             return call()
-        except pynvml.NVMLError as error:
-            if error.value not in UNKNOWN_HERE:
-                self._failed("", error)
+        except (pynvml.NVMLError, UnicodeDecodeError) as error:
+            if getattr(error, "value", None) not in unknown:
+                self._failing.append(f"{what}: {error}")
             return None
-
-    def _failed(self, what: str, error: Exception) -> None:
-        if getattr(error, "value", None) not in UNKNOWN_HERE:
-            self._failing.append(f"{what}: {error}" if what else str(error))
 
 
 def pci_address(handle: Any) -> str:
-    """The device's address as sysfs has it, empty if NVML does not tell: `00000000:3B:00.0` is `0000:3b:00.0`."""
-    info = optional(lambda: pynvml.nvmlDeviceGetPciInfo(handle), None)
-    text = str(info.busId or info.busIdLegacy).lower() if info is not None else ""
+    """The device's address as sysfs has it, empty if NVML's is none: `00000000:3B:00.0` is `0000:3b:00.0`."""
+    info = pynvml.nvmlDeviceGetPciInfo(handle)
+    text = str(info.busId or info.busIdLegacy).lower()
     domain, colon, rest = text.partition(":")
     with suppress(ValueError):
         return f"{int(domain, 16):04x}:{rest}" if colon else ""

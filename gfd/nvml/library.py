@@ -63,6 +63,21 @@ def is_replaced() -> bool:
     return False
 
 
+def is_absent(library: str, error: OSError) -> bool:
+    """Whether loading it failed since it is not there, rather than that it or what it needs cannot be loaded."""
+    reason = str(error)
+    return library in reason and "No such file or directory" in reason
+
+
+def attempt(what: str, failing: list[str], call: Callable[[], T]) -> T | None:
+    """The answer to what every library and driver must know; None, and a reason in `failing`, after any error."""
+    try:
+        return call()
+    except (pynvml.NVMLError, UnicodeDecodeError) as error:
+        failing.append(f"{what}: {error}")
+        return None
+
+
 def optional(call: Callable[[], T], otherwise: T) -> T:
     """The answer, or `otherwise` after any error."""
     try:

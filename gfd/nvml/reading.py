@@ -8,7 +8,7 @@ import pynvml
 
 from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Trouble
 from gfd.nvml.device import Device
-from gfd.nvml.library import LIBRARY, is_replaced, load, optional, unload
+from gfd.nvml.library import LIBRARY, attempt, is_absent, is_replaced, load, unload
 
 _NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
 
@@ -52,7 +52,7 @@ class Reading:
     def _fail(self, error: Exception) -> None:
         code = getattr(error, "value", None)
         if isinstance(error, OSError):
-            self._trouble = (Trouble.NO_DRIVER, str(error))
+            self._trouble = (Trouble.NO_DRIVER if is_absent(self._library, error) else Trouble.DRIVER_ERROR, str(error))
         else:
             trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
             self._trouble = (trouble, f"NVML: {error}")
@@ -60,10 +60,10 @@ class Reading:
             unload()  # the next reading is to find the library of the new driver
 
     def _read(self) -> None:
-        self._driver = Driver(
-            optional(pynvml.nvmlSystemGetDriverVersion, "") or "",
-            optional(pynvml.nvmlSystemGetCudaDriverVersion, None),
-        )
+        failing: list[str] = []
+        version = attempt("driver version", failing, pynvml.nvmlSystemGetDriverVersion)
+        cuda = attempt("CUDA version", failing, pynvml.nvmlSystemGetCudaDriverVersion)
+        self._driver = Driver(version or "", cuda, failing[0] if failing else "")
         self._count = pynvml.nvmlDeviceGetCount()
         for index in range(self._count):
             device = Device(index)

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(program: str, words: list[str]) -> int:
-    if words in (["--version"], ["version"]):
+    if words in (["--version"], ["-version"], ["version"]):
         sys.stdout.write(f"{program} {__version__}\n")
         return 0
     if not words or words[0] in ("-h", "--help", "help"):

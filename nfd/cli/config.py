@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from nfd.cli.screen import visible
 from nfd.config import render
@@ -14,6 +15,7 @@ from nfd.config.load import check, files, load
 from nfd.config.overlay import Layer
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
+from nfd.errors import ConfigError
 
 PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master"}
 
@@ -65,7 +67,7 @@ def validate(paths: list[str], program: str | None) -> int:
 
 def layers_of(path: str) -> list[Layer]:
     if path != "-":
-        return files(path, required=True)
+        return files(path, required=True, pipes=True)
     document = parse(sys.stdin.buffer.read(), "standard input")
     return [Layer("standard input", document.data, lines=document.lines)]
 
@@ -74,14 +76,24 @@ def mistakes(model: type[Section], layers: list[Layer]) -> Iterator[str]:
     """What a daemon would refuse or warn of, one line each; then what it would say of source names and rules."""
     found = check(model, layers)
     yield from map(str, found)
-    if any(one.fatal for one in found) or "sources" not in model.model_fields:
+    if any(one.fatal for one in found):
         return
+    config: Any = load(model, layers).config
+    name = layers[0].name if layers else ""
+    yield from _of_worker(name, config.core, config.sources) if hasattr(config, "sources") else _of_master(name, config)
+
+
+def _of_master(name: str, config: Any) -> Iterator[str]:
+    try:
+        config.leader_election.check()
+    except ConfigError as error:
+        yield f"{name}: {error}"
+
+
+def _of_worker(name: str, core: Any, sources: Any) -> Iterator[str]:
     from nfd.discovery import make_plan
     from nfd.rules.parse import parse_custom
 
-    config = load(model, layers).config
-    core, sources = config.core, config.sources  # type: ignore[attr-defined]  # the worker's, as it has sources
-    name = layers[0].name if layers else ""
     for problem in make_plan(core.feature_sources, core.label_sources, sources).problems:
         yield f"{name}: {problem.subject}: {problem.reason}"
     for rule in parse_custom(sources.custom.rules):

@@ -69,7 +69,7 @@ def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
 
 
 def config_of(args: Namespace) -> tuple[WorkerConfig, tuple[Problem, ...]]:
-    layers = files(args.config, required=True) if args.config else []
+    layers = files(args.config, required=True, pipes=True) if args.config else []
     config, findings = load(model(), layers)
     return config, tuple(Problem("config", f"{one.place}: {one.key}", one.reason) for one in findings)
 

@@ -21,6 +21,8 @@ from nfd.rules.policy import prefix_keys
 from nfd.source import Labelled, Source
 from nfd.sources import custom, known
 
+_MOST_SHOWN = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -72,7 +74,7 @@ class Case:
 def reasons(case: Case) -> list[str]:
     """Why the label is missing; the surest reasons first, one or more."""
     sure = [*_dropped(case), *_switched_off(case), *_rules(case)]
-    return sure or list(_unused_feature(case)) or [*_failed(case), _unknown(case)]
+    return sure or list(_unused_feature(case)) or [*_failed(case), *_unknown(case)]
 
 
 def _dropped(case: Case) -> Iterator[str]:
@@ -143,6 +145,35 @@ def _failed(case: Case) -> Iterator[str]:
         yield f"source {name} failed: {error}"
 
 
-def _unknown(case: Case) -> str:
-    close = get_close_matches(case.key, case.seen.labels, n=3)
-    return "no source and no rule makes it" + (f"; there are {', '.join(close)}" if close else "")
+def _unknown(case: Case) -> Iterator[str]:
+    """Whose label it would be, what that source found, and labels with a name like it."""
+    owners = _owners(case.key)
+    for name in owners:
+        if name not in {source.name for source in case.plan.feature_sources}:
+            yield f"labels of this name are those of source {name}, which core.featureSources switches off"
+        elif seen := [_seen(case.features, one) for one in sorted(case.features.names()) if one.startswith(f"{name}.")]:
+            yield f"source {name} makes no such label of what it found here: {', '.join(seen)}"
+        else:
+            yield f"source {name} makes no such label here, where it found no feature"
+    if not owners:
+        ran = ", ".join(source.name for source in case.plan.label_sources)
+        yield f"no rule that holds gives it, and no source made it here; those asked are {ran or '(none)'}"
+    if close := get_close_matches(case.key, case.seen.labels, n=3):
+        yield f"there are {', '.join(close)}"
+
+
+def _owners(key: str) -> list[str]:
+    """The source whose name a label begins with, or stands in its namespace."""
+    namespace, _, name = key.rpartition("/")
+    if namespace == FEATURE_NS:
+        return [source.name for source in known() if name.startswith(f"{source.name}-")]
+    return [source.name for source in known() if source.namespaced and source.name in namespace.split(".")]
+
+
+def _seen(features: Features, name: str) -> str:
+    """A feature with its elements, or how many there are."""
+    shown = [*sorted(features.flags.get(name, ()))]
+    shown += [f"{key}={value}" for key, value in sorted(features.attributes.get(name, {}).items())]
+    count = len(shown) + len(features.instances.get(name, ()))
+    text = ", ".join(shown) if count == len(shown) <= _MOST_SHOWN else f"{count} elements"
+    return f"{name} ({text or 'empty'})"

@@ -26,7 +26,7 @@ def read_rules(paths: Iterable[str]) -> Rules:
     objects: list[RuleObject] = []
     for path in paths:
         try:
-            parsed = parse_text(read_file(path).decode("utf-8-sig"))
+            parsed = parse_text(read_file(path, pipes=True).decode("utf-8-sig"))
         except (FileNotFoundError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
         hard = [finding for finding in parsed.findings if not finding.soft]

@@ -13,14 +13,16 @@ from nfd.cli.screen import Style, style_of, visible
 from nfd.config.load import read_file
 from nfd.errors import ConfigError, NfdError
 from nfd.rules.check import validate_text
-from nfd.rules.report import eval_files
+from nfd.rules.report import UNREADABLE, eval_files
 
 STANDARD_INPUT = "-"
 
 
 def add_flags(parser: ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="eval|validate")
-    job = jobs.add_parser("eval", help="evaluate rules over the features of one node", allow_abbrev=False)
+    job = jobs.add_parser(
+        "eval", help="evaluate rules over the features of one node; exit status 1 for broken YAML", allow_abbrev=False
+    )
     job.add_argument("--rules", metavar="FILE", nargs="+", action="extend", required=True, help="rule files")
     job.add_argument("--features", metavar="FILE", required=True, help="a NodeFeature object or its spec")
     job.add_argument("-o", "--output", choices=("json", "text"), help="text on a terminal, otherwise json")
@@ -32,13 +34,13 @@ def run(args: Namespace) -> int:
     if args.job == "validate":
         return validate(args.files)
     try:
-        outcome = eval_files([text_of(path) for path in args.rules], text_of(args.features))
+        outcome = eval_files([text_of(path) for path in args.rules], text_of(args.features), name=args.features)
     except ValueError as error:
-        raise NfdError(f"{args.features}: {error}") from error
+        raise NfdError(str(error)) from error
     form = args.output or ("text" if sys.stdout.isatty() else "json")
     text = json.dumps(outcome, indent=2) if form == "json" else as_text(outcome, style_of(sys.stdout))
     sys.stdout.write(f"{text}\n")
-    return 0
+    return 1 if any(one["kind"] == UNREADABLE for one in outcome["problems"]) else 0
 
 
 def validate(paths: list[str]) -> int:
@@ -54,7 +56,7 @@ def validate(paths: list[str]) -> int:
 def text_of(path: str) -> str:
     """The text of a file; raises ConfigError naming it."""
     try:
-        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path)
+        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path, pipes=True)
         return data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error

@@ -27,6 +27,8 @@ from nfd.config.yamltext import MAX_BYTES, parse
 from nfd.errors import ConfigError
 
 M = TypeVar("M", bound=Section)
+_NULL_DEVICE = os.makedev(1, 3)
+"""/dev/null (Linux allocated devices, Documentation/admin-guide/devices.txt)."""
 
 
 class Loaded(NamedTuple, Generic[M]):
@@ -55,10 +57,10 @@ def check(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = 
     return _load(model, layers, strict_text)[1]
 
 
-def files(path: str | Path, *, required: bool = False) -> list[Layer]:
+def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> list[Layer]:
     """A configuration file and its drop-ins: what stands in `PATH.d`, in the order of names, but for hidden files.
 
-    Absent: a missing file is no layer, unless `required`.
+    With `pipes` the file may be one. Absent: a missing file is no layer, unless `required`.
     """
     if not str(path):
         return []
@@ -70,7 +72,7 @@ def files(path: str | Path, *, required: bool = False) -> list[Layer]:
         names = []
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}: {getattr(error, 'strerror', None) or error}") from error
-    found = [_file(path, required=required), *(_file(name) for name in names if not name.is_dir())]
+    found = [_file(path, required=required, pipes=pipes), *(_file(name) for name in names if not name.is_dir())]
     return [layer for layer in found if layer is not None]
 
 
@@ -79,12 +81,17 @@ def inline(text: str, name: str = "--options") -> list[Layer]:
     return [Layer(name, parse(text, name).data, Origin.OPTIONS)] if text.strip() else []
 
 
-def read_file(path: str | Path) -> bytes:
-    """The bytes of a regular file of at most 1 MiB. Raises ConfigError, or FileNotFoundError."""
+def read_file(path: str | Path, *, pipes: bool = False) -> bytes:
+    """The bytes of a regular file of at most 1 MiB; /dev/null is empty.
+
+    With `pipes` also those of a pipe, waiting for its end: for a person's tools, never for a daemon. Raises
+    ConfigError, or FileNotFoundError.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        wait = 0 if pipes and stat.S_ISFIFO(os.stat(path).st_mode) else os.O_NONBLOCK  # noqa: PTH116  # as os.open
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | wait)
         try:
-            data = _read(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+            data = _read(descriptor) if _is_readable(os.fstat(descriptor), pipes) else None
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -98,6 +105,11 @@ def read_file(path: str | Path) -> bytes:
     return data
 
 
+def _is_readable(status: os.stat_result, pipes: bool) -> bool:
+    is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE
+    return is_null or stat.S_ISREG(status.st_mode) or (pipes and stat.S_ISFIFO(status.st_mode))
+
+
 def _read(descriptor: int) -> bytes:
     """At most one byte more than is allowed."""
     data = b""
@@ -106,9 +118,9 @@ def _read(descriptor: int) -> bytes:
     return data
 
 
-def _file(path: Path, *, required: bool = False) -> Layer | None:
+def _file(path: Path, *, required: bool = False, pipes: bool = False) -> Layer | None:
     try:
-        data = read_file(path)
+        data = read_file(path, pipes=pipes)
     except FileNotFoundError as error:
         if required:
             raise ConfigError(f"{path}: {os.strerror(errno.ENOENT)}") from error

@@ -94,8 +94,10 @@ def parse_pattern(value: Any) -> Any:
     options.log_errors = False
     try:
         return re2.compile(value, options)
-    except re2.error as error:
-        raise ValueError(f"{value!r} is not a regular expression (RE2): {error}") from error
+    except (re2.error, UnicodeError) as error:
+        reason = error.args[0] if isinstance(error, re2.error) and error.args else error
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"{value!r} is not a regular expression (RE2): {reason}") from error
 
 
 def _seconds_to_text(seconds: float) -> str:

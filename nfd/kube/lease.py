@@ -167,9 +167,16 @@ class Lease:
             self._until = 0.0  # from here on anybody can make one
             await self._create(began)
         except Conflict:
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        """Somebody else wrote the lease, or it is another object now: it may be ours no more."""
+        try:
             await self._look()
-            if not self._is_ours():
-                self._until = 0.0
+        except NotFound:
+            self._seen = {}
+        if not self._is_ours():
+            self._until = 0.0
 
     async def _look(self) -> None:
         self._remember(await self._send("GET", self._name))

@@ -100,11 +100,12 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
 
 
 async def open_election(config: Config, parsed: Parsed) -> Election:
-    """Raises: ConfigError if it is not known in which namespace the lease is."""
+    """Raises: ConfigError if it is not known in which namespace the lease is, or its times do not fit."""
     namespace = own_namespace(parsed)
     if not namespace:
         raise ConfigError("--enable-leader-election: not inside a pod, so give --namespace, where the Lease is to be")
     timing = config.leader_election
+    timing.check()
     times = Timing(timing.lease_duration, timing.renew_deadline, timing.retry_period)
     pod, host = where_we_are(os.environ)
     return Election(Lease(await connect(parsed["kubeconfig"]), namespace, LEASE, times), pod, host)

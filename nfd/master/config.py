@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from nfd.config.klog import Klog
 from nfd.config.section import Duration, Flag, Pattern, Section, United, parse_pattern
+from nfd.errors import ConfigError
 from nfd.rules.policy import Policy
 
 
@@ -22,11 +23,10 @@ class LeaderElection(Section):
     retry_period: Duration = 2.0
     """Time between two tries."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def check(self) -> None:
+        """Raises: ConfigError for times that do not fit together."""
         if not self.lease_duration > self.renew_deadline > 1.2 * self.retry_period > 0:
-            raise ValueError("needs leaseDuration > renewDeadline > 1.2 * retryPeriod > 0")
-        return self
+            raise ConfigError("leaderElection: needs leaseDuration > renewDeadline > 1.2 * retryPeriod > 0")
 
 
 class Requirement(Section):

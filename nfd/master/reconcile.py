@@ -101,15 +101,11 @@ class Reconciler:
         return None
 
     def configure(self, settings: Settings) -> None:
-        """Go on with other settings: what differs then is nobody's doing, and what was refused may be taken."""
-        self._settings = settings
-        self.clear()
+        """Go on with other settings: what differs then is nobody's doing, and what was refused may be taken.
 
-    def clear(self) -> None:
-        """Forget what nodes were brought to, and what was said of them: another master may have been at work.
-
-        A pass that is under way does not count as what they were brought to, either.
+        What a pass that is under way brings its node to does not count, either.
         """
+        self._settings = settings
         self._era = object()
         for memory in (self._settled, self._refused, self._said):
             memory.clear()

@@ -148,7 +148,6 @@ class Service:
         if not self.leadership.leading:
             self._leads.clear()
             self._intake.clear()
-            self._reconciler.clear()
             if self._resources is not None:
                 self._resources.clear()
         elif not self._leads.is_set():

@@ -10,15 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nfd.config.yamltext import Path
 from nfd.errors import ConfigError
-from nfd.names import FEATURE_NS
+from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.model import Expression, GroupRule, Mistake, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import GROUP_FIELD, RULE_FIELD, Finding, all_mistakes, locate, read_objects, unreadable
 from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
+from nfd.rules.template.refused import NO_TIME
 
 POLICY = Policy(enable_taints=True)
+KINDS = (None, "", "version")
+EACH_ALONE = ("InRegexp",)
+"""Operators whose values are looked at one by one, so that each can be wrong."""
 
 
 def validate_text(name: str, text: str) -> list[str]:
@@ -34,13 +38,25 @@ def validate_text(name: str, text: str) -> list[str]:
 
 
 def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
-    """Mistakes that show only when an object is used."""
-    if not parsed.name and all(mistake.soft for mistake in parsed.mistakes):
-        yield Mistake((*path, "metadata"), "metadata.name is missing", False)
+    """Mistakes that show only when an object is used; also in what is left of a rule that is broken elsewhere."""
+    if all(mistake.soft for mistake in parsed.mistakes):
+        problem = subdomain_problem(parsed.name)
+        if not parsed.name:
+            yield Mistake((*path, "metadata"), "metadata.name is missing", False)
+        elif problem:
+            yield Mistake((*path, "metadata", "name"), f"metadata.name {parsed.name!r} {problem}", False)
     field = GROUP_FIELD if parsed.is_group else RULE_FIELD
-    for index, rule in enumerate(parsed.rules):
-        if rule.rule is not None:
-            yield from check_rule(rule.rule, (*path, "spec", field, index))
+    for index, one in enumerate(parsed.rules):
+        rule = one.rule or one.rest
+        if rule is not None:
+            known = [mistake.path for mistake in one.mistakes if not mistake.soft]
+            found = check_rule(rule, (*path, "spec", field, index))
+            yield from (mistake for mistake in found if not _concerns(mistake.path, known))
+
+
+def _concerns(path: Path, known: Sequence[Path]) -> bool:
+    """Whether a place is inside or around one of those known to be broken."""
+    return any(path[: len(one)] == one[: len(path)] for one in known)
 
 
 def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Iterator[Mistake]:
@@ -49,7 +65,10 @@ def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Ite
         yield Mistake((*path, "name"), "rule has no name", False)
     yield from _check_terms(rule.match_features or (), (*path, "matchFeatures"))
     for index, one in enumerate(rule.match_any or ()):
-        yield from _check_terms(one.match_features or (), (*path, "matchAny", index, "matchFeatures"))
+        place = (*path, "matchAny", index, "matchFeatures")
+        if one.match_features is None:
+            yield Mistake(place, f"matchAny.{index}.matchFeatures is missing", False)
+        yield from _check_terms(one.match_features or (), place)
     yield from _check_template(rule.vars_template, (*path, "varsTemplate"))
     if isinstance(rule, Rule):
         yield from _check_template(rule.labels_template, (*path, "labelsTemplate"))
@@ -69,20 +88,24 @@ def _check_terms(terms: Sequence[Term], path: Path) -> Iterator[Mistake]:
 
 
 def _check_expression(expression: Expression, path: Path) -> Iterator[Mistake]:
+    values = expression.value or ()
+    parts = [(one,) for one in values] if expression.op in EACH_ALONE and values else [values]
     if not expression.op:
         yield Mistake(path, "op is missing", False)
-        return
-    mistake = compile_matcher(expression.op, expression.value or (), expression.type or "").mistake
-    if mistake is not None:
-        yield Mistake(path, mistake, False)
-    if expression.type not in (None, "", "version"):
+    else:
+        kind = expression.type if expression.type in KINDS else ""
+        found = (compile_matcher(expression.op, part, kind or "").mistake for part in parts)
+        yield from (Mistake(path, mistake, False) for mistake in found if mistake is not None)
+    if expression.type not in KINDS:
         yield Mistake((*path, "type"), f"invalid value type {expression.type!r}", False)
 
 
 def _check_template(text: str | None, path: Path) -> Iterator[Mistake]:
     try:
-        if text:
-            Template(text).check()
+        template = Template(text or "")
+        template.check()
+        if name := template.wants_time():
+            yield Mistake(path, f"template: {name}: {NO_TIME}", False)
     except TemplateError as error:
         yield Mistake(path, f"template: {error}", False)
 
@@ -98,8 +121,8 @@ def _check_items(rule: Rule, path: Path, policy: Policy) -> Iterator[Mistake]:
     for field, one in dropped:
         yield Mistake((*path, field, _written(one.key)), f"{one.kind} {_written(one.key)!r}: {one.reason}", False)
     for index, taint in enumerate(rule.taints or ()):
-        for one in policies.allow_taints((taint,), policy)[1]:
-            yield Mistake((*path, "taints", index), f"taint {taint.key!r}: {one.reason}", False)
+        for part, problem in policies.taint_problems(taint):
+            yield Mistake((*path, "taints", index, part), f"taint {taint.key!r}: {part} {problem}", False)
 
 
 def _prefixed(values: Mapping[str, str] | None, policy: Policy) -> dict[str, str]:

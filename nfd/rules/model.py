@@ -135,11 +135,12 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRule:
-    """A rule, or why it cannot be used."""
+    """A rule, or why it cannot be used; `rest` is what is left of such a one without its mistakes, to find more."""
 
     name: str
     rule: GroupRule | None
     mistakes: tuple[Mistake, ...] = ()
+    rest: GroupRule | None = None
 
     @property
     def defect(self) -> str | None:

@@ -10,14 +10,17 @@ from pydantic import ValidationError
 
 from nfd.config.yamltext import Document, Path, documents
 from nfd.errors import ConfigError
+from nfd.rules.draft import Draft
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
 from nfd.rules.written import sound, text_documents
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
-API_GROUP = "nfd.k8s-sigs.io/"
+API_VERSION = "nfd.k8s-sigs.io/v1alpha1"
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
 _KINDS = {RULE: (RULE_FIELD, Rule, False), GROUP: (GROUP_FIELD, GroupRule, True)}
 _NAME = "rules"
+_ROUNDS = 6
+"""Repairs may bring up what was hidden: a part that is no mapping, then what it lacks, each at most twice."""
 _REASONS = {
     "dict_type": "must be a mapping",
     "mapping_type": "must be a mapping",
@@ -26,7 +29,7 @@ _REASONS = {
     "string_type": "must be text",
     "tuple_type": "must be a list",
 }
-_OBJECT_KEYS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
+OBJECT_KEYS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """The rule objects of a file and what is wrong with it."""
+    """The rule objects of a file and what is wrong with it; those after the place where it is `broken` are missing."""
 
     objects: tuple[RuleObject, ...]
     findings: tuple[Finding, ...]
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def parse_text(text: str) -> RuleText:
             objects.append(parsed)
             findings.extend(locate(document, all_mistakes(parsed)))
     except ConfigError as error:
-        findings.append(unreadable(error))
+        return RuleText(tuple(objects), (*findings, unreadable(error)), broken=True)
     return RuleText(tuple(objects), tuple(findings))
 
 
@@ -114,13 +118,13 @@ def parse_object(data: Any, path: Path = ()) -> RuleObject:
     if not isinstance(data, Mapping):
         return RuleObject("", (), mistakes=(Mistake(path, "must be a mapping", False),))
     kind = data.get("kind")
-    mistakes = [Mistake((*path, key), f"unknown key {key!r}", True) for key in data if key not in _OBJECT_KEYS]
+    mistakes = [Mistake((*path, key), f"unknown key {key!r}", True) for key in data if key not in OBJECT_KEYS]
     name, namespace = name_of(data.get("metadata")), _namespace(data.get("metadata"))
     if not isinstance(kind, str) or kind not in _KINDS:
         mistakes.append(Mistake((*path, "kind"), f"kind {kind!r} is neither {RULE} nor {GROUP}", False))
         return RuleObject(name, (), namespace, mistakes=tuple(mistakes))
-    if not str(data.get("apiVersion", "")).startswith(API_GROUP):
-        mistakes.append(Mistake((*path, "apiVersion"), f"apiVersion must be {API_GROUP}v1alpha1", True))
+    if data.get("apiVersion") != API_VERSION:
+        mistakes.append(Mistake((*path, "apiVersion"), f"apiVersion must be {API_VERSION}", True))
     field, shape, is_group = _KINDS[kind]
     listed, more = _rule_list(data.get("spec"), field, (*path, "spec"))
     rules = tuple(parse_rule(one, shape, (*path, "spec", field, index)) for index, one in enumerate(listed))
@@ -139,22 +143,41 @@ def _rule_list(spec: Any, field: str, path: Path) -> tuple[Sequence[Any], list[M
 
 
 def parse_rule(data: Any, shape: type[GroupRule], path: Path = ()) -> ParsedRule:
-    """Parse one rule, repairing soft mistakes the way Kubernetes reads such text."""
+    """Parse one rule, repairing soft mistakes the way Kubernetes reads such text.
+
+    What cannot be repaired is taken out, so that the mistakes in what is left are found as well.
+    """
     mistakes: list[Mistake] = []
-    for _ in range(3):
+    draft = Draft(data)
+    for _ in range(_ROUNDS):
         try:
-            rule = shape.model_validate(data)
+            rule = shape.model_validate(draft.data)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            mistakes.extend(_mistake(one, path) for one in errors)
+            mistakes.extend(_mistake(one, path) for one in errors if not draft.is_broken(one["loc"]))
             try:
                 for one in errors:
-                    data = _repaired(data, one["loc"], drop=_is_unknown(one), hard=not _is_soft(one))
+                    _mend(draft, one)
             except LookupError:
                 break
         else:
-            return ParsedRule(rule.name, rule, tuple(mistakes))
-    return ParsedRule(name_of(data), None, tuple(mistakes))
+            if not draft.broken:
+                return ParsedRule(rule.name, rule, tuple(mistakes))
+            return ParsedRule(name_of(data), None, tuple(mistakes), rest=rule)
+    return ParsedRule(name_of(draft.data), None, tuple(mistakes))
+
+
+def _mend(draft: Draft, error: Any) -> None:
+    """Make good one mistake, or take out what it is in. Raises: LookupError where neither can be."""
+    place = error["loc"]
+    if _is_unknown(error):
+        draft.remove(place)
+    elif _is_soft(error):
+        draft.replace(place, as_text(error["input"]))
+    elif error["type"] == "missing":
+        draft.give_up(place, "")
+    else:
+        draft.give_up(place, "" if error["type"] == "string_type" else {})
 
 
 def _is_unknown(error: Any) -> bool:
@@ -174,20 +197,6 @@ def _mistake(error: Any, path: Path) -> Mistake:
     if _is_soft(error):
         return Mistake(place, f"{where} {unquoted(error['input'])}", True)
     return Mistake(place, f"{where or 'rule'} {_REASONS.get(error['type'], error['msg'])}", False)
-
-
-def _repaired(data: Any, place: Path, *, drop: bool, hard: bool) -> Any:
-    """A copy without an unknown key, or with text in place of a number. Raises: LookupError where that cannot be."""
-    head, rest = place[0] if place else None, place[1:]
-    if hard or head is None or not isinstance(data, dict | list | tuple):
-        raise LookupError(place)
-    inner = data[head]  # type: ignore[index]  # an unfit index is the LookupError we promise
-    if drop and not rest:
-        return {key: value for key, value in data.items() if key != head} if isinstance(data, dict) else data
-    changed = _repaired(inner, rest, drop=drop, hard=hard) if rest else as_text(inner)
-    if isinstance(data, dict):
-        return data | {head: changed}
-    return [changed if index == head else one for index, one in enumerate(data)]
 
 
 def _unfold(value: Any) -> Iterator[tuple[Any, Path]]:

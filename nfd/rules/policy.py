@@ -6,7 +6,7 @@ pkg/apis/nfd/validate; documents "Security, Labels" and "Configuration reference
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,6 +21,8 @@ MAX_ANNOTATION = 1024
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _KUBERNETES = "kubernetes.io"
+_LEGAL = "0"
+"""Stands for a value that was not found: legal as a label and as an amount."""
 
 Lookup = Callable[[str, str], str | None]
 """Finds an attribute by feature (`domain.feature`) and element name, exactly as written."""
@@ -118,9 +120,9 @@ def allow_taints(wanted: Iterable[Taint], policy: Policy) -> tuple[tuple[Taint, 
     kept: dict[tuple[str, str], Taint] = {}
     dropped: list[Dropped] = []
     for taint in wanted:
-        problem = _taint_problem(taint)
-        if problem:
-            dropped.append(Dropped("taint", taint.key, problem))
+        problems = [f"{part} {problem}" for part, problem in taint_problems(taint)]
+        if problems:
+            dropped.append(Dropped("taint", taint.key, "; ".join(problems)))
         else:
             kept[taint.key, taint.effect] = taint
     return tuple(kept.values()), tuple(dropped)
@@ -142,13 +144,13 @@ def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[di
 
 
 def _allow(
-    kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str], str | None], lookup: Lookup | None
+    kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str], str], lookup: Lookup | None
 ) -> Allowed:
     kept: dict[str, str] = {}
     dropped: list[Dropped] = []
     for key, text in wanted.items():
-        value, problem = resolve(text, lookup) if lookup and text[:1] == "@" else (text, None)
-        problem = problem or problem_of(key, value)
+        value, unresolved = resolve(text, lookup) if lookup and text[:1] == "@" else (text, None)
+        problem = _joined(problem_of(key, _LEGAL if unresolved else value), unresolved)
         if problem:
             dropped.append(Dropped(kind, key, problem))
         else:
@@ -167,15 +169,23 @@ def resolve(text: str, lookup: Lookup) -> tuple[str, str | None]:
     return value, None
 
 
-def _label_problem(key: str, value: str, policy: Policy) -> str | None:
+def _joined(*problems: str | None) -> str:
+    """Everything that is wrong with one item, in one line."""
+    return "; ".join(filter(None, problems))
+
+
+def _label_problem(key: str, value: str, policy: Policy) -> str:
+    problem = _checked_value(value)
+    return _joined(_label_key_problem(key, policy), problem and f"value {value[:100]!r} {problem}")
+
+
+def _label_key_problem(key: str, policy: Policy) -> str | None:
     namespace = namespace_of(key)
     if problem := _key_problem(key, policy):
         return problem
     extra = namespace in policy.extra_label_ns
     if namespace and not extra and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS, PROFILE_NS):
         return f"namespace {namespace!r} is not allowed"
-    if problem := _checked_value(value):
-        return f"value {value[:100]!r} {problem}"
     if namespace and not extra and policy.denies(namespace):
         return f"namespace {namespace!r} is denied"
     if policy.label_whitelist and not found(policy.label_whitelist, key.rpartition("/")[2]):
@@ -183,31 +193,27 @@ def _label_problem(key: str, value: str, policy: Policy) -> str | None:
     return None
 
 
-def _annotation_problem(key: str, value: str, policy: Policy) -> str | None:
-    if problem := _key_problem(key, policy) or _namespace_problem(key):
-        return problem
+def _annotation_problem(key: str, value: str, policy: Policy) -> str:
     size = len(value.encode("utf-8", "replace"))
-    return f"value has {size} bytes, at most {MAX_ANNOTATION} are allowed" if size > MAX_ANNOTATION else None
+    too_large = f"value has {size} bytes, at most {MAX_ANNOTATION} are allowed" if size > MAX_ANNOTATION else None
+    return _joined(_key_problem(key, policy) or _namespace_problem(key), too_large)
 
 
-def _resource_problem(key: str, value: str, policy: Policy) -> str | None:
-    if problem := _key_problem(key, policy) or _namespace_problem(key):
-        return problem
+def _resource_problem(key: str, value: str, policy: Policy) -> str:
     problem = quantity_problem(value, fraction_allowed=namespace_of(key).endswith(_KUBERNETES))
-    return f"amount {problem}" if problem else None
+    return _joined(_key_problem(key, policy) or _namespace_problem(key), problem and f"amount {problem}")
 
 
-def _taint_problem(taint: Taint) -> str | None:
+def taint_problems(taint: Taint) -> Iterator[tuple[str, str]]:
+    """Everything that is wrong with a taint: which part of it, and what about that."""
     if not namespace_of(taint.key):
-        return f"key {taint.key!r} has no namespace"
-    if problem := key_problem(taint.key):
-        return f"key {problem}"
-    if problem := _namespace_problem(taint.key):
-        return problem
+        yield "key", f"{taint.key!r} has no namespace"
+    elif problem := key_problem(taint.key) or _namespace_problem(taint.key):
+        yield "key", problem
     if taint.effect not in EFFECTS:
-        return f"effect {taint.effect!r} is none of {', '.join(EFFECTS)}"
-    problem = value_problem(taint.value or "")
-    return f"value {problem}" if problem else None
+        yield "effect", f"{taint.effect!r} is none of {', '.join(EFFECTS)}"
+    if problem := value_problem(taint.value or ""):
+        yield "value", problem
 
 
 _checked_key = lru_cache(maxsize=4096)(key_problem)

@@ -73,5 +73,5 @@ def _quote(text: str, plain: list[tuple[int, Plain]]) -> str:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a place is inside the specification; metadata and status hold numbers of their own."""
-    return "spec" in path[:3]
+    """Whether a place is inside a specification, bare or not; metadata and status hold numbers of their own."""
+    return "spec" in path[:3] or path[:1] in (("features",), ("labels",))

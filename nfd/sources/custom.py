@@ -82,7 +82,8 @@ def load(host: Host, config: Config) -> Rules:
     Absent: no such directory is no rules.
     """
     configured = parse_custom(config.rules)
-    notes = [(f"{OPTION}: {rule.name}", mistake.reason) for rule in configured for mistake in rule.mistakes]
+    repaired = ((rule.name, one.reason) for rule in configured for one in rule.mistakes if one.soft)
+    notes = [(f"{OPTION}: {name}", reason) for name, reason in repaired]
     rules = [*static_rules(), *map(compile_rule, configured)]
     reading = Reading(host)
     rejected: list[str] = []

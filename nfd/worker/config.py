@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import create_model
+from pydantic import AfterValidator, create_model
 
 from nfd.config.klog import Klog
 from nfd.config.section import Duration, Flag, Pattern, Replaces, Section, parse_pattern
@@ -16,6 +16,14 @@ from nfd.sources import section
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
 ENV_PREFIX = "NFD_WORKER"
+Owner = Literal["node", "pod", "ds"]
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} stands there twice")
+    return names
 
 
 class Core(Section):
@@ -37,7 +45,7 @@ class Core(Section):
     """Features not to report, such as `kernel.config` or `cpu.*`; labels are made before these are left out."""
     no_owner_refs: Annotated[bool, Flag("no-owner-refs")] = False
     """Accepted, without effect: no object is written that could have an owner."""
-    owner_refs: Annotated[tuple[Literal["node", "pod", "ds"], ...], Flag("owner-refs")] = ("pod", "ds")
+    owner_refs: Annotated[tuple[Owner, ...], Flag("owner-refs"), AfterValidator(_once)] = ("pod", "ds")
     """Accepted, without effect: no object is written that could have an owner."""
     klog: Klog = Klog()
 

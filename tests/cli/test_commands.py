@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nfd import __version__
-from nfd.cli import COMMANDS, main
+from nfd.cli import COMMANDS
 from nfd.config.yamltext import parse
 from tests.cli.small import make
 
@@ -19,18 +19,9 @@ ID = "feature.node.kubernetes.io/system-os_release.ID"
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*words: str) -> tuple[int, str, str]:
-        status = main(words)
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return call
-
-
 def test_version_and_help(run: Run) -> None:
-    assert run("--version") == (0, f"nfd {__version__}\n", "")
+    for words in ("--version", "-version", "version"):
+        assert run(words) == (0, f"nfd {__version__}\n", "")
     status, out, _ = run("--help")
     assert status == 0
     assert all(name in out for name in COMMANDS)
@@ -182,7 +173,11 @@ EXPLANATIONS = [
     ("ruled", ["=yes", "made by rule 'good'", "from feature kernel.config: NO_HZ=y"]),
     ("unruled", ["is not there", "rule 'bad' would set it", "HZ In [1000] does not hold: it is '250'"]),
     ("misnamed", ["is not there", "there is no feature kernel.konfig; did you mean kernel.config?"]),
-    ("system-os_release.IE", ["is not there", "no source and no rule makes it", ID]),
+    ("system-os_release.IE", ["is not there", "source system makes no such label", "system.osrelease (ID=", ID]),
+    ("memory-numa", ["is not there", "source memory makes no such label"]),
+    ("nvidia.com/gpu.product", ["is not there", "source nvidia makes no such label"]),
+    ("vendor.io/x", ["is not there", "no rule that holds gives it, and no source made it here; those asked are cpu,"]),
+    ("unheard", ["is not there", "no source made it here"]),
 ]
 RULES = """
 apiVersion: nfd.k8s-sigs.io/v1alpha1

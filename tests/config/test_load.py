@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nfd.config.load import check, files, inline, load
+from nfd.config.load import check, files, inline, load, read_file
 from nfd.config.overlay import Layer, Origin
-from nfd.config.yamltext import parse
+from nfd.config.yamltext import MAX_BYTES, parse
 from nfd.errors import ConfigError
 from tests.config.sample import Config
 
@@ -137,7 +138,9 @@ def test_wrong_types_are_errors(text: str, reason: str) -> None:
 
 
 def test_a_bad_pattern_is_an_error_that_names_the_place() -> None:
-    with pytest.raises(ConfigError, match=r"^f:2: core\.labelWhiteList: '\(' is not a regular expression"):
+    with pytest.raises(
+        ConfigError, match=r"^f:2: core\.labelWhiteList: '\(' is not a regular expression \(RE2\): missing \): \($"
+    ):
         load(Config, [layer("core:\n  labelWhiteList: '('")])
 
 
@@ -184,6 +187,30 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"#" * 2**21)
     with pytest.raises(ConfigError, match="larger than 1024 KiB"):
         files(tmp_path / "big")
+
+
+def test_the_null_device_is_an_empty_file() -> None:
+    assert load(Config, files("/dev/null", required=True)) == load(Config, [])
+    with pytest.raises(ConfigError, match="/dev/zero: is not a regular file"):
+        files("/dev/zero", required=True, pipes=True)
+
+
+def test_a_pipe_is_read_to_its_end_where_a_person_asks(tmp_path: Path) -> None:
+    named = tmp_path / "pipe"
+    os.mkfifo(named)
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(named.write_text, "core: {port: 7}")
+        assert load(Config, files(named, pipes=True)).config.core.port == 7
+        assert written.result(10)
+        written = pool.submit(named.write_bytes, b"#" * (MAX_BYTES + 1))
+        with pytest.raises(ConfigError, match="larger than 1024 KiB"):
+            files(named, pipes=True)
+        assert written.result(10)
+    reader, writer = os.pipe()
+    os.write(writer, b"core: {port: 8}")
+    os.close(writer)
+    assert read_file(f"/dev/fd/{reader}", pipes=True) == b"core: {port: 8}"
+    os.close(reader)
 
 
 def test_a_configuration_is_frozen() -> None:

@@ -117,6 +117,9 @@ async def test_outage_of_writes_is_told_once_and_asked_seldom(
     """Twenty nodes, three seconds: no hot loop, one line when it begins and one when it is over."""
     names = [make() for _ in range(20)]
     master = await masters.start(proxy)
+    for number in range(9000):
+        master._hearing.note(f"of-a-large-fleet-{number}")
+    assert master._hearing.beat() > 500
     with proxy.inject(answer(503), method="PATCH") as rule:
         calls = [asyncio.create_task(send(master, Worker(name).report(AFTER))) for name in names]
         await asyncio.sleep(3)

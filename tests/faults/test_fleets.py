@@ -19,6 +19,7 @@ from nfd.rules.policy import Policy
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
+from tests.faults.trouble import late
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, notes_of, until
 
@@ -237,6 +238,7 @@ async def test_another_configuration_is_nobodys_drift(
     master = await masters.start(proxy)
     await send(master, Worker(name).report({**WANTED, "x.kubernetes.io/y": "1"}))
     assert labels_of(place, name) == SHOWN
+    proxy.inject(late(0.2), method="PATCH")  # so that each change comes while the last one is still under way
     for allowed, shown in (({"x.kubernetes.io"}, {**SHOWN, "x.kubernetes.io/y": "1"}), (set(), SHOWN)) * 3:
         policy = Policy(extra_label_ns=frozenset(allowed))
         await master.reconfigure(Options(settings=Settings(policy)))

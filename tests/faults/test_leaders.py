@@ -10,11 +10,11 @@ from contextlib import closing, suppress
 from itertools import count
 from typing import Any
 
+import grpc
 import pytest
 
 from nfd.errors import ReportError, Unavailable
 from nfd.kube.connect import connect
-from nfd.kube.lease import Lease, Timing
 from nfd.master.leadership import Phase
 from nfd.master.service import Service
 from nfd.store.base import Patch
@@ -255,31 +255,19 @@ async def test_what_waits_for_its_connection_is_not_sent_once_we_lead_no_more(
         await store.close()
 
 
-@pytest.mark.parametrize(
-    ("duration", "renew", "deadline", "write"),
-    [(15, 10, 10, 4), (3, 2, 2, 0.8), (15, 14.9, 13.5, 1.2), (2, 9, 1.8, 0.16)],
-)
-def test_writes_end_before_the_lease_does(duration: float, renew: float, deadline: float, write: float) -> None:
-    timing = Timing(duration, renew, 0.1)
-    assert (timing.deadline, timing.write) == (pytest.approx(deadline), pytest.approx(write))
-    assert timing.deadline + timing.write < duration
-
-
-async def test_a_leader_without_api_server_stops_in_time(
+async def test_hints_that_lead_in_a_circle_end(
     masters: FaultMasters, proxy: FaultProxy, control_plane: ControlPlane, lease: str
 ) -> None:
-    """By a clock of the test's own: at the renew deadline it leads no more, one tick before it still does."""
-    now = [1000.0]
-    held = Lease(await connect(str(proxy.kubeconfig())), NAMESPACE, lease, QUICK, lambda: now[0])
-    told: list[bool] = []
-    await held.start("a/b:1/c", lambda: told.append(held.leading))
-    await until(lambda: told == [True])
-    with proxy.inject(hang, path=LEASES):
-        now[0] += 1.99
-        assert held.leading
-        held.check()
-        now[0] += 0.02
-        assert not held.leading
-        with pytest.raises(Unavailable):
-            held.check()
-    await held.stop(release=False)
+    """Our worker tries again later, and an old peer's call is not passed on twice."""
+    master = await masters.start(proxy, lease)
+    patch = {"spec": {"holderIdentity": f"x/127.0.0.1:{master.port}/y", "leaseDurationSeconds": 60}}
+    control_plane.request("PATCH", f"{LEASES}/{lease}", patch)
+    await until(lambda: master.leadership.phase is Phase.FOLLOWER)
+    with pytest.raises(ReportError) as caught:
+        await send(master, Worker("some-node").report({}))
+    assert (caught.value.code, caught.value.retry) == ("FAILED_PRECONDITION", True)
+    asked = master.metrics["reports_referred"]
+    request = nfd016.v016()(node_name="some-node").SerializeToString()
+    with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
+        await asyncio.to_thread(nfd016.set_labels, master.port, request)
+    assert master.metrics["reports_referred"] == asked + 2

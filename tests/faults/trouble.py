@@ -70,6 +70,17 @@ def delay(seconds: float) -> Fault:
     return fault
 
 
+def late(seconds: float) -> Fault:
+    """The server does it at once, and its answer takes that long."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        source = await exchange.fetch()
+        await asyncio.sleep(seconds)
+        return web.Response(body=await source.read(), status=source.status, headers=passed_on(source))
+
+    return fault
+
+
 async def too_old(exchange: Exchange) -> web.StreamResponse:
     """A watch whose first event is 410 Expired."""
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}

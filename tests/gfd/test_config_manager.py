@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gfd.config_manager import choose, link, read_settings
+from gfd.config_manager import VARIABLES, choose, link, read_flags, read_settings
 from nfd.errors import ConfigError
 from tests.controlplane.cluster import ControlPlane
 from tests.gfd.test_agent import wait_for
@@ -109,3 +109,33 @@ def test_an_unknown_node_fails(control_plane: ControlPlane, tmp_path: Path) -> N
     assert done.returncode == 1
     assert "nobody" in done.stderr
     assert signal.SIGHUP == 1
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version", "-v"])
+def test_questions_need_no_environment(flag: str) -> None:
+    done = subprocess.run([*PROGRAM, flag], env={}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert "config-manager" in done.stdout
+    assert not done.stderr
+    assert ("FALLBACK_STRATEGIES" in done.stdout) == ("h" in flag)
+
+
+@pytest.mark.parametrize("argv", [["--surprise"], ["stray"], ["--node-name"], ["--oneshot=maybe"]])
+def test_usage_errors_are_one_line(argv: list[str]) -> None:
+    done = subprocess.run([*PROGRAM, *argv], env={}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert argv[0].lstrip("-").partition("=")[0] in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_flags_win_over_variables() -> None:
+    answer, given = read_flags(["--node-name=n", "-oneshot", "--config-file-srcdir", "/a", "--config-file-dst=/b"])
+    settings = read_settings({"NODE_NAME": "other", "ONESHOT": "false", **given})
+    assert not answer
+    assert (settings.node, settings.oneshot, settings.source, settings.target) == ("n", True, "/a", "/b")
+
+
+def test_every_variable_has_a_flag() -> None:
+    wanted = {name: "1" for name in VARIABLES if name != "FALLBACK_STRATEGIES"}
+    argv = [f"--{name.lower().replace('_', '-')}={text}" for name, text in wanted.items()]
+    assert read_settings(read_flags(argv)[1]) == read_settings(wanted)

@@ -160,6 +160,8 @@ def test_round_trips(inventory: Inventory) -> None:
 def test_every_label_has_a_legal_key(inventory: Inventory, strategy: str, alone: bool) -> None:
     found = label(inventory, Settings(strategy, alone=alone))
     assert all(names.key_problem(key) is None for key in found.labels)
+    parts = [part for key in found.labels for part in key.removeprefix("nvidia.com/").split(".")]
+    assert all(names.name_problem(part) is None for part in parts)
     assert all(isinstance(value, str) for value in found.labels.values())
 
 
@@ -184,6 +186,28 @@ def test_model_keys_are_short_and_unlike() -> None:
     found = keys(["A" * 80, "A" * 79, "()", "B"])
     assert len(set(found)) == 4
     assert all(len(f"gpu.model.{key}.product") <= 63 for key in found)
+
+
+@pytest.mark.parametrize(
+    ("products", "wanted"),
+    [
+        (["()", "", "[]"], ["unnamed", "unnamed-2", "unnamed-3"]),
+        (["-", "--", "unnamed"], ["unnamed", "unnamed-2", "unnamed-3"]),
+        (["RTX.-5", "RTX.5", "a..b", "a-._b"], ["RTX.5", "RTX.5-2", "a.b", "a.b-2"]),
+        (["A" * 44 + ".x", "A" * 44 + ".y"], ["A" * 44, "A" * 43 + "-2"]),
+        (["NVIDIA-GeForce-RTX-4090"], ["NVIDIA-GeForce-RTX-4090"]),
+    ],
+)
+def test_model_keys(products: list[str], wanted: list[str]) -> None:
+    assert keys(products) == wanted
+
+
+@given(st.lists(st.text(st.sampled_from("aB9-_. ()"), max_size=60), max_size=5))
+def test_no_model_key_has_an_empty_or_dangling_part(products: list[str]) -> None:
+    found = keys([product(text) for text in products])
+    assert len(set(found)) == len(products)
+    for key in found:
+        assert all(names.name_problem(part) is None for part in (f"gpu.model.{key}.product", *key.split(".")))
 
 
 def space(capability: bytes, at: int = 0xD0, status: int = 0x10) -> bytes:

@@ -189,6 +189,39 @@ def test_features_of_another_shape_are_a_value_error(text: str) -> None:
         eval_files([], text)
 
 
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("feature: {flags: {}}", ["line 1: unknown key 'feature'"]),
+        ("spec:\n  feature: {}\n  labels: {}", ["line 2: unknown key 'spec.feature'"]),
+        ("features:\n  flag: {}\nmetadata: {generation: 3}", ["line 2: unknown key 'features.flag'"]),
+        ("features: {flags: {a.b: {element: {}}}}", ["line 1: unknown key 'features.flags.a.b.element'"]),
+        (
+            "features:\n  attributes:\n    a.b:\n      elements: {x: 5}",
+            ["line 4: 5 is the number 5 to YAML, text belongs here; put it in quotes"],
+        ),
+        ("labels: {a: yes}", ["line 1: yes is the truth value true to YAML, text belongs here; put it in quotes"]),
+        ("kind: NodeFeature\nspec: {features: {flags: {a.b: }, instances: }}", []),
+    ],
+)
+def test_what_is_odd_about_features_is_a_problem(text: str, reasons: list[str]) -> None:
+    problems = eval_files([], text)["problems"]
+    assert [one["reason"] for one in problems if one["kind"] == "features"] == reasons
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: b: c", "p:1: not YAML"),
+        ("- 1", "p: expected a mapping with features"),
+        ("features: {instances: {a.b: {elements: [5]}}}", r"p: instances.a.b\[0\]: expected a mapping, found a single"),
+    ],
+)
+def test_errors_name_the_file(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}"):
+        eval_files([], text, name="p")
+
+
 @pytest.mark.parametrize("text", ["", "features: {}", "spec: {}", "spec:", "kind: NodeFeature", "features:", "labels:"])
 def test_nothing_reported(text: str) -> None:
     assert eval_files([], text)["labels"] == {}

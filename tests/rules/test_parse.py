@@ -219,6 +219,33 @@ def test_short_forms(expressions: Any, expected: bool) -> None:
     assert bool(custom_labels([rule], FEATURES)) == expected
 
 
+@pytest.mark.parametrize(
+    ("expressions", "soft", "holds"),
+    [
+        ({"x": [6, 1]}, 2, True),
+        ({"x": [6, "2"]}, 1, False),
+        ({"x": [True, 1.0]}, 2, True),
+        ({"x": {"op": "In", "value": [1]}}, 1, True),
+        ({"x": [["1"]]}, 0, None),
+        ({"x": [6, {}]}, 1, None),
+        ({"x": [None]}, 0, None),
+        ([1, 2], 0, None),
+        ([["x"]], 0, None),
+        ({"x": {"value": {"a": 1}}}, 0, None),
+        (5, 0, None),
+    ],
+)
+def test_numbers_in_short_forms(expressions: Any, soft: int, holds: bool | None) -> None:
+    """They are read as text with a warning; what cannot be read spoils its own rule and no other."""
+    terms = [{"feature": "f.attributes", "matchExpressions": expressions}]
+    bad = {"name": "r", "labels": {"l": "1"}, "matchFeatures": terms}
+    parsed = parse_custom([bad, {"name": "good", "labels": {"g": "1"}}])
+    wanted = run_custom(map(compile_rule, parsed), FEATURES)
+    assert sum(mistake.soft for mistake in parsed[0].mistakes) == soft
+    assert wanted.labels == ({"l": "1"} if holds else {}) | {"g": "1"}
+    assert [one.rule for one in wanted.errors] == (["r"] if holds is None else [])
+
+
 def test_names_and_values_stay_as_written() -> None:
     rule = {"name": "r", "labels": {"kubernetes.io/x": "not legal", "plain": "@a.b.c"}}
     assert custom_labels([rule], FEATURES) == {"kubernetes.io/x": "not legal", "plain": "@a.b.c"}

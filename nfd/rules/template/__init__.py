@@ -13,6 +13,7 @@ from nfd.rules.regexp import encode
 from nfd.rules.template.calls import Clock
 from nfd.rules.template.functions import FUNCTIONS
 from nfd.rules.template.interpreter import execute
+from nfd.rules.template.lexer import tokenize
 from nfd.rules.template.nodes import Body
 from nfd.rules.template.parser import parse
 from nfd.rules.template.values import TemplateError, wrap_data
@@ -47,6 +48,11 @@ class Template:
                 self._mistake = str(error)
         if self._mistake is not None:
             raise TemplateError(self._mistake)
+
+    def wants_time(self) -> str | None:
+        """The function by which it asks for the present moment, if it does whatever it is run on."""
+        found = (token.text for token in tokenize(self.text) if token.kind == "identifier")
+        return next((name for name in found if name in ("now", "ago")), None)
 
     def render(self, data: Data, *, clock: Clock | None = None) -> str:
         """Run it on matched elements. Raises: TemplateError."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from nfd.rules.template.budget import Budget
 from nfd.rules.template.nodes import Constant
+from nfd.rules.template.refused import NO_TIME
 from nfd.rules.template.values import ANY, GoMap, GoObject, TemplateError, kind_of, type_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +32,7 @@ class Runtime:
 
     def now(self) -> datetime:
         if self.clock is None:
-            raise TemplateError("the present time is not known here")
+            raise TemplateError(NO_TIME)
         return self.clock()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Container
 from nfd.rules.template import literals
 from nfd.rules.template.lexer import Token, tokenize
 from nfd.rules.template.nodes import Chain, Constant, Dot, Field, Identifier, Operand, Pipe, Variable
+from nfd.rules.template.refused import REFUSED
 from nfd.rules.template.values import TemplateError
 
 MAX_DEPTH = 60
@@ -136,6 +137,8 @@ class PipelineParser:
             self._depth -= 1
             return pipe
         if token.kind == "identifier":
+            if token.text in REFUSED:
+                raise self._fail(f"function {token.text!r} {REFUSED[token.text]}")
             if token.text not in self._functions:
                 raise self._fail(f"function {token.text!r} not defined")
             return Identifier(token.text)

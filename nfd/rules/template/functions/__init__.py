@@ -1,4 +1,5 @@
-"""All template functions by name: Go's own, and Sprig's text set without `env`, `expandenv` and `getHostByName`.
+"""All template functions by name: Go's own, and Sprig's text set without `env`, `expandenv`, `getHostByName`
+and what `nfd.rules.template.refused` lists.
 
 Upstream documents: https://pkg.go.dev/text/template#hdr-Functions, https://masterminds.github.io/sprig/.
 """
@@ -16,7 +17,6 @@ from nfd.rules.template.functions import (
     logic,
     numbers,
     paths,
-    randoms,
     regexes,
     text,
     urls,
@@ -25,6 +25,6 @@ from nfd.rules.template.functions import (
 
 FUNCTIONS = Library()
 for _module in (
-    builtin, case, dates, dicts, encodings, lists, logic, numbers, paths, randoms, regexes, text, urls, versions,
+    builtin, case, dates, dicts, encodings, lists, logic, numbers, paths, regexes, text, urls, versions,
 ):  # fmt: skip
     FUNCTIONS.update(_module.LIBRARY)

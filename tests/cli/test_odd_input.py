@@ -1,0 +1,77 @@
+"""Files that are none, broken ones, pipes, and what the commands say of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nfd.config.load import files, load
+from nfd.errors import ConfigError
+from nfd.master.config import Config
+from tests.cli.test_commands import RULES, Run
+
+
+def test_a_rule_file_that_is_no_yaml_is_a_failure(run: Run, tmp_path: Path) -> None:
+    rules, features = tmp_path / "r.yaml", tmp_path / "f.yaml"
+    features.write_text("features: {}")
+    rules.write_text(f"{RULES}\n---\na: [")
+    status, out, err = run("rules", "eval", "--rules", str(rules), "--features", str(features))
+    assert (status, err) == (1, "")
+    assert [one["kind"] for one in json.loads(out)["problems"]] == ["ruleFile"]
+    rules.write_text(RULES.replace("labels: {ruled: 'yes'}", "labels: 5"))
+    status, out, err = run("rules", "eval", "--rules", str(rules), "--features", str(features))
+    assert (status, [one["rule"] for one in json.loads(out)["errors"]]) == (0, ["good"])
+    features.write_text("a: b: c")
+    status, out, err = run("rules", "eval", "--rules", str(rules), "--features", str(features))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"nfd rules: {features}:1: not YAML")
+
+
+def test_pipes_and_the_null_device(machine: str, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(RULES)
+    nfd = f"'{sys.executable}' -m nfd.cli"
+    script = f"""
+        {nfd} discover --replay '{machine}' --config /dev/null
+        {nfd} discover --replay '{machine}' --config <(echo 'core: {{labelSources: [system]}}') -o json
+        {nfd} rules eval --rules <(cat '{tmp_path}/r.yaml') --features <(echo 'features: {{}}')
+        cat '{tmp_path}/r.yaml' | {nfd} rules validate /dev/stdin
+        {nfd} explain --replay '{machine}' --rules <(cat '{tmp_path}/r.yaml') - ruled
+    """
+    done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "regular file" in done.stderr) == (0, False)
+    assert "made by rule 'good'" in done.stdout
+
+
+def test_explain_never_denies_a_source_that_makes_it(run: Run) -> None:
+    host = str(Path(__file__).parents[1] / "hosts/notebook")
+    for label, source in (("memory-numa", "memory.numa (is_numa=false"), ("nvidia.com/gpu.product", "nvidia.node (")):
+        status, out, _ = run("explain", "--replay", host, "-", label)
+        assert (status, source in out, "no source" in out) == (0, True, False)
+    off = run("explain", "--replay", host, "--sources", "cpu", "-", "memory-numa")[1]
+    assert "those of source memory, which core.featureSources switches off" in off
+
+
+BAD_CONFIGS = [
+    ("nfd-master.conf", "leaderElection: {leaseDuration: 1s}", "leaderElection: needs leaseDuration > renewDeadline"),
+    ("nfd-worker.conf", "core: {ownerRefs: [pod, pod]}", "core.ownerRefs: 'pod' stands there twice"),
+    ("nfd-worker.conf", "core: {labelWhiteList: '('}", "is not a regular expression (RE2): missing ): ("),
+    ("nfd-worker.conf", "sources: {custom: [{name: r, labels: 5}]}", "rule 'r': labels must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "reason"), BAD_CONFIGS)
+def test_config_validate_tells_it_once(run: Run, tmp_path: Path, name: str, text: str, reason: str) -> None:
+    (tmp_path / name).write_text(text)
+    status, out, _ = run("config", "validate", str(tmp_path / name))
+    assert (status, out.count("\n"), reason in out) == (1, 1, True)
+
+
+def test_times_of_an_election_that_is_off_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("leaderElection: {leaseDuration: 1s}")
+    config, _ = load(Config, files(tmp_path / "c"))
+    with pytest.raises(ConfigError, match="leaderElection: needs leaseDuration"):
+        config.leader_election.check()

@@ -1,0 +1,195 @@
+"""Whatever is wrong with an option is told in one line, with the flag, variable, or line and key of the file."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gfd.agent import make_run
+from gfd.configfile import BOOL, NUMBERS, SCHEMA, SLEEP, TEXT, TEXTS, parse_config
+from gfd.options import OPTIONS, Loaded, parse_options
+from nfd.config.yamltext import parse
+from nfd.errors import ConfigError
+from tests.gfd.cases import prepare, run_process
+from tests.gfd.machines import H100
+from tests.nvml.asking import needs_compiler
+
+UNFIT = {TEXT: ("5", "true", "[a]"), BOOL: ("5", '"true"', "{}"), SLEEP: ("60s5", "true", "{}", '""')}
+UNFIT |= {TEXTS: ("5", "[a, 5]", "{}"), NUMBERS: ("5", "[a]", "[true]", "{}")}
+
+
+def leaves(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield from (((*path, name), kind) for name, kind in schema.items())
+    for name, kind in schema.items():
+        if isinstance(kind, Mapping):
+            yield from leaves(kind, (*path, name))
+
+
+def nested(path: tuple[str, ...], value: str) -> str:
+    """One key a line."""
+    return "".join(f"{'  ' * depth}{key}:\n" for depth, key in enumerate(path)).rstrip() + f" {value}\n"
+
+
+FILES = {
+    ".".join(path) + f" = {value}": (nested(path, value), f"{len(path)}: {'.'.join(path)}")
+    for path, kind in leaves(SCHEMA)
+    for value in (("5", "[a]", "text") if isinstance(kind, Mapping) else UNFIT[kind])
+}
+FILES |= {
+    "version": ("flags: {}\nversion: v2\n", "2: version"),
+    "sharing = 5": ("version: v1\nsharing: 5\n", "2: sharing"),
+    "sharing = [a]": ("sharing: [a]\n", "1: sharing"),
+    "resources = 5": ("version: v1\nresources: 5\n", "2: resources"),
+    "resources.gpus = 5": ("resources:\n  gpus: 5\n", "2: resources.gpus"),
+    "resources.mig[1] = 5": ("resources:\n  mig:\n  - {pattern: a, name: b}\n  - 5\n", "4: resources.mig[1]"),
+    "no pattern": ("resources:\n  gpus:\n  - name: a\n", "3: resources.gpus[0].pattern"),
+    "pattern = 5": ("resources:\n  gpus:\n  - name: a\n    pattern: 5\n", "4: resources.gpus[0].pattern"),
+    "pattern without name": ("resources:\n  gpus:\n  - pattern: a\n", "3: resources.gpus[0].name"),
+}
+SECTIONS = (
+    (" 5\n", "2", ""),
+    (" {}\n", "2", ".resources"),
+    ("\n    resources: []\n", "3", ".resources"),
+    ("\n    resources: [{name: gpu, replicas: 2}]\n    renameByDefault: 5\n", "4", ".renameByDefault"),
+    (
+        "\n    resources: [{name: gpu, replicas: 2}]\n    failRequestsGreaterThanOne: a\n",
+        "4",
+        ".failRequestsGreaterThanOne",
+    ),
+)
+FILES |= {
+    f"{name}:{text}": (f"sharing:\n  {name}:{text}", f"{line}: sharing.{name}{key}")
+    for name in ("timeSlicing", "mps")
+    for text, line, key in SECTIONS
+}
+DEVICES = ("some", "null", 0, -1, 2.5, "{}")
+LISTED = (-1, "GPU-1", "true", "null")
+ENTRIES = {
+    "5": "",
+    "null": "",
+    "{replicas: 2}": ".name",
+    "{Name: gpu, replicas: 2}": ".name",
+    "{name: '', replicas: 2}": ".name",
+    "{name: GPU, replicas: 2}": ".name",
+    "{name: a/b, replicas: 2}": ".name",
+    f"{{name: {'a' * 60}, replicas: 2}}": ".name",
+    "{name: gpu}": ".replicas",
+    "{name: gpu, replicas: 1}": ".replicas",
+    "{name: gpu, replicas: 2.5}": ".replicas",
+    "{name: gpu, replicas: .inf}": ".replicas",
+    "{name: gpu, replicas: '2'}": ".replicas",
+    "{name: gpu, replicas: 2, rename: null}": ".rename",
+    "{name: gpu, replicas: 2, rename: A}": ".rename",
+    **{f"{{name: gpu, replicas: 2, devices: {one}}}": ".devices" for one in DEVICES},
+    **{f"{{name: gpu, replicas: 2, devices: [0, {one}]}}": ".devices[1]" for one in LISTED},
+}
+FILES |= {
+    entry: (f"sharing:\n  timeSlicing:\n    resources:\n    - {entry}\n", f"4: sharing.timeSlicing.resources[0]{key}")
+    for entry, key in ENTRIES.items()
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_file(case: str) -> None:
+    text, place = FILES[case]
+    with pytest.raises(ConfigError) as caught:
+        parse_config(parse(text, "config.yaml"), "config.yaml")
+    line = str(caught.value)
+    assert line.startswith(f"config.yaml:{place}: ")
+    assert len(line.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("text", "place"), [("- a\n", ": the config: "), ("version: v1\n  flags: [\n", ":2: ")])
+def test_what_is_no_mapping(text: str, place: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^config\.yaml{place}.*$"):
+        parse_config(parse(text, "config.yaml"), "config.yaml")
+
+
+TYPED = [option for option in OPTIONS if option.read is not str]
+
+
+@pytest.mark.parametrize(("name", "variable"), [(option.name, one) for option in TYPED for one in option.env])
+def test_variable(name: str, variable: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{variable} \({name}\): .*'odd'.*$"):
+        parse_options([], {variable: "odd"})
+
+
+@pytest.mark.parametrize("name", [word for option in TYPED for word in (option.name, *option.aliases)])
+def test_flag(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^-{name}: .*'odd'.*$"):
+        parse_options([f"--{name}=odd"], {})
+
+
+def load(tmp_path: Path, where: str, words: Mapping[str, str]) -> Loaded:
+    """The key (file), variable or flag in `words` set to a text that is given there."""
+    config = tmp_path / "config.yaml"
+    config.write_text(f"version: v1\nflags:\n  {words['file']}: {words['text']}\n" if where == "file" else "")
+    argv = [f"--config-file={config}", *([f"{words['flag']}={words['text']}"] if where == "flag" else [])]
+    return parse_options(argv, {words["variable"]: words["text"]} if where == "variable" else {}).load()
+
+
+STRATEGIES = {
+    "device-discovery-strategy": ("deviceDiscoveryStrategy", ("DEVICE_DISCOVERY_STRATEGY",)),
+    "mig-strategy": ("migStrategy", ("GFD_MIG_STRATEGY", "MIG_STRATEGY")),
+}
+WORDS = [
+    (where, {"file": key, "variable": variable, "flag": f"--{name}", "text": text})
+    for name, (key, variables) in STRATEGIES.items()
+    for variable in variables
+    for where in ("file", "variable", "flag")
+    for text in ("Odd", "''" if where == "file" else "")
+]
+
+
+@pytest.mark.parametrize(("where", "words"), WORDS)
+def test_strategies(where: str, words: Mapping[str, str], tmp_path: Path) -> None:
+    """What counts in the end is checked, and the place it comes from is named."""
+    name = words["flag"].removeprefix("--")
+    places = {"file": f"{tmp_path}/config.yaml:3: flags.{words['file']}", "variable": f"{words['variable']} ({name})"}
+    with pytest.raises(ConfigError) as caught:
+        make_run(load(tmp_path, where, words), 0).check_mig_strategy()
+    wrong = words["text"].strip("'")
+    assert str(caught.value).startswith(f"{places.get(where, words['flag'])}: {wrong!r} is none of ")
+
+
+def test_what_is_overridden_is_not_checked(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("flags: {deviceDiscoveryStrategy: odd, migStrategy: odd}\n")
+    odd = {"DEVICE_DISCOVERY_STRATEGY": "odd", "MIG_STRATEGY": "odd"}
+    flags = [f"--config-file={config}", "--device-discovery-strategy=nvml", "--mig-strategy=single"]
+    make_run(parse_options(flags, odd).load(), 0).check_mig_strategy()
+
+
+@needs_compiler
+def test_the_program_names_the_place_of_a_strategy(tmp_path: Path) -> None:
+    text = "version: v1\nflags:\n  migStrategy: Single\n"
+    outcome = run_process(prepare({"machine": {"devices": [H100]}, "config": text}, tmp_path))
+    assert outcome.code == 2
+    assert outcome.stderr.strip().endswith("config.yaml:3: flags.migStrategy: 'Single' is none of none, single, mixed")
+
+
+FAMILIES = {
+    "[a]\n": ": must be a mapping",
+    '"9.0": hopper\nnine: x\n': ":2: 'nine' is not",
+    '"9.0": not a value\n': ":1: 9.0: 'not a value' must be",
+    '"9.0": {a: b}\n': ":1: 9.0: ",
+}
+
+
+@pytest.mark.parametrize("text", FAMILIES)
+def test_families_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "families.yaml"
+    path.write_text(text)
+    for loaded in (
+        parse_options([f"--families-file={path}"], {}).load(),
+        parse_options([], {"GFD_FAMILIES_FILE": str(path)}).load(),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make_run(loaded, 0)
+        assert str(caught.value).startswith(f"{path}{FAMILIES[text]}")
+
+
+def test_a_missing_families_file_names_its_place() -> None:
+    with pytest.raises(ConfigError, match=r"^GFD_FAMILIES_FILE \(families-file\): /nowhere: No such file"):
+        make_run(parse_options([], {"GFD_FAMILIES_FILE": "/nowhere"}).load(), 0)
