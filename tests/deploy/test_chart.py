@@ -185,7 +185,7 @@ def test_images() -> None:
     objects = chart_objects(SETTINGS["images"])
     assert container_of(one(objects, "DaemonSet", "worker"))["image"] == "registry.example.com/team/nfd-worker:2.1"
     assert container_of(one(objects, "Deployment", "master"))["image"] == "registry.example.com/team/nfd-master:2.0"
-    old = chart_objects({"image": {"repository": "registry.k8s.io/nfd/node-feature-discovery", "tag": "v0.16.0"}})
+    old = chart_objects({"image": {"repository": "old.example.com/nfd/node-feature-discovery", "tag": "v0.16.0"}})
     assert container_of(one(old, "Deployment", "master"))["image"] == "nfd-master:0.1.0"
 
 
@@ -219,7 +219,7 @@ OLD: dict[str, tuple[Values, set[str]]] = {
     "0.13": ({"topologyGC": {"enable": True, "interval": "1h"}}, {"topologyGC"}),
     "0.16": (
         {
-            "image": {"repository": "registry.k8s.io/nfd/node-feature-discovery", "tag": "v0.16.6"},
+            "image": {"repository": "old.example.com/nfd/node-feature-discovery", "tag": "v0.16.6"},
             "enableNodeFeatureApi": True,
             "featureGates": {"NodeFeatureAPI": True},
             "master": {
