@@ -30,12 +30,13 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """The program; its exit status."""
     from gfd.options import parse_options
     from nfd import log
+    from nfd.config.flags import say
     from nfd.errors import ConfigError, NfdError
 
     try:
         choice = parse_options(argv, environment)
         if choice.answer:
-            print(choice.answer)
+            say(choice.answer)
             return 0
         loaded = choice.load()
         log.setup(loaded["log-level"])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gfd.nodefeature import with_client
 from nfd import log
-from nfd.config.flags import Extra, parse
+from nfd.config.flags import Extra, parse, say
 from nfd.config.text import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
 
@@ -239,7 +239,7 @@ def main() -> None:
     try:
         answer, given = read_flags(sys.argv[1:])
         if answer:
-            print(answer)  # noqa: T201  # as below
+            say(answer)
             return
         asyncio.run(run(read_settings({**os.environ, **given})))
     except NfdError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
@@ -28,8 +29,9 @@ def parse(text: str) -> dict[str, str]:
 
 def read(path: str) -> dict[str, str]:
     """The labels in the file; none if there is no readable one."""
+    target = Path(path)
     try:
-        return parse(Path(path).read_text(errors="replace"))
+        return parse(target.read_text(errors="replace")) if target.is_file() else {}
     except OSError:
         return {}
 
@@ -62,6 +64,9 @@ def remove(path: str) -> None:
 
 
 def _is_written(target: Path, content: bytes) -> bool:
+    """A pipe or a device in its place is refused: reading it might never end."""
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "is not a regular file")
     try:
         return target.read_bytes() == content and target.stat().st_mode & 0o777 == MODE
     except FileNotFoundError:

@@ -10,6 +10,7 @@ from nfd.cli.rulecheck import NO_RULES, ask_rules
 from nfd.config.load import files, load
 from nfd.config.text import split_items
 from nfd.discovery import Discovery, Plan, discover, make_plan
+from nfd.errors import ConfigError
 from nfd.features import Problem
 from nfd.host import Host
 from nfd.host.replay import open_host
@@ -17,6 +18,7 @@ from nfd.master.desired import derive_desired
 from nfd.report import Report
 from nfd.rules.compiled import Rules
 from nfd.rules.policy import Policy
+from nfd.sources import known
 from nfd.store.base import Kind
 from nfd.worker.config import WorkerConfig, model
 
@@ -57,7 +59,7 @@ def host_of(args: Namespace) -> Host:
 def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
     """The plan for a scan, and what was odd about the configuration."""
     config, problems = config_of(args)
-    wanted = None if args.sources is None else tuple(split_items(args.sources))
+    wanted = None if args.sources is None else _sources(args.sources)
     core = config.core
     plan = make_plan(
         core.feature_sources if wanted is None else wanted,
@@ -66,6 +68,15 @@ def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
         core.label_white_list,
     )
     return plan, problems
+
+
+def _sources(text: str) -> tuple[str, ...]:
+    """The items of `--sources`. Raises: ConfigError for one that is none, since a person typed it."""
+    items, names = tuple(split_items(text)), ("all", *(source.name for source in known()))
+    for item in items:
+        if item.removeprefix("-") not in names:
+            raise ConfigError(f"--sources: no source {item!r}; there are {', '.join(names)}")
+    return items
 
 
 def config_of(args: Namespace) -> tuple[WorkerConfig, tuple[Problem, ...]]:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 import threading
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +35,16 @@ def add_flags(parser: ArgumentParser) -> None:
     add_scan_flags(parser)
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
     folder = state / "nfd" / "nodes"
-    parser.add_argument("--nodes", metavar="DIR", type=Path, default=folder, help=f"folder of Node objects ({folder})")
+    parser.add_argument(
+        "--nodes", metavar="DIR", type=_folder, default=folder, help=f"folder of Node objects ({folder})"
+    )
     parser.add_argument("--oneshot", action="store_true", help="end after the first pass")
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise ArgumentTypeError("a folder must have a name")
+    return Path(text)
 
 
 def run(args: Namespace) -> int:
@@ -54,6 +62,7 @@ def run(args: Namespace) -> int:
             return reply
 
         agent = Agent(host, node, settings, signals, send, lambda: _settings(args)[0], live=not args.replay)
+        screen.stays = not args.oneshot
         if args.oneshot:
             return 0 if agent.run_once() else 1
         agent.run()
@@ -118,6 +127,8 @@ class Screen:
     def __init__(self, path: Path, node: str, style: Style, odd: tuple[Problem, ...]) -> None:
         self._path, self._node, self._style, self._odd = path, node, style, odd
         self._shown: Mapping[str, str] | None = None
+        self.stays = False
+        """Whether changes will be shown, too."""
 
     def show(self, report: Report) -> None:
         """Print the labels of the Node, or how they differ from what was printed last."""
@@ -139,6 +150,8 @@ class Screen:
         if self._odd:
             parts.append(problems(self._odd, self._style))
         print("\n\n".join([*parts, self._style.dim(f"the Node object is in {self._path}")]))
+        if self.stays:
+            print(self._style.dim("watching for changes; Ctrl-C ends"))
 
     def _show_changes(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         for key in sorted(before.keys() | now.keys()):

@@ -17,6 +17,7 @@ given. Variables of an empty text stand for an empty text or list, or for false;
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +77,15 @@ class Parsed:
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+
+def say(answer: str) -> None:
+    """Print what --help or --version ask for; that the reader has seen enough is no error."""
+    try:
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def daemon_flags(config_file: str) -> tuple[Extra, ...]:

@@ -48,7 +48,7 @@ def usage(program: str, about: str, extras: Iterable[Described], leaves: Iterabl
             lines += _flag((extra.name, *extra.aliases), extra.help, extra.default, extra.env)
     short = [leaf for leaf in leaves if leaf.mark.name and not leaf.mark.hidden]
     for leaf in short:
-        lines += _flag(leaf.flags[:-1], leaf.help, default_of(leaf), leaf.env)
+        lines += _flag(leaf.flags[:-1] or leaf.flags, leaf.help, default_of(leaf), leaf.env)
     lines += _flag(("version",), "print program and version", "", ())
     long = [leaf for leaf in leaves if leaf.flags and not leaf.mark.name]
     if long:

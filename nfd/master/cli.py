@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from nfd import log
-from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
+from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse, say
 from nfd.config.text import parse_integer
 from nfd.errors import ConfigError, NfdError
 from nfd.master.assembly import Master, open_master, open_store
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             about="Takes reports of nfd-worker over gRPC and labels Node objects.",
         )
         if parsed.answer:
-            print(parsed.answer)
+            say(parsed.answer)
             return 0
         config, findings = configure(Config, parsed)
         mode = mode_of(parsed, os.environ)

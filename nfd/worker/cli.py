@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nfd import log, names
-from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
+from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse, say
 from nfd.config.text import parse_integer
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             about="Scans this machine for features and reports them to nfd-master.",
         )
         if parsed.answer:
-            print(parsed.answer)
+            say(parsed.answer)
             return 0
         return run(parsed)
     except ConfigError as error:

@@ -44,6 +44,8 @@ USAGE = [
     (("discover", "--host-root", "/nowhere/at/all"), "--host-root /nowhere/at/all: No such file"),
     (("discover", "--config", "/nowhere/x.conf"), "/nowhere/x.conf: No such file"),
     (("discover", "stray"), "stray"),
+    (("discover", "--sources", "cpu,-nope"), "--sources: no source '-nope'"),
+    (("up", "--nodes", ""), "--nodes"),
     (("explain", "-"), "LABEL"),
     (("explain", "node1", "x"), "NODE node1"),
     (("record",), "DIR"),

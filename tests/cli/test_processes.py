@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 
 def call(*words: str, **options: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "nfd.cli", *words], **options)  # type: ignore[call-overload, no-any-return]
@@ -23,6 +25,17 @@ def test_a_closed_pipe_is_no_error(machine: str) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("program", ["nfd.worker", "nfd.master.cli", "gfd.cli"])
+def test_help_into_a_closed_pipe_is_no_error(program: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.Popen([sys.executable, "-m", program, "--help"], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    _, err = process.communicate(timeout=60)
+    assert b"Traceback" not in err
+    assert process.returncode == 0
 
 
 def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
