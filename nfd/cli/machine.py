@@ -59,15 +59,19 @@ def host_of(args: Namespace) -> Host:
 def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
     """The plan for a scan, and what was odd about the configuration."""
     config, problems = config_of(args)
+    return plan_with(args, config), problems
+
+
+def plan_with(args: Namespace, config: WorkerConfig) -> Plan:
+    """The plan for a scan with this configuration; `--sources` goes before what it says. Raises: ConfigError."""
     wanted = None if args.sources is None else _sources(args.sources)
     core = config.core
-    plan = make_plan(
+    return make_plan(
         core.feature_sources if wanted is None else wanted,
         core.label_sources if wanted is None else wanted,
         config.sources,
         core.label_white_list,
     )
-    return plan, problems
 
 
 def _sources(text: str) -> tuple[str, ...]:

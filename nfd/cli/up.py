@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nfd import log, names
-from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_of
+from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
 from nfd.cli.screen import Style, problems, style_of, table, visible
 from nfd.config import yamltext
 from nfd.errors import NfdError
@@ -70,9 +70,9 @@ def run(args: Namespace) -> int:
 
 
 def _settings(args: Namespace) -> tuple[Settings, tuple[Problem, ...]]:
-    plan, odd = plan_of(args)
-    core = config_of(args)[0].core
-    return Settings(plan, core.sleep_interval, unpublished=core.no_publish_features), odd
+    config, odd = config_of(args)
+    core = config.core
+    return Settings(plan_with(args, config), core.sleep_interval, unpublished=core.no_publish_features), odd
 
 
 class LocalMaster:
