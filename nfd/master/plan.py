@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from nfd import names
 from nfd.master.desired import ALL_FRESH, Desired, Freshness
 from nfd.master.ownership import Origin, Owned, bookkeeping, parse_owned, render_owned
-from nfd.master.quantity import same_quantity
+from nfd.quantity import same_quantity
 from nfd.store.base import Kind, Node
 
 SHARED = frozenset({f"{names.NVIDIA_NS}/gpu.present"})

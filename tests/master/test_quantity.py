@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nfd.master.quantity import same_quantity
+from nfd.quantity import same_quantity
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""A Node at a glance: GPUs, processor, kernel, what is in the way of pods, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd.fleet.cpus import cpu_name
+from nfd.fleet.gpulabels import Gpus, read_gpus
+from nfd.fleet.pods import Ask, is_gpu_resource, whole
+from nfd.fleet.resources import Resource, read_resources
+from nfd.names import FEATURE_NS, NVIDIA_NS
+
+MANAGERS = ("nfd-gfd", "nfd-master")
+"""Who writes labels of ours: this product, and NFD (`metadata.managedFields`)."""
+GPU_CLASSES = ("0300_", "0302_", "")
+_PCI = [f"{FEATURE_NS}/pci-{kind}10de.present" for kind in GPU_CLASSES]
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """One Node. `changed` is when nfd last wrote to it, RFC 3339, "" if nobody recorded it.
+
+    `taints` are as kubectl writes them, `KEY=VALUE:EFFECT`; `resources` the GPU resources with what pods hold of them.
+    """
+
+    name: str
+    gpus: Gpus = field(default_factory=Gpus)
+    cpu: str = ""
+    cores: int = 0
+    arch: str = ""
+    kernel: str = ""
+    os: str = ""
+    taints: tuple[str, ...] = ()
+    changed: str = ""
+    problems: tuple[str, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def summarize(node: Json, asks: Sequence[Ask] = ()) -> NodeSummary:
+    """Sum up a v1 Node, with the pods on it."""
+    metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    info = status.get("nodeInfo") or {}
+    gpus = read_gpus(labels)
+    return NodeSummary(
+        name=str(metadata.get("name", "")),
+        gpus=gpus,
+        cpu=cpu_name(labels),
+        cores=whole((status.get("capacity") or {}).get("cpu", "0")),
+        arch=labels.get("kubernetes.io/arch") or info.get("architecture") or "",
+        kernel=labels.get(f"{FEATURE_NS}/kernel-version.full") or info.get("kernelVersion") or "",
+        os=_system(labels) or info.get("osImage") or "",
+        taints=tuple(_taint(one) for one in spec.get("taints") or ()),
+        changed=last_change(metadata.get("managedFields") or ()),
+        problems=tuple(_problems(node, labels, gpus)),
+        resources=read_resources(status, labels, asks),
+        labels=labels,
+    )
+
+
+def summarize_all(nodes: Iterable[Json], asks: Mapping[str, Sequence[Ask]] | None = None) -> list[NodeSummary]:
+    """All of them, by name."""
+    found = (summarize(node, (asks or {}).get(node["metadata"]["name"], ())) for node in nodes)
+    return sorted(found, key=lambda one: one.name)
+
+
+def last_change(managed: Iterable[Json]) -> str:
+    """When one of MANAGERS wrote last."""
+    return max((str(one.get("time") or "") for one in managed if one.get("manager") in MANAGERS), default="")
+
+
+def to_json(one: NodeSummary) -> dict[str, Any]:
+    """What `-o json` prints; what is not known is left out."""
+    found: dict[str, Any] = {
+        "name": one.name,
+        "gpus": one.gpus.to_json(),
+        "cpu": one.cpu,
+        "cores": one.cores,
+        "arch": one.arch,
+        "kernel": one.kernel,
+        "os": one.os,
+        "taints": list(one.taints),
+        "lastChange": one.changed,
+        "problems": list(one.problems),
+        "resources": [resource.to_json() for resource in one.resources],
+    }
+    return {key: value for key, value in found.items() if value not in ("", None, [], {}, 0)}
+
+
+def _system(labels: Mapping[str, str]) -> str:
+    parts = (labels.get(f"{FEATURE_NS}/system-os_release.{name}", "") for name in ("ID", "VERSION_ID"))
+    return " ".join(part for part in parts if part)
+
+
+def _taint(taint: Json) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
+
+
+def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str]:
+    """What a person should look at, most pressing first."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    states = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+    if states.get("Ready", "Unknown") != "True":
+        yield "not ready"
+    yield from (name for name in _PRESSURES if states.get(name) == "True")
+    if spec.get("unschedulable"):
+        yield "cordoned"
+    if not any(key.startswith(f"{FEATURE_NS}/") for key in labels):
+        yield "no feature labels: no worker has reported"
+    if gpus.state:
+        yield f"GPUs {gpus.state}"
+    if gpus.failing:
+        yield f"{gpus.failing} of {gpus.present or gpus.usable} GPUs failing"
+    elif gpus.present > gpus.usable and gpus.models:
+        yield f"{gpus.present - gpus.usable} of {gpus.present} GPUs missing"
+    yield from _unoffered(status, labels, gpus)
+
+
+def _unoffered(status: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str]:
+    """GPUs that no pod can get: nobody labels them, or nobody offers them."""
+    offered = {name: whole(amount) for name, amount in (status.get("allocatable") or {}).items()}
+    if not gpus and any(labels.get(key) == "true" for key in _PCI):
+        yield f"NVIDIA GPU on PCI without {NVIDIA_NS} labels"
+    elif gpus.models and not gpus.state and not any(is_gpu_resource(name) and offered[name] for name in offered):
+        yield "GPUs are not offered: no device plug-in"

@@ -1,0 +1,93 @@
+"""What pods ask of GPU resources (Kubernetes documentation, "Resource Management for Pods", "Sidecar Containers")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd.names import NVIDIA_NS
+from nfd.quantity import parse_quantity
+
+GPU_MEMORY = "aliyun.com/gpu-mem"
+"""The resource of gpushare: memory of the node's GPUs, in GiB (or MiB, as its plug-in is started)."""
+GPU_COUNT = "aliyun.com/gpu-count"
+GPU_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+"""Annotation of gpushare's scheduler extender: the GPU that a pod's memory is on; negative while it is on none."""
+
+_OVER = ("Succeeded", "Failed")
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A pod on a node. `gpu` is the index of the GPU that its gpushare memory is on, None if nobody says."""
+
+    node: str
+    namespace: str
+    name: str
+    resources: Mapping[str, int] = field(default_factory=dict)
+    gpu: int | None = None
+
+
+def is_gpu_resource(name: str) -> bool:
+    """`nvidia.com/gpu`, `.shared`, `mig-…` and whatever else NVIDIA's plug-ins offer, and gpushare's memory."""
+    return name.startswith(f"{NVIDIA_NS}/") or name == GPU_MEMORY
+
+
+def ask_of(pod: Json) -> Ask | None:
+    """What a pod holds; None for one that is on no node, is over, or asks for no GPU."""
+    metadata, spec, status = (pod.get(part) or {} for part in ("metadata", "spec", "status"))
+    node = spec.get("nodeName") or ""
+    if not node or status.get("phase") in _OVER:
+        return None
+    resources = _effective(spec)
+    if not resources:
+        return None
+    index = str((metadata.get("annotations") or {}).get(GPU_INDEX, ""))
+    gpu = int(index) if index.isascii() and index.isdigit() else None
+    return Ask(node, metadata.get("namespace") or "", metadata.get("name") or "", resources, gpu)
+
+
+def asks_by_node(pods: Iterable[Json]) -> dict[str, list[Ask]]:
+    """Node → what the pods on it hold."""
+    found: dict[str, list[Ask]] = {}
+    for pod in pods:
+        if (ask := ask_of(pod)) is not None:
+            found.setdefault(ask.node, []).append(ask)
+    return found
+
+
+def _effective(spec: Json) -> dict[str, int]:
+    """Containers and sidecars together, or the greatest init container with the sidecars before it, if that is more."""
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        _add(total, _requests(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        asked = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, asked)
+            _add(total, asked)
+            asked = {}
+        for name in {*asked, *sidecars}:
+            peak[name] = max(peak.get(name, 0), asked.get(name, 0) + sidecars.get(name, 0))
+    return {name: most for name in {*total, *peak} if (most := max(total.get(name, 0), peak.get(name, 0)))}
+
+
+def _requests(container: Json) -> dict[str, int]:
+    """A limit without a request is a request."""
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: whole(text) for name, text in asked.items() if is_gpu_resource(name)}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def whole(text: Any) -> int:
+    """An extended resource's amount; 0 for what is no quantity."""
+    return int(parse_quantity(str(text)) or 0)

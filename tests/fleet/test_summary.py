@@ -1,0 +1,173 @@
+"""What a Node and the pods on it come down to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nfd.fleet.cpus import cpu_name
+from nfd.fleet.gpus import Amount, group
+from nfd.fleet.nodes import summarize, summarize_all
+from nfd.fleet.pods import ask_of, asks_by_node
+from nfd.fleet.resources import Device
+
+F = "feature.node.kubernetes.io/"
+N = "nvidia.com/"
+T4 = {
+    N + "gpu.count": "2",
+    N + "gpu.product": "Tesla-T4",
+    N + "gpu.memory": "15360",
+    N + "gpu.present": "true",
+    N + "gpu.replicas": "1",
+    N + "gpu.sharing-strategy": "none",
+    N + "cuda.driver-version.full": "550.163.01",
+    F + "pci-10de.present": "true",
+}
+
+
+def node(labels: dict[str, str], name: str = "n", **offered: str) -> dict[str, Any]:
+    amounts = {
+        key.replace("nvidia_com", "nvidia.com").replace("__", "/").replace("_", "-"): value
+        for key, value in offered.items()
+    }
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "capacity": {"cpu": "8", **amounts},
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(amounts: dict[str, str], **fields: Any) -> dict[str, Any]:
+    containers = [{"resources": {"limits": amounts}}]
+    return {
+        "metadata": {"name": "p", "namespace": "d", "annotations": fields.get("annotations")},
+        "spec": {"nodeName": "n", "containers": containers, **fields.get("spec", {})},
+        "status": {"phase": fields.get("phase", "Running")},
+    }
+
+
+def test_a_healthy_node() -> None:
+    found = summarize(node(T4, nvidia_com__gpu="2") | {"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}})
+    assert (found.gpus.product, found.gpus.usable, found.gpus.present) == ("Tesla-T4", 2, 2)
+    assert (found.gpus.driver, found.gpus.models[0].memory) == ("550.163.01", 15360)
+    assert found.taints == ("gpu:NoSchedule",)
+
+
+PROBLEMS = [
+    ({}, {}, ["no feature labels: no worker has reported"]),
+    (T4, {"aliyun.com__gpu_mem": "30"}, []),
+    (T4, {"cpu": "8"}, ["GPUs are not offered: no device plug-in"]),
+    ({F + "pci-0302_10de.present": "true"}, {}, ["NVIDIA GPU on PCI without nvidia.com labels"]),
+    (
+        {**T4, N + "gpu.state": "degraded", N + "gpu.count.present": "4", N + "gpu.count.failing": "1"},
+        {},
+        ["GPUs degraded", "1 of 4 GPUs failing"],
+    ),
+    ({**T4, N + "gpu.count.present": "3"}, {"nvidia.com__gpu": "2"}, ["1 of 3 GPUs missing"]),
+    ({N + "gpu.present": "true", N + "gpu.state": "no-driver", F + "x": "1"}, {}, ["GPUs no-driver"]),
+]
+
+
+@pytest.mark.parametrize(("labels", "offered", "problems"), PROBLEMS)
+def test_problems(labels: dict[str, str], offered: dict[str, str], problems: list[str]) -> None:
+    assert list(summarize(node(labels, **offered)).problems) == problems
+
+
+def test_conditions_come_first() -> None:
+    sick = node({F + "x": "1"})
+    sick["status"]["conditions"] = [{"type": "Ready", "status": "False"}, {"type": "DiskPressure", "status": "True"}]
+    sick["spec"] = {"unschedulable": True}
+    assert summarize(sick).problems == ("not ready", "DiskPressure", "cordoned")
+    del sick["status"]["conditions"]
+    assert summarize(sick).problems[0] == "not ready"
+
+
+SHARED = {**T4, N + "gpu.product": "Tesla-T4-SHARED", N + "gpu.replicas": "4", N + "gpu.sharing-strategy": "mps"}
+CARVED = {**T4, N + "gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", N + "gpu.count": "14"}
+MIXED = {
+    **T4,
+    N + "mig-1g.5gb.count": "3",
+    N + "mig-2g.10gb.count": "1",
+    N + "mig-1g.5gb.replicas": "2",
+    N + "mig-1g.5gb.sharing-strategy": "time-slicing",
+}
+
+
+@pytest.mark.parametrize(
+    ("labels", "resource", "product", "layout", "shared"),
+    [
+        (SHARED, "nvidia.com__gpu.shared", "Tesla-T4", "", "mps×4"),
+        (CARVED, "nvidia.com__gpu", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1g.5gb×14", ""),
+        (MIXED, "nvidia.com__mig_1g.5gb", "Tesla-T4", "1g.5gb×3 2g.10gb×1", "time-slicing×2"),
+        (T4, "aliyun.com__gpu_mem", "Tesla-T4", "", "gpu-mem"),
+    ],
+)
+def test_every_way_to_share(labels: dict[str, str], resource: str, product: str, layout: str, shared: str) -> None:
+    found = group([summarize(node(labels, **{resource: "7"}))])[0]
+    assert (found.product, found.mig, found.sharing) == (product, layout, shared)
+    assert list(found.resources.values()) == [Amount(7, 0)]
+
+
+def test_several_models() -> None:
+    labels = {**T4, N + "gpu.model.Tesla-T4.count": "2", N + "gpu.model.NVIDIA-L4.count": "1"}
+    found = summarize(node(labels)).gpus
+    assert (found.product, found.usable) == ("NVIDIA-L4 + Tesla-T4", 3)
+
+
+def test_pods_hold_the_greater_of_containers_and_init_containers() -> None:
+    gpu = "nvidia.com/gpu"
+    limits = {"resources": {"limits": {gpu: "1"}}}
+    sidecar = {**limits, "restartPolicy": "Always"}
+    init = {"resources": {"requests": {gpu: "3"}}}
+    for first, held in (([], 1), ([sidecar], 2), ([sidecar, init], 4), ([init, sidecar], 3)):
+        ask = ask_of(pod({gpu: "1"}, spec={"initContainers": first}))
+        assert ask is not None
+        assert ask.resources == {gpu: held}
+    assert ask_of(pod({gpu: "1"}, phase="Succeeded")) is None
+    assert ask_of(pod({gpu: "1"}, spec={"nodeName": ""})) is None
+    assert ask_of(pod({"cpu": "1"})) is None
+
+
+def test_gpushare_says_on_which_gpu() -> None:
+    def placed(index: str, amount: str) -> dict[str, Any]:
+        return pod({"aliyun.com/gpu-mem": amount}, annotations={"ALIYUN_COM_GPU_MEM_IDX": index})
+
+    asks = asks_by_node([placed("0", "8"), placed("1", "3"), placed("1", "4"), placed("-1", "2"), placed("9", "1")])
+    offered = {"aliyun.com__gpu_mem": "30", "aliyun.com__gpu_count": "2"}
+    resource = summarize(node(T4, **offered), asks["n"]).resources[0]
+    assert resource.devices == (Device(0, 15, 8), Device(1, 15, 7))
+    assert (resource.allocated, resource.unplaced) == (18, 3)
+
+
+def test_resources_that_are_gone_count_while_pods_hold_them() -> None:
+    asks = asks_by_node([pod({"nvidia.com/gpu": "1"})])
+    assert summarize(node(T4, nvidia_com__gpu="0")).resources == ()
+    assert [one.allocated for one in summarize(node(T4, nvidia_com__gpu="0"), asks["n"]).resources] == [1]
+
+
+def test_nodes_come_by_name_and_groups_by_size() -> None:
+    two = node(T4, "b", nvidia_com__gpu="2")
+    eight = node({**T4, N + "gpu.product": "NVIDIA-L4", N + "gpu.count": "8"}, "a", nvidia_com__gpu="8")
+    found = summarize_all([two, eight])
+    assert [one.name for one in found] == ["a", "b"]
+    assert [one.product for one in group(found)] == ["NVIDIA-L4", "Tesla-T4"]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "name"),
+    [
+        ("Intel", "6", "143", "Intel Sapphire Rapids"),
+        ("AMD", "25", "1", "AMD Milan"),
+        ("ARM", "15", "54512", "ARM Neoverse-V2"),
+        ("Intel", "15", "2", "Intel 15/2"),
+        ("AMD", "15", "junk", "AMD 15/junk"),
+        ("", "", "", ""),
+    ],
+)
+def test_processors_have_names(vendor: str, family: str, model: str, name: str) -> None:
+    labels = {"vendor_id": vendor, "family": family, "id": model}
+    assert cpu_name({f"{F}cpu-model.{key}": value for key, value in labels.items() if value}) == name
