@@ -1,0 +1,238 @@
+"""Expressions over labels, such as `nvidia.com/gpu.memory >= 40000 and not cpu-cpuid.AVX512F`.
+
+    expression   alternative { "or" alternative }
+    alternative  condition { "and" condition }
+    condition    "not" condition | "(" expression ")" | KEY [ "exists" ] | KEY "=" VALUE | KEY "!=" VALUE
+                 | KEY ("<" | "<=" | ">" | ">=") NUMBER | KEY "=~" PATTERN | KEY "!~" PATTERN
+                 | KEY [ "not" ] "in" "(" VALUE { "," VALUE } ")"
+
+A key without a namespace is one of feature.node.kubernetes.io; one that has none at all is written `/KEY`. Words with
+other characters, and those that are `and`, `or`, `not`, `in` or `exists`, stand in quotes. Text from people: whatever
+is wrong is a ConfigError that names the place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from nfd import names
+from nfd.errors import ConfigError
+from nfd.fleet.terms import MAX_INT, Term, is_version, parse_int64
+from nfd.rules.regexp import PatternError, compile_pattern
+
+LONGEST = 4096
+DEEPEST = 50
+_TOKEN = re.compile(r"""\s*(?:(==|!=|=~|!~|<=|>=|[=<>(),])|"([^"]*)"|'([^']*)'|([^\s=!<>(),"'~]+))""")
+_WORDS = frozenset({"and", "or", "not", "in", "exists"})
+_ORDERS = frozenset({"<", "<=", ">", ">="})
+_VERSIONS = {"<": "VersionLt", "<=": "VersionLe", ">": "VersionGt", ">=": "VersionGe"}
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Expression
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        return not self.part.holds(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Expression, ...]
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        return all(part.holds(labels) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Expression, ...]
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        return any(part.holds(labels) for part in self.parts)
+
+
+Expression = Term | Not | And | Or
+
+
+class _Token(NamedTuple):
+    """`kind` is the sign or word itself, `text` for keys and values, "" at the end."""
+
+    kind: str
+    text: str
+    place: int
+
+
+def parse_query(text: str) -> Expression:
+    """Raises: ConfigError naming the column."""
+    if len(text) > LONGEST:
+        raise ConfigError(f"expression of {len(text)} characters is too long, at most {LONGEST} are taken")
+    return _Parser(text).whole()
+
+
+def full_key(word: str) -> str:
+    """The label that a key in an expression means."""
+    return word[1:] if word.startswith("/") else word if "/" in word else f"{names.FEATURE_NS}/{word}"
+
+
+class _Parser:
+    """Recursive descent over the tokens."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_split(text))
+        self._index = 0
+        self._depth = 0
+
+    def whole(self) -> Expression:
+        found = self._expression()
+        if self._now.kind:
+            self._fail(f"expected and, or, or the end, found {self._now.text!r}")
+        return found
+
+    @property
+    def _now(self) -> _Token:
+        return self._tokens[self._index]
+
+    def _next(self) -> _Token:
+        token = self._now
+        self._index += 1
+        return token
+
+    def _takes(self, kind: str) -> bool:
+        if self._now.kind == kind:
+            self._index += 1
+            return True
+        return False
+
+    def _expression(self) -> Expression:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            self._fail(f"nested more than {DEEPEST} deep")
+        parts = [self._alternative()]
+        while self._takes("or"):
+            parts.append(self._alternative())
+        self._depth -= 1
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def _alternative(self) -> Expression:
+        parts = [self._condition()]
+        while self._takes("and"):
+            parts.append(self._condition())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _condition(self) -> Expression:
+        negated = False
+        while self._takes("not"):
+            negated = not negated
+        if self._takes("("):
+            found = self._expression()
+            self._wants(")")
+        else:
+            found = self._about_key(full_key(self._text("a label")))
+        return Not(found) if negated else found
+
+    def _about_key(self, key: str) -> Expression:
+        if problem := names.key_problem(key):
+            self._index -= 1
+            self._fail(f"{key!r} is no label: it {problem}")
+        kind = self._now.kind
+        if kind in ("=", "==", "!="):
+            self._next()
+            return Term(key, "NotIn" if kind == "!=" else "In", (self._value(),))
+        if kind in _ORDERS:
+            self._next()
+            return self._order(key, kind)
+        if kind in ("=~", "!~"):
+            self._next()
+            found = Term(key, "Matches", (self._pattern(),))
+            return found if kind == "=~" else Not(found)
+        if kind == "not":
+            self._next()
+            self._wants("in")
+            return Term(key, "NotIn", self._list())
+        if self._takes("in"):
+            return Term(key, "In", self._list())
+        self._takes("exists")
+        return Term(key, "Exists")
+
+    def _order(self, key: str, sign: str) -> Expression:
+        """Whole numbers as Gt and Lt say them; with dots in it, a version."""
+        text = self._text("a number")
+        number = parse_int64(text)
+        if number is not None:
+            return order_term(key, sign, number)
+        if not is_version(text) or "." not in text:
+            self._index -= 1
+            self._fail(f"{text!r} is neither a whole number of 64 bits nor a version such as 5.15")
+        return Term(key, _VERSIONS[sign], (text,))
+
+    def _list(self) -> tuple[str, ...]:
+        self._wants("(")
+        values = [self._value()]
+        while self._takes(","):
+            values.append(self._value())
+        self._wants(")")
+        return tuple(dict.fromkeys(values))
+
+    def _value(self) -> str:
+        text = self._text("a value")
+        if problem := names.value_problem(text):
+            self._index -= 1
+            self._fail(f"{text!r} is no label value: it {problem}")
+        return text
+
+    def _pattern(self) -> str:
+        text = self._text("a pattern")
+        try:
+            compile_pattern(text)
+        except PatternError as error:
+            self._index -= 1
+            self._fail(str(error))
+        return text
+
+    def _text(self, what: str) -> str:
+        if self._now.kind != "text":
+            self._fail(
+                f"expected {what}, found {self._now.text!r}" if self._now.kind else f"expected {what} at the end"
+            )
+        return self._next().text
+
+    def _wants(self, kind: str) -> None:
+        if not self._takes(kind):
+            self._fail(f"expected {kind!r}, found {self._now.text!r}" if self._now.kind else f"expected {kind!r}")
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise ConfigError(f"expression, column {self._now.place}: {reason}")
+
+
+def order_term(key: str, sign: str, number: int) -> Term:
+    """`<=` and `>=` by the neighbouring number. Values of labels have no sign, and neither has a selector's operand."""
+    if sign in (">", ">="):
+        bound = number - 1 if sign == ">=" else number
+        return Term(key, "Gt", (str(bound),)) if bound >= 0 else Term(key, "Lt", (str(MAX_INT),))
+    bound = number + 1 if sign == "<=" else number
+    return Term(key, "Lt", (str(min(max(bound, 0), MAX_INT)),))
+
+
+def _split(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    at, end = 0, len(text.rstrip())
+    while at < end:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            rest = text[at:].strip()
+            raise ConfigError(f"expression, column {end - len(rest) + 1}: {rest[:20]!r} makes no sense here")
+        sign, double, single, word = found.groups()
+        place = found.start(found.lastindex or 0) + 1
+        if sign:
+            tokens.append(_Token(sign, sign, place))
+        elif word and word.lower() in _WORDS:
+            tokens.append(_Token(word.lower(), word, place))
+        else:
+            tokens.append(_Token("text", next(one for one in (double, single, word) if one is not None), place))
+        at = found.end()
+    tokens.append(_Token("", "", end + 1))
+    return tokens
