@@ -1,0 +1,75 @@
+"""`python -m bench fleet [--nodes N] [--only SCENARIO,…]`: a fleet of simulated workers against one real master."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from bench.fleet import scenarios
+from bench.fleet.cluster import NAMESPACE
+from bench.fleet.gauges import resident
+from bench.fleet.run import Run, setting
+
+STAGES = (100, 1000, 5000, 15000)
+ALL = ("idle", "change", "tenth", "rules", "restart", "leaders")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench fleet", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--only", default=",".join(ALL), help=f"of {', '.join(ALL)}; the cold start is always there")
+    parser.add_argument("--seconds", type=float, default=30.0, help="length of the time in which nothing changes")
+    parser.add_argument("--at-once", type=int, default=100, help="workers that speak at the same time")
+    parser.add_argument("--processes", type=int, default=2, help="processes that speak for them")
+    asyncio.run(fleet(parser.parse_args()))
+
+
+async def fleet(given: argparse.Namespace) -> None:
+    async with setting(given.processes) as run:
+        try:
+            await measure(run, given)
+        finally:
+            run.table.show()
+
+
+async def measure(run: Run, given: argparse.Namespace) -> None:
+    stages = [stage for stage in STAGES if stage < given.nodes] + [given.nodes]
+    fresh = await run.grow(stages[0])
+    rate = 0.0
+    for stage in stages:
+        fresh = await run.grow(stage) if stage > run.nodes else fresh
+        if not run.masters:
+            rate = await scenarios.bare_loop(run)
+            await run.start_master()
+            run.table.add(f"master memory, {run.nodes} nodes known", f"{resident(run.master.pid):.0f} MiB")
+            await run.crew.start(ca_of(run), run.tokens)
+        await scenarios.cold_start(run, fresh, given.at_once, rate)
+    only = given.only.split(",")
+    if "idle" in only:
+        await scenarios.nothing_changes(run, given.seconds)
+    if "change" in only:
+        taken = sorted([await scenarios.some_change_on_one(run) for _ in range(50)])
+        run.table.add(
+            "one change, report to label: p50, p99", f"{taken[25] * 1e3:.0f}, {taken[-1] * 1e3:.0f} ms", "150 ms, 1 s"
+        )
+    if "tenth" in only:
+        await scenarios.some_change(run, range(max(run.nodes // 10, 1)), given.at_once, rate)
+    if "rules" in only:
+        await scenarios.rule_change(run, rate)
+    if "restart" in only:
+        await scenarios.restart(run, given.at_once)
+    if "leaders" in only:
+        await scenarios.hand_over(run, given.at_once)
+
+
+def ca_of(run: Run) -> Path:
+    """The CA of the master's making, as workers mount it."""
+    path = run.folder / "ca.crt"
+    found = run.plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/nfd-master-ca")
+    path.write_text(found["data"]["ca.crt"])
+    return path
+
+
+if __name__ == "__main__":
+    main()

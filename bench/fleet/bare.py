@@ -1,0 +1,56 @@
+"""The limit: a bare loop that sends the very PATCHes of a master, planned beforehand, and does nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bench.fleet.cluster import MERGE, Link, each
+from bench.fleet.machines import Worker, node_name
+from nfd.kube.connect import METADATA_ONLY, node_path
+from nfd.master.desired import derive_desired
+from nfd.master.patch import patches
+from nfd.master.plan import Goal, plan_node
+from nfd.rpc import convert
+from nfd.rules.policy import Policy
+from nfd.store.base import FIELD_MANAGER, trim
+from tests.controlplane.cluster import ControlPlane
+
+PARALLEL = 10
+"""As the master's default (nfdApiParallelism)."""
+
+
+async def plan(plane: ControlPlane, numbers: range) -> dict[int, bytes]:
+    """The body of the PATCH of each node."""
+    link, bodies = Link(plane, PARALLEL), dict[int, bytes]()
+
+    async def one(number: int) -> None:
+        node = trim(json.loads(await link.send("GET", node_path(node_name(number)))))
+        report = convert.decode(Worker(number).speak().request).report
+        (patch,) = patches(plan_node(Goal(derive_desired(report, Policy())), node))
+        bodies[number] = json.dumps(patch.body, separators=(",", ":")).encode()
+
+    await each(numbers, PARALLEL, one)
+    await link.close()
+    return bodies
+
+
+async def send(plane: ControlPlane, bodies: dict[int, bytes]) -> None:
+    link = Link(plane, PARALLEL)
+
+    async def one(number: int) -> None:
+        path = f"{node_path(node_name(number))}?fieldManager={FIELD_MANAGER}&timeout=10000ms"
+        await link.send("PATCH", path, bodies[number], MERGE, Accept=METADATA_ONLY)
+
+    await each(bodies, PARALLEL, one)
+    await link.close()
+
+
+async def undo(plane: ControlPlane, bodies: dict[int, bytes]) -> None:
+    """Take it all away again."""
+    empty: dict[int, bytes] = {}
+    for number, body in bodies.items():
+        written: dict[str, Any] = json.loads(body)["metadata"]
+        gone = {part: dict.fromkeys(written[part]) for part in ("labels", "annotations")}
+        empty[number] = json.dumps({"metadata": gone}).encode()
+    await send(plane, empty)

@@ -1,0 +1,116 @@
+"""One run: what is set up once, and what every scenario needs of it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench._table import Table
+from bench.fleet import cluster
+from bench.fleet.crew import Crew
+from bench.fleet.gauges import Spent, look, requests
+from bench.fleet.machines import node_name
+from bench.fleet.watcher import Watcher
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.process import free_ports
+from tests.e2e.programs import Program
+
+READY = 120.0
+
+
+@dataclass
+class Cost:
+    """What one block of a scenario took."""
+
+    seconds: float = 0.0
+    spent: Spent = field(default_factory=Spent)
+    asked: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Run:
+    plane: ControlPlane
+    kubeconfig: Path
+    folder: Path
+    tokens: Path | None
+    watcher: Watcher
+    crew: Crew
+    table: Table = field(default_factory=Table)
+    masters: list[Program] = field(default_factory=list)
+    nodes: int = 0
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.master.flags[0].removeprefix('-port=')}"
+
+    @property
+    def master(self) -> Program:
+        return self.masters[0]
+
+    def names(self, numbers: Iterable[int]) -> list[str]:
+        return [node_name(number) for number in numbers]
+
+    async def grow(self, nodes: int) -> range:
+        """Have so many nodes; the new ones."""
+        fresh = range(self.nodes, nodes)
+        await cluster.populate(self.plane, fresh, self.tokens)
+        self.nodes = nodes
+        return fresh
+
+    async def start_master(self, *flags: str) -> Program:
+        port, http_port = free_ports(2)
+        words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={self.kubeconfig}")
+        secure = ("--auth=token", f"--namespace={cluster.NAMESPACE}", "--service-name=localhost")
+        log = self.folder / f"master-{port}.log"
+        where = {"POD_NAME": f"master-{port}", "POD_IP": "127.0.0.1"}
+        master = Program("nfd-master", (*words, *secure, *flags), log, http_port, where)
+        master.start()
+        self.masters.append(master)
+        await self.until_ready(master)
+        return master
+
+    async def until_ready(self, master: Program) -> None:
+        deadline = time.monotonic() + READY
+        while not await asyncio.to_thread(master.ready):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the master is not ready:\n{master.text()[-2000:]}")
+            await asyncio.sleep(0.1)
+
+    def look(self) -> Spent:
+        pids = [master.pid for master in self.masters if master.alive()]
+        return look(self.plane, pids, self.crew.pids)
+
+    @asynccontextmanager
+    async def cost(self) -> AsyncIterator[Cost]:
+        """Measures the block."""
+        cost, mark = Cost(), await asyncio.to_thread(self.plane.mark)
+        before, began = self.look(), time.monotonic()
+        yield cost
+        cost.seconds, cost.spent = time.monotonic() - began, self.look() - before
+        cost.asked = await asyncio.to_thread(requests, self.plane, mark)
+
+
+@asynccontextmanager
+async def setting(processes: int) -> AsyncIterator[Run]:
+    """The control plane, kubelets and a watcher; no master yet."""
+    with ControlPlane() as plane, tempfile.TemporaryDirectory(prefix="nfd-fleet-") as name:
+        folder = Path(name)
+        kubeconfig = await asyncio.to_thread(cluster.prepare, plane)
+        run = Run(plane, kubeconfig, folder, folder / "tokens", Watcher(plane), Crew(processes))
+        await run.watcher.start()
+        beating = asyncio.create_task(cluster.heartbeats(plane, lambda: run.nodes))
+        try:
+            yield run
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            await run.crew.stop()
+            await run.watcher.stop()
+            for master in run.masters:
+                master.kill()
