@@ -12,7 +12,8 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -22,10 +23,12 @@ from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube.connect import KubeClient
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-PER_SECOND = 50.0
-"""Reviews asked for, at most; the API server spends 1 ms on one."""
+AT_ONCE = 5
+"""Reviews under way. Those that end well make room at once: a fleet that starts is let in as fast as the server can."""
+REFUSED_PER_SECOND = 50.0
+"""Reviews that end badly, at most; the API server spends 1 ms on one."""
 LONGEST_WAIT = 2.0
-"""Seconds that a review waits for its turn; longer queues are turned away."""
+"""Seconds that a review waits for its turn; while tokens are being refused, longer queues are turned away at once."""
 BAD_SECONDS = 10.0
 """How long a token that was refused stays so without asking."""
 BAD_TOKENS = 10
@@ -69,7 +72,9 @@ class Tokens:
         self._bad: _Recent[str] = _Recent(REFUSED, now)
         self._senders: _Recent[int] = _Recent(REFUSED, now)
         self._asking: dict[bytes, asyncio.Task[Pod]] = {}
-        self._turn = 0.0
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+        self._paused = 0
 
     async def review(self, token: str, sender: str = "") -> Pod:
         """Whose token this is. `sender` is the address it came from.
@@ -98,8 +103,8 @@ class Tokens:
     async def _ask(self, token: str, key: bytes, sender: str) -> Pod:
         try:
             expires = self._expiry(token)
-            await self._wait()
-            pod = await self._identify(await self._status(token))
+            async with self._turn():
+                pod = await self._identify(await self._status(token))
         except Forbidden as error:
             self._bad.put(key, str(error), self._now() + BAD_SECONDS)
             self._senders.put(sender.encode(), self._refusals(sender) + 1, self._now() + BAD_SECONDS)
@@ -120,13 +125,30 @@ class Tokens:
             raise Forbidden(f"the token is not for audience {self._audience}")
         return float(expires)
 
-    async def _wait(self) -> None:
-        """The turn of one review."""
-        now = asyncio.get_running_loop().time()
-        if self._turn - now > LONGEST_WAIT:
-            raise Unavailable("too many unknown tokens", retry_after=self._turn - now)
-        self._turn = max(self._turn, now) + 1 / PER_SECOND
-        await asyncio.sleep(self._turn - 1 / PER_SECOND - now)
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The turn of one review; its place stays taken for a while if it ends badly. Raises: Unavailable."""
+        if self._paused and self._waiting >= LONGEST_WAIT * REFUSED_PER_SECOND:
+            raise Unavailable("too many unknown tokens", retry_after=LONGEST_WAIT)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            raise Unavailable("too many unknown tokens", retry_after=LONGEST_WAIT) from error
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        except BaseException:
+            self._paused += 1
+            asyncio.get_running_loop().call_later(AT_ONCE / REFUSED_PER_SECOND, self._resume)
+            raise
+        self._turns.release()
+
+    def _resume(self) -> None:
+        self._paused -= 1
+        self._turns.release()
 
     async def _status(self, token: str) -> Mapping[str, Any]:
         body = {
