@@ -12,9 +12,11 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,6 +46,26 @@ class Family:
     kind: str
     help: str
     samples: Iterable[tuple[str, Mapping[str, str], float]]
+
+
+class Histogram:
+    """How often something took how long; `bounds` are upper ones, in seconds."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._seconds += seconds
+
+    def samples(self, labels: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+        """Those of a family of the kind `histogram`."""
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), accumulate(self._counts), strict=True):
+            yield "_bucket", {**labels, "le": bound}, count
+        yield "_sum", labels, self._seconds
+        yield "_count", labels, sum(self._counts)
 
 
 def render(families: Iterable[Family], *, openmetrics: bool) -> str:

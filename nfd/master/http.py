@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from nfd.master.metrics import OPENMETRICS, PLAIN, Metrics
+from nfd.health import OPENMETRICS, PLAIN, render
+from nfd.master.metrics import Metrics
 
 
 class HttpServer:
@@ -48,5 +49,5 @@ class HttpServer:
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         openmetrics = "application/openmetrics-text" in request.headers.get("Accept", "")
-        body = self._metrics.render(openmetrics=openmetrics).encode()
+        body = render(self._metrics.families(), openmetrics=openmetrics).encode()
         return web.Response(body=body, headers={"Content-Type": OPENMETRICS if openmetrics else PLAIN})

@@ -56,7 +56,7 @@ class Intake:
 
         Raises: ReportError if another master leads, for a report that is old, or for a name that no node can have.
         """
-        self._refer()
+        self._leadership.refer()
         name = report.node
         if problem := names.subdomain_problem(name):
             raise ReportError(f"node name {name[:80]!r} {problem}", retry=False, code="INVALID_ARGUMENT")
@@ -65,7 +65,7 @@ class Intake:
             raise ReportError("too many nodes are waiting", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
         self._take(report)
         written = await self._wait(name)
-        self._refer()
+        self._leadership.refer()
         return Reply(self._hearing.beat(soon=not written))
 
     def passed(self, name: str, *, written: bool) -> None:
@@ -87,20 +87,12 @@ class Intake:
         self.reports.clear()
         self._hearing.clear()
 
-    def _refer(self) -> None:
-        try:
-            self._leadership.refer()
-        except ReportError:
-            self._metrics.add("reports_referred")
-            raise
-
     def _take(self, report: Report) -> None:
         node = self._store.get(report.node)
         boot = parse_owned(node.annotations, self._instance).boot_id if node is not None else ""
         try:
             crowded_out = self.reports.take(report, node, boot)
         except ReportError as error:
-            self._metrics.add("reports_refused")
             _log.info("report refused", node=report.node, error=error)
             raise
         self._metrics.add("reports")

@@ -1,35 +1,63 @@
-"""The master's metrics: NFD's names, and some of our own (OpenMetrics 1.0 and Prometheus text format 0.0.4)."""
+"""The master's metrics: NFD's names (NFD documentation, "Metrics"), and some of our own."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import product
 
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+from nfd.health import Family, Histogram
 
-_COUNTERS = {
-    "node_update_requests": "Passes over a node, repeated ones included.",
-    "node_updates": "Passes that changed a node.",
-    "node_update_failures": "Passes that failed and will be repeated.",
-    "node_labels_rejected": "Labels that a report or rule asked for and the policy does not allow.",
-    "node_extendedresources_rejected": "Extended resources that were asked for and are not allowed.",
-    "node_annotations_rejected": "Annotations that were asked for and are not allowed.",
-    "node_taints_rejected": "Taints that were asked for and are not allowed.",
-    "node_writes": "PATCH requests sent to the node store.",
-    "node_write_conflicts": "PATCH requests refused since the node had changed in between.",
-    "node_writes_refused": "PATCH requests whose content the API server refused.",
-    "reports": "Reports taken from workers.",
-    "reports_refused": "Reports not taken: older than what is known, or of a caller that may not report for the node.",
-    "reports_referred": "Reports not taken since another master leads, or none does.",
-    "drift_restored": "Keys of ours that somebody else changed or removed and that were set right.",
-    "nodefeaturerule_processing_errors": "Rules that could not be evaluated on a node.",
-    "nodefeaturerule_status_updates": "PATCH requests for the status of NodeFeatureRules.",
-    "node_feature_group_update_requests": "PATCH requests for the status of NodeFeatureGroups.",
+PREFIX = "nfd_master_"
+
+PATCHED, CONFLICT, REFUSED, FAILED = "written", "conflict", "refused", "failed"
+"""What came of a PATCH."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """`labels` are the values that each label can have, so that all series are there from the start."""
+
+    help: str
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_KINDS = ("label", "annotation", "extendedResource", "taint")
+_CAUSES = ("scan", "rule", "object", "policy", "silence", "unknown")
+_CODES = (
+    *("PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+    *("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL"),
+)
+COUNTERS = {
+    "node_update_requests": Counter("Passes over a node, repeated ones included."),
+    "node_updates": Counter("Passes that changed a node."),
+    "node_update_failures": Counter("Passes that failed and will be repeated."),
+    "node_labels_rejected": Counter("Labels that a report or rule asked for and the policy does not allow."),
+    "node_extendedresources_rejected": Counter("Extended resources that were asked for and are not allowed."),
+    "node_annotations_rejected": Counter("Annotations that were asked for and are not allowed."),
+    "node_taints_rejected": Counter("Taints that were asked for and are not allowed."),
+    "node_patches": Counter(
+        "PATCH requests for nodes by result: written, conflict (the node had changed in between, planned anew), "
+        "refused (its content, not tried again), failed (tried again).",
+        {"result": (PATCHED, CONFLICT, REFUSED, FAILED)},
+    ),
+    "node_keys_removed": Counter(
+        "Keys taken off nodes: a fresh scan no longer finds them, a rule or third-party object no longer asks for "
+        "them, the policy forbids them, staleAfter is over (silence), or where they came from is unknown.",
+        {"kind": _KINDS, "cause": _CAUSES},
+    ),
+    "reports": Counter("Reports taken from workers."),
+    "reports_refused": Counter(
+        "Reports not taken, by gRPC status; FAILED_PRECONDITION and UNAVAILABLE also where another master leads, or "
+        "none.",
+        {"code": _CODES},
+    ),
+    "drift_restored": Counter("Keys of ours that somebody else changed or removed and that were set right."),
+    "nodefeaturerule_processing_errors": Counter("Rules that could not be evaluated on a node."),
+    "nodefeaturerule_status_updates": Counter("PATCH requests for the status of NodeFeatureRules."),
+    "node_feature_group_update_requests": Counter("PATCH requests for the status of NodeFeatureGroups."),
 }
-_GAUGES = {
-    "build_info": "Start time in seconds since the epoch, with the version as label.",
+GAUGES = {
     "nodes": "Nodes known from the node store.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
     "silent_nodes": "Reporting nodes whose worker has missed three beats.",
@@ -39,9 +67,19 @@ _GAUGES = {
     "store_connected": "Whether changes of nodes are being heard.",
     "leading": "Whether this master is the one that writes.",
     "nodefeaturerules": "NodeFeatureRule objects known.",
+    "failing_rules": "Rules that are wrong, or could not be evaluated on some node.",
     "nodefeatures": "NodeFeature objects known.",
     "nodefeatures_without_node": "NodeFeature objects that name no node, or one that does not exist.",
     "malformed_objects": "Custom resources that make no sense and are passed over.",
+}
+RULES = "nodefeaturerule_processing_duration_seconds"
+PLAN = "node_plan_duration_seconds"
+PATCH = "node_patch_duration_seconds"
+_FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
+HISTOGRAMS = {
+    RULES: ("Time to evaluate all rules over one node.", _FAST),
+    PLAN: ("Time to plan one node, its rules included where they have to be evaluated.", _FAST),
+    PATCH: ("Time that a PATCH of a node took.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
 }
 _REJECTED = {
     "label": "node_labels_rejected",
@@ -51,56 +89,47 @@ _REJECTED = {
 }
 
 
-RULE_SECONDS = "nodefeaturerule_processing_duration_seconds"
-RULE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
-
-
 class Metrics:
-    """Counters and a histogram that only grow; gauges are asked for when somebody looks."""
+    """Counters and histograms that only grow; gauges are asked for when somebody looks."""
 
     def __init__(self, version: str, started: float) -> None:
-        self._counts = dict.fromkeys(_COUNTERS, 0)
+        """`started` is in seconds since the epoch."""
+        self._counts: dict[str, dict[tuple[str, ...], int]] = {
+            name: dict.fromkeys(product(*counter.labels.values()), 0) for name, counter in COUNTERS.items()
+        }
         self._build = (version, started)
-        self._rule_buckets = [0] * (len(RULE_BUCKETS) + 1)
-        self._rule_seconds = 0.0
+        self._histograms = {name: Histogram(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
         self.gauges: Callable[[], Mapping[str, float]] = dict
 
     def __getitem__(self, name: str) -> int:
-        return self._counts[name]
+        """A counter, over all its labels."""
+        return sum(self._counts[name].values())
 
-    def add(self, name: str, amount: int = 1) -> None:
-        self._counts[name] += amount
+    def add(self, name: str, amount: int = 1, **labels: str) -> None:
+        """Count something; `labels` are those of the counter, all of them."""
+        series, place = self._counts[name], tuple(labels[label] for label in COUNTERS[name].labels)
+        series[place] = series.get(place, 0) + amount
 
     def reject(self, kind: str) -> None:
         """Count something the policy did not allow; `kind` as in `nfd.rules.policy.Dropped`."""
         self.add(_REJECTED[kind])
 
-    def observe_rules(self, seconds: float) -> None:
-        """All rules were evaluated over one node. NFD counts each object and node by itself, in too many series."""
-        self._rule_buckets[bisect_left(RULE_BUCKETS, seconds)] += 1
-        self._rule_seconds += seconds
+    def observe(self, name: str, seconds: float) -> None:
+        """Add to a histogram. NFD has one for each rule object and node, which are too many series."""
+        self._histograms[name].observe(seconds)
 
-    def render(self, *, openmetrics: bool) -> str:
-        """All of them, as text."""
-        lines = list(self._lines(openmetrics))
-        return "\n".join([*lines, "# EOF", ""] if openmetrics else [*lines, ""])
-
-    def _lines(self, openmetrics: bool) -> Iterator[str]:
-        for name, text in _COUNTERS.items():
-            family = f"nfd_master_{name}" if openmetrics else f"nfd_master_{name}_total"
-            yield from (f"# HELP {family} {text}", f"# TYPE {family} counter")
-            yield f"nfd_master_{name}_total {self._counts[name]}"
-        yield from self._histogram_lines()
+    def families(self) -> Iterator[Family]:
+        """All of them."""
         version, started = self._build
-        values = {f'build_info{{version="{version}"}}': started, **self.gauges()}
-        for sample, value in values.items():
-            family = sample.partition("{")[0]
-            yield from (f"# HELP nfd_master_{family} {_GAUGES[family]}", f"# TYPE nfd_master_{family} gauge")
-            yield f"nfd_master_{sample} {value!r}"
-
-    def _histogram_lines(self) -> Iterator[str]:
-        family = f"nfd_master_{RULE_SECONDS}"
-        yield from (f"# HELP {family} Time to evaluate all rules over one node.", f"# TYPE {family} histogram")
-        for bound, count in zip((*RULE_BUCKETS, "+Inf"), accumulate(self._rule_buckets), strict=True):
-            yield f'{family}_bucket{{le="{bound}"}} {count}'
-        yield from (f"{family}_sum {self._rule_seconds!r}", f"{family}_count {sum(self._rule_buckets)}")
+        about = "Start time in seconds since the epoch, with the version as label."
+        yield Family(f"{PREFIX}build_info", "gauge", about, [("", {"version": version}, started)])
+        for name, counter in COUNTERS.items():
+            samples = [
+                ("_total", dict(zip(counter.labels, place, strict=True)), count)
+                for place, count in self._counts[name].items()
+            ]
+            yield Family(PREFIX + name, "counter", counter.help, samples)
+        for name, histogram in self._histograms.items():
+            yield Family(PREFIX + name, "histogram", HISTOGRAMS[name][0], histogram.samples({}))
+        for name, value in self.gauges().items():
+            yield Family(PREFIX + name, "gauge", GAUGES[name], [("", {}, value)])

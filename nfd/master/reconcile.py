@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from nfd import log
 from nfd.errors import Conflict, Invalid, KubeError, NotFound
 from nfd.master.desired import Contribution, Desired, Freshness, derive_desired, derive_freshness
 from nfd.master.drift import PAUSE, Drift, Key
-from nfd.master.metrics import Metrics
+from nfd.master.metrics import CONFLICT, FAILED, PATCH, PATCHED, PLAN, REFUSED, Metrics
 from nfd.master.patch import guarded, patches
 from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.removal import count_removals
 from nfd.master.reports import Reports
 from nfd.report import Report
 from nfd.rules.policy import Policy
@@ -86,18 +88,19 @@ class Reconciler:
         for attempt in range(ATTEMPTS):
             try:
                 node = await self._node(name, attempt)
+                began = time.perf_counter()
                 asked = self._settings.ask(node, self._reports.current(node)) if node is not None else None
-                if node is None or asked is None:
-                    return None
-                return await self._converge(node, asked)
+                if node is None:
+                    break
+                return await self._converge(node, asked, began) if asked is not None else None
             except NotFound:
-                return None
+                break
             except Conflict as error:
-                self._metrics.add("node_write_conflicts")
                 if attempt == ATTEMPTS - 1:
                     raise
                 _log.debug("node changed in between", node=name, error=error)
                 await asyncio.sleep(CONFLICT_DELAY * 2**attempt * random.uniform(1.0, 1.5))
+        self.forget(name)  # a pass that was under way when the node went leaves nothing behind
         return None
 
     def configure(self, settings: Settings) -> None:
@@ -122,7 +125,7 @@ class Reconciler:
         node = self._store.get(name)
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
 
-    async def _converge(self, node: Node, asked: Asked) -> float | None:
+    async def _converge(self, node: Node, asked: Asked, began: float) -> float | None:
         era, goal = self._era, self._goal(node.name, asked)
         planned = plan_node(goal, node)
         again: float | None = None
@@ -130,6 +133,7 @@ class Reconciler:
         if drifted and self._gives_up_some(node, drifted):
             goal = replace(goal, contested=self.drift.contested(node.name, self._now()))
             planned, again = plan_node(goal, node), PAUSE
+        self._metrics.observe(PLAN, time.perf_counter() - began)
         self._tell(node.name, goal.desired, planned)
         if not self._settings.publish:
             return None
@@ -169,20 +173,22 @@ class Reconciler:
         if before is not None and before.same_as(planned):
             return
         try:
-            await self._send(planned)
+            await self._send(planned, goal.desired)
         except Invalid as error:
-            self._metrics.add("node_writes_refused")
             _log.error("node refuses the change; it is not tried again as it is", node=name, error=error)
             self._refused[name] = planned
             rest = plan_node(goal.without_resources(planned.node), planned.node)
             if planned.changes[Kind.RESOURCES] and rest:
-                await self._send(rest)
+                await self._send(rest, goal.desired)
             return
         self._refused.pop(name, None)
 
-    async def _send(self, planned: NodePlan) -> None:
+    async def _send(self, planned: NodePlan, desired: Desired) -> None:
         await apply_plan(self._store, planned, self._metrics)
         self._metrics.add("node_updates")
+        silent = self._reports.given_up(planned.node.name)
+        for (kind, cause), keys in count_removals(planned, desired, silent=silent).items():
+            self._metrics.add("node_keys_removed", keys, kind=kind, cause=cause)
         counts = {"written": _count(planned, "write"), "removed": _count(planned, "remove")}
         _log.info("node updated", node=planned.node.name, **counts)
 
@@ -205,9 +211,23 @@ async def apply_plan(store: NodeStore, planned: NodePlan, metrics: Metrics | Non
     """Send a plan's patches. Raises: Conflict when the Node is no longer the one planned for, and other KubeErrors."""
     node = planned.node
     for number, patch in enumerate(patches(planned)):
-        if metrics is not None:
-            metrics.add("node_writes")
-        node = await store.patch(node.name, guarded(patch, node) if number else patch)
+        with _observed(metrics) if metrics is not None else nullcontext():
+            node = await store.patch(node.name, guarded(patch, node) if number else patch)
+
+
+@contextmanager
+def _observed(metrics: Metrics) -> Iterator[None]:
+    """A PATCH is timed, and counted by what comes of it."""
+    began, result = time.perf_counter(), FAILED
+    try:
+        yield
+        result = PATCHED
+    except (Conflict, Invalid) as error:
+        result = CONFLICT if isinstance(error, Conflict) else REFUSED
+        raise
+    finally:
+        metrics.observe(PATCH, time.perf_counter() - began)
+        metrics.add("node_patches", result=result)
 
 
 async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], NodePlan]) -> NodePlan:

@@ -15,10 +15,11 @@ WAITING = 1000
 
 @dataclass(slots=True)
 class _Kept:
-    """`uid` is that of the Node it is for, "" while there was none."""
+    """`uid` is that of the Node it is for, "" while there was none. `given_up` tells that it is what silence means."""
 
     report: Report
     uid: str
+    given_up: bool = False
 
 
 class Reports:
@@ -42,6 +43,11 @@ class Reports:
     def get(self, name: str) -> Report | None:
         kept = self._kept.get(name)
         return kept.report if kept else None
+
+    def given_up(self, name: str) -> bool:
+        """Whether its worker has been silent for too long."""
+        kept = self._kept.get(name)
+        return kept is not None and kept.given_up
 
     def unmet(self, name: str) -> bool:
         """Whether the report of that name has never met a Node."""
@@ -91,7 +97,7 @@ class Reports:
     def expire(self, node: Node) -> None:
         """Its worker has been silent for too long: go on as if it had found nothing at all."""
         kept = self._kept.get(node.name)
-        self._kept[node.name] = _Kept(Report(node.name, order=kept.report.order if kept else None), node.uid)
+        self._kept[node.name] = _Kept(Report(node.name, order=kept.report.order if kept else None), node.uid, True)
 
     def sweep(self) -> list[str]:
         """Drop the reports that have waited for their Node since the last sweep; answers for which nodes."""

@@ -148,6 +148,7 @@ class CustomResources:
         mirrors = [mirror for _, mirror in self._wanted()]
         return {
             "nodefeaturerules": len(self.rules.items),
+            "failing_rules": self.verdicts.failing(),
             "nodefeatures": len(self.objects.items),
             "nodefeatures_without_node": sum(not self._exists(one.node) for one in self.objects.items.values()),
             "malformed_objects": sum(len(mirror.malformed) for mirror in mirrors),

@@ -79,6 +79,7 @@ class Service:
         security = options.security
         self._labeler = LabelerServer(self._intake.accept, security.gate, security.tls, options.service_name)
         self._intake.blobs = self._labeler.blobs
+        self._labeler.refused = lambda status: self.metrics.add("reports_refused", code=status)
         self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
         self._leads = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

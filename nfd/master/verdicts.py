@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.features import Features
-from nfd.master.metrics import Metrics
+from nfd.master.metrics import RULES, Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
 from nfd.master.rulebook import Evaluation, PlacedRule, Sheet, evaluate_node
 from nfd.report import Report
@@ -112,6 +112,12 @@ class Verdicts:
         if self._verdicts.pop(node, None) is not None:
             self._told()
 
+    def failing(self) -> int:
+        """How many rules are wrong, or could not be evaluated on some node."""
+        found = {index for index, rule in enumerate(self.book.rules) if rule.mistakes}
+        found.update(*(one.evaluation.problems for one in self._verdicts.values() if one.book is self.book))
+        return len(found)
+
     async def judge_all(self, changed: Callable[[str], None], stale: Callable[[], bool]) -> None:
         """Judge every node by the present book, a slice at a time; `changed` names those with another outcome.
 
@@ -141,7 +147,7 @@ class Verdicts:
         began = time.perf_counter()
         found = evaluate_node(self.book.rules, features, self._joining.policy)
         if self.book.rules:
-            self._metrics.observe_rules(time.perf_counter() - began)
+            self._metrics.observe(RULES, time.perf_counter() - began)
             self._metrics.add("nodefeaturerule_processing_errors", found.errors)
             self._count_strikes(found)
         if self.book.groups:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nfd.discovery import Discovery
-from nfd.health import Family
+from nfd.health import Family, Histogram
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Upper bounds in seconds, as NFD has them."""
@@ -19,25 +20,26 @@ class Metrics:
     version: str
     node: str
     started: float
-    buckets: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    durations: Histogram = field(default_factory=lambda: Histogram(BUCKETS))
     full_scans: int = 0
     partial_scans: int = 0
-    scan_seconds: float = 0.0
     found: Discovery = field(default_factory=Discovery)
+    source_failures: Counter[str] = field(default_factory=Counter)
     reports: int = 0
     failures: int = 0
     taken_at: float | None = None
 
     def scanned(self, found: Discovery, seconds: float, *, full: bool) -> None:
         """Count a pass; NFD's histogram holds those over all sources."""
-        self.found = found
-        if not full:
+        before, self.found = self.found.scans, found
+        self.source_failures.update(
+            name for name in found.failed if name not in found.scans or found.scans[name] is not before.get(name)
+        )
+        if full:
+            self.full_scans += 1
+            self.durations.observe(seconds)
+        else:
             self.partial_scans += 1
-            return
-        self.full_scans += 1
-        self.scan_seconds += seconds
-        for index, bound in enumerate(BUCKETS):
-            self.buckets[index] += seconds <= bound
 
     def families(self, now: float) -> Iterator[Family]:
         """All metrics; `now` by the monotonic clock."""
@@ -47,7 +49,12 @@ class Metrics:
             "Start time in seconds since the epoch, with the version as label.",
             [("", {"version": self.version}, self.started)],
         )
-        yield self._durations()
+        yield Family(
+            "nfd_worker_feature_discovery_duration_seconds",
+            "histogram",
+            "Time of a pass over all sources.",
+            self.durations.samples({"node": self.node}),
+        )
         kinds = {"full": self.full_scans, "partial": self.partial_scans}
         yield Family(
             "nfd_worker_scans",
@@ -57,20 +64,6 @@ class Metrics:
         )
         yield from self._sources()
         yield from self._reports(now)
-
-    def _durations(self) -> Family:
-        node = {"node": self.node}
-        counts = zip((*map(str, BUCKETS), "+Inf"), (*self.buckets, self.full_scans), strict=True)
-        return Family(
-            "nfd_worker_feature_discovery_duration_seconds",
-            "histogram",
-            "Time of a pass over all sources.",
-            [
-                *(("_bucket", node | {"le": bound}, count) for bound, count in counts),
-                ("_sum", node, self.scan_seconds),
-                ("_count", node, self.full_scans),
-            ],
-        )
 
     def _sources(self) -> Iterator[Family]:
         scans, failed = self.found.scans, self.found.failed
@@ -85,6 +78,12 @@ class Metrics:
             "gauge",
             "1 while the source's latest run failed and its last good result is reported.",
             [("", {"source": name}, int(name in failed)) for name in sorted(scans.keys() | failed.keys())],
+        )
+        yield Family(
+            "nfd_worker_source_failures",
+            "counter",
+            "Runs of the source that failed, wholly or in part.",
+            [("_total", {"source": name}, self.source_failures[name]) for name in sorted(scans.keys() | failed.keys())],
         )
         yield from self._devices()
         yield Family("nfd_worker_labels", "gauge", "Labels found.", [("", {}, len(self.found.labels))])

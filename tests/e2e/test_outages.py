@@ -110,7 +110,7 @@ def test_sigterm_of_the_master_drains(nodes: MakeNode, masters: MakeMaster, cont
     with ThreadPoolExecutor() as threads:
         with frozen(control_plane):
             calls = [threads.submit(report, node) for node in crowd]
-            eventually(lambda: master.metric("nfd_master_node_writes_total") == len(crowd))
+            eventually(lambda: master.metric("nfd_master_reports_total") == len(crowd))
             master.signal(signal.SIGTERM)
             eventually(lambda: master.get("/readyz")[0] == 503)
             with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):

@@ -266,8 +266,8 @@ async def test_hints_that_lead_in_a_circle_end(
     with pytest.raises(ReportError) as caught:
         await send(master, Worker("some-node").report({}))
     assert (caught.value.code, caught.value.retry) == ("FAILED_PRECONDITION", True)
-    asked = master.metrics["reports_referred"]
+    asked = master.metrics["reports_refused"]
     request = nfd016.v016()(node_name="some-node").SerializeToString()
     with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
         await asyncio.to_thread(nfd016.set_labels, master.port, request)
-    assert master.metrics["reports_referred"] == asked + 2
+    assert master.metrics["reports_refused"] == asked + 2

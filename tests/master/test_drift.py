@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nfd.health import render
 from nfd.master.drift import PAUSE, TIMES, WINDOW, Drift
 from nfd.store.base import Kind
 from tests.master.conftest import BOOT, Masters, Worker, send
@@ -51,7 +52,7 @@ async def test_a_stubborn_manager_wins_for_an_hour(
         await until(lambda count=number + 1: master.metrics["drift_restored"] == min(count, TIMES - 1))  # type: ignore[misc]
         if number < TIMES - 1:
             await until(lambda: labels_of(place, name) == wanted)
-    await until(lambda: "nfd_master_contested_keys 1" in master.metrics.render(openmetrics=False))
+    await until(lambda: "nfd_master_contested_keys 1" in render(master.metrics.families(), openmetrics=False))
     (told,) = [record for record in caplog.records if record.message == "keys left alone for an hour"]
     assert told.fields["keys"] == [F + "cpu-a"]  # type: ignore[attr-defined]
     assert told.fields["manager"] == ("somebody" if isinstance(place, Cluster) else None)  # type: ignore[attr-defined]

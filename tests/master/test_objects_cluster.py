@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nfd.health import render
 from nfd.master.config import NamespaceSelector
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
@@ -99,7 +100,9 @@ async def test_objects_that_fit_nowhere_are_reported(
     assert labels_of(place, name) == {F + "a": "1"}
     assert "NodeFeature names no node" in caplog.messages
     assert "NodeFeature is for a node that does not exist" in caplog.messages
-    told = re.search(r"^nfd_master_nodefeatures_without_node (\d+)$", master.metrics.render(openmetrics=False), re.M)
+    told = re.search(
+        r"^nfd_master_nodefeatures_without_node (\d+)$", render(master.metrics.families(), openmetrics=False), re.M
+    )
     assert told is not None
     assert int(told[1]) >= 2  # other tests may have left some
 

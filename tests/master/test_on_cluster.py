@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
+from nfd.health import render
 from nfd.kube.connect import connect
 from nfd.master.desired import Contribution
 from nfd.store.base import FIELD_MANAGER, Patch
@@ -71,7 +72,7 @@ async def test_lost_race_is_a_conflict_and_planned_again(place: Cluster, masters
     place.edit(name, {"metadata": {"labels": {"foo": "bar"}}})
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
     assert labels_of(place, name) == {"foo": "bar", F + "cpu-a": "1"}
-    assert master.metrics["node_write_conflicts"] == 3
+    assert render(master.metrics.families(), openmetrics=False).count('node_patches_total{result="conflict"} 3')
 
 
 async def test_recreated_node_behind_our_back_is_not_written(place: Cluster, masters: Masters, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
+from nfd.health import render
 from nfd.master.desired import Contribution
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
@@ -147,7 +148,7 @@ def test_nothing_is_computed_twice() -> None:
     again = verdicts.judge("n", Report("n", labels={"a": "b"}, features=Features(attributes=dict(HERE.attributes))), ())
     assert again.evaluation is first.evaluation
     assert len(told) == 1
-    assert verdicts._metrics.render(openmetrics=False).count("duration_seconds_count 1") == 1
+    assert render(verdicts._metrics.families(), openmetrics=False).count("duration_seconds_count 1") == 1
 
 
 def status(rules: Sheet, *nodes: Features) -> dict[str, Any]:

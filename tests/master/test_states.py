@@ -67,7 +67,7 @@ async def test_new_master_knows_what_is_ours(place: Place, masters: Masters, nam
     second = await masters.start()
     await send(second, worker.report({F + "pci-b": "1"}))
     assert labels_of(place, name) == {F + "pci-b": "1"}
-    assert second.metrics["node_writes"] == 1
+    assert second.metrics["node_patches"] == 1
 
 
 async def test_node_of_nfd_is_taken_over_in_place(place: Place, masters: Masters, name: str) -> None:
@@ -135,9 +135,9 @@ async def test_all_kinds_in_one_pass(place: Place, masters: Masters, name: str) 
     assert node["metadata"]["annotations"][N + "taints"] == F + "t=v:NoSchedule"
     assert node["status"]["capacity"]["vendor.io/slots"] in ("2000", "2k")
     assert [(t["key"], t.get("value")) for t in node["spec"]["taints"]] == [("person.io/x", "1"), (F + "t", "v")]
-    writes = master.metrics["node_writes"]
+    writes = master.metrics["node_patches"]
     await send(master, worker.report({}))
-    assert master.metrics["node_writes"] == writes == 2
+    assert master.metrics["node_patches"] == writes == 2
     wanted.clear()
     await send(master, worker.report({}))
     node = place.get(name)
