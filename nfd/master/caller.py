@@ -10,7 +10,8 @@ from time import monotonic
 from nfd import log
 from nfd.errors import Forbidden, ReportError, Unavailable
 from nfd.kube.tokens import Tokens
-from nfd.rpc.gate import Caller, Gate, Peer
+from nfd.rpc.gate import Caller, Peer
+from nfd.rpc.tls import ServerTls, names_of
 
 RETRY = 5.0
 """Seconds after which a caller may try again whom the API server could not be asked about."""
@@ -24,26 +25,37 @@ LONGEST_NAME = 253
 class CertificateGate:
     """NFD's `-verify-node-name`: the certificate's common name is the node's, or one of its other names covers it.
 
-    Without TLS nobody is anybody, and every call is refused, as in NFD.
+    Without TLS nobody is anybody, and every call is refused, as in NFD. A call that another master passes on has been
+    looked at there: masters know each other by their certificates, which have the same names as `ours`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ours: ServerTls | None = None) -> None:
+        self._ours = ours
         self._complaints = Complaints()
 
     async def identify(self, peer: Peer) -> Caller:
         if not peer.common_name and not peer.alternative_names:
             reason = "the caller shows no certificate, and -verify-node-name is set"
             raise self._complaints.refusal(peer.host, reason, "PERMISSION_DENIED")
+        if peer.forwarded and self._is_master(peer):
+            return Caller(peer)
         shown = (peer.common_name or peer.alternative_names[0])[:LONGEST_NAME]
         return Caller(peer, f"{shown} at {peer.host}")  # nodes may share a certificate that names them all
 
     def admit(self, caller: Caller, node: str) -> None:
         peer = caller.peer
-        if peer.common_name == node or any(covers(name, node) for name in peer.alternative_names):
+        if not caller.name or peer.common_name == node or any(covers(name, node) for name in peer.alternative_names):
             return
         shown = ", ".join(name for name in (peer.common_name, *peer.alternative_names) if name)
         reason = f"the caller's certificate is for {shown}, not for node {node}"
         raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
+
+    def _is_master(self, peer: Peer) -> bool:
+        try:
+            common, alternative = names_of((self._ours.read().cert if self._ours is not None else None) or b"")
+        except (OSError, ValueError):
+            return False
+        return peer.common_name == common and set(peer.alternative_names) == set(alternative)
 
 
 class TokenGate:
@@ -77,28 +89,6 @@ class TokenGate:
         if node != caller.node:
             reason = f"the caller's token is that of a pod on node {caller.node}, and the report is for node {node}"
             raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
-
-
-class CountedGate:
-    """Another gate, whose refusals are counted."""
-
-    def __init__(self, gate: Gate, refused: Callable[[], None]) -> None:
-        self._gate = gate
-        self._refused = refused
-
-    async def identify(self, peer: Peer) -> Caller:
-        try:
-            return await self._gate.identify(peer)
-        except ReportError:
-            self._refused()
-            raise
-
-    def admit(self, caller: Caller, node: str) -> None:
-        try:
-            self._gate.admit(caller, node)
-        except ReportError:
-            self._refused()
-            raise
 
 
 class Complaints:

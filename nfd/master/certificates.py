@@ -66,6 +66,7 @@ class Certificates:
         self._now = now
         self._signer: Authority | None = None
         self._leaf: Leaf | None = None
+        self._bundle = b""
         self._task: asyncio.Task[None] | None = None
 
     def read(self) -> Pem:
@@ -73,7 +74,7 @@ class Certificates:
         leaf = self._leaf
         if leaf is None:
             raise OSError("there is no certificate yet")
-        return Pem(cert=leaf.certificate, key=leaf.key)
+        return Pem(cert=leaf.certificate, key=leaf.key, fellows=self._bundle)
 
     async def start(self) -> None:
         """Get the first certificate, however long that takes, and go on to renew it."""
@@ -133,6 +134,7 @@ class Certificates:
             notes = config_map.setdefault("metadata", {}).get("annotations") or {}
             config_map["metadata"]["annotations"] = notes | {PUBLISHED: f"{published:.3f}"}
             await self._client.json("PUT", self._config_map, config_map)
+        self._bundle = bundle(wanted).encode()
         return choose_signer(wanted, published, self._now(), self._timing)
 
     async def _get(self, path: str) -> dict[str, Any]:

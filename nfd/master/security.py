@@ -70,7 +70,7 @@ def make_security(parsed: Parsed, mode: str, client: KubeClient | None = None, n
     """The gate and TLS of a mode; mode `token` needs `client` and our `namespace`. Raises: ConfigError."""
     files = TlsFiles(*(parsed[name] for name in _FILES)) if parsed["cert-file"] else None
     if mode != "token" or client is None:
-        gate: Gate = CertificateGate() if parsed["verify-node-name"] else OpenGate()
+        gate: Gate = CertificateGate(files) if parsed["verify-node-name"] else OpenGate()
         return Security(gate, files, "" if files or parsed["insecure"] else LOOPBACK)
     if not namespace:
         raise ConfigError("--namespace: not inside a pod, so say which namespace the master's own objects are in")

@@ -8,12 +8,16 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is calling: its address, its `authorization` header, and the names of its verified client certificate."""
+    """Who is calling: its address, its `authorization` header, and the names of its verified client certificate.
+
+    `forwarded` is what it says itself: that another master has taken this call and passes it on.
+    """
 
     address: str = ""
     authorization: str = ""
     common_name: str = ""
     alternative_names: tuple[str, ...] = ()
+    forwarded: bool = False
 
     @property
     def host(self) -> str:

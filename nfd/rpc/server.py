@@ -60,11 +60,13 @@ Decode = Callable[[bytes], convert.Incoming]
 class LabelerServer:
     """Serves the API; `blobs.forget` is for the master to call when a node is gone.
 
+    `refused` is told the gRPC status of each report that is not taken.
     `name` is what the certificates of all masters say: a `SetLabels` that another one has to take is brought to it.
     """
 
     def __init__(self, accept: Accept, gate: Gate | None = None, tls: ServerTls | None = None, name: str = "") -> None:
         self.blobs = Blobs()
+        self.refused: Callable[[str], None] = lambda status: None
         self._accept = accept
         self._gate = gate or OpenGate()
         self._limits = Limits()
@@ -116,13 +118,19 @@ class LabelerServer:
         try:
             return await self._handle(context, decode)
         except ValueError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:MAX_DETAILS])
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except ReportError as error:
-            await context.abort(_status(error), str(error)[:MAX_DETAILS], _trailers(error))
+            await self._refuse(context, _status(error), str(error), _trailers(error))
         except Exception as error:  # a defect of ours must not look like a verdict on the report
             self._log.exception("report handling failed", error=error)
-            await context.abort(grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log")
+            await self._refuse(
+                context, grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log"
+            )
         raise AssertionError("abort always raises")
+
+    async def _refuse(self, context: Any, status: Any, reason: str, trailers: tuple[tuple[str, str], ...] = ()) -> None:
+        self.refused(status.name)
+        await context.abort(status, reason[:MAX_DETAILS], trailers)
 
     async def _handle(self, context: Any, decode: Decode) -> convert.Answer:
         caller = await self._gate.identify(_peer(context))
@@ -136,10 +144,16 @@ class LabelerServer:
                 try:
                     return await self._take(decode(data), caller)
                 except ReportError as error:
-                    if not error.leader or decode is not convert.decode_plain or _was_forwarded(context):
+                    if not error.leader or decode is not convert.decode_plain or caller.peer.forwarded:
                         raise
-                    await forward(error.leader, data, caller.peer.authorization, self._tls, self._name)
+                    await self._forward(error.leader, data, caller)
                     return convert.Answer()
+
+    async def _forward(self, leader: str, data: bytes, caller: Caller) -> None:
+        try:
+            await forward(leader, data, caller.peer.authorization, self._tls, self._name)
+        except (OSError, ValueError) as error:
+            raise ReportError(f"cannot be passed on to the leading master: {error}", retry=True) from error
 
     async def _take(self, incoming: convert.Incoming, caller: Caller) -> convert.Answer:
         node = incoming.report.node
@@ -173,10 +187,6 @@ async def _read(context: Any) -> bytes:
     return bytes(data)
 
 
-def _was_forwarded(context: Any) -> bool:
-    return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
-
-
 def _peer(context: Any) -> Peer:
     metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
     auth = {key: [one.decode("utf-8", "replace") for one in values] for key, values in context.auth_context().items()}
@@ -185,6 +195,7 @@ def _peer(context: Any) -> Peer:
         authorization=metadata.get("authorization", ""),
         common_name="".join(auth.get("x509_common_name", ())[:1]),
         alternative_names=tuple(auth.get("x509_subject_alternative_name", ())),
+        forwarded=FORWARDED in metadata,
     )
 
 

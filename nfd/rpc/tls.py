@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc
 
@@ -16,11 +16,22 @@ from nfd import log
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """What one side shows and what it checks the other against; None for what it does without."""
+    """What one side shows and what it checks the other against; None for what it does without.
+
+    `fellows` is what a server checks other servers of its kind against, where that is not `ca`.
+    """
 
     ca: bytes | None = None
     cert: bytes | None = None
     key: bytes | None = None
+    fellows: bytes | None = None
+
+
+class Names(NamedTuple):
+    """Whom a certificate names: its common name, and the alternative ones as gRPC spells them."""
+
+    common: str
+    alternative: tuple[str, ...]
 
 
 class ServerTls(Protocol):
@@ -83,6 +94,22 @@ class _Fetcher:
         except OSError as error:
             log.get("rpc").error("TLS files unreadable, the last good ones stay in use", error=error)
             return None
+
+
+def names_of(certificate: bytes) -> Names:
+    """The names in the first certificate of a PEM file. Raises: ValueError."""
+    from cryptography import x509  # for masters alone, and few of them
+    from cryptography.x509.oid import NameOID
+
+    found = x509.load_pem_x509_certificate(certificate)
+    common = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return Names(str(common[0].value) if common else "", ())
+    kinds = (x509.DNSName, x509.IPAddress, x509.UniformResourceIdentifier, x509.RFC822Name)
+    told = tuple(str(name.value) for name in names if isinstance(name, kinds))
+    return Names(str(common[0].value) if common else "", told)
 
 
 def _read(path: str) -> bytes:
