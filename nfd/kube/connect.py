@@ -21,8 +21,9 @@ from aiohttp.abc import AbstractStreamWriter
 
 from nfd import __version__
 from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable
+from nfd.kube.credentials import Credentials
 
-CONNECTIONS = 10
+CONNECTIONS = 24  # ten PATCHes, five TokenReviews, a watch of each kind, and what is rare
 TIMEOUT = 30.0
 """Seconds for one request; a watch has its own."""
 FENCE_SLACK = 1.0
@@ -35,6 +36,8 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 _AGENT = f"nfd-master/{__version__}"
 _LONGEST_REASON = 500
+_LONGEST_WAIT = 9
+"""Digits of a Retry-After."""
 
 
 class Fence(Protocol):
@@ -76,12 +79,13 @@ class Request:
 class KubeClient:
     """Requests to one API server; KubeErrors tell what went wrong."""
 
-    def __init__(self, api: Any) -> None:
+    def __init__(self, api: Any, loader: Any = None) -> None:
         self.api = api
         """The `kubernetes.aio` ApiClient, for what is rarely said (Lease, TokenReview, Secret)."""
         self.fence: Fence = Open()
         self._configuration = api.configuration
         self._rest = api.rest_client
+        self._credentials = Credentials(api, loader)
 
     async def json(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         """The JSON of the answer. `options` are fields of Request; `query` may be left out."""
@@ -122,6 +126,8 @@ class KubeClient:
             ) as response:
                 with _cut_off_on_error(response):
                     if response.status >= 300:
+                        if response.status == 401:
+                            self._credentials.refused()
                         raise error_of(what, response.status, response.headers, await response.read())
                     yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -153,6 +159,7 @@ class KubeClient:
         headers = {"Accept": request.accept, "User-Agent": _AGENT}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
+        await self._credentials.renew()
         try:
             settings = await self._configuration.auth_settings()
         except Exception as error:  # a token file that is just being replaced, an exec plugin that fails
@@ -209,15 +216,15 @@ async def connect(kubeconfig: str = "") -> KubeClient:
     configuration.retries = False
     # aiohttp would look into ~/.netrc before each request, in a thread, and trip over what it finds there
     configuration.client_session_kwargs = {"trust_env": False}
-    path = kubeconfig or os.environ.get("KUBECONFIG", "")
+    path, loader = kubeconfig or os.environ.get("KUBECONFIG", ""), None
     try:
         if path:
             _check_readable(path)
-            await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
+            loader = await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
         configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
-        return KubeClient(client.ApiClient(configuration))
+        return KubeClient(client.ApiClient(configuration), loader)
     except Exception as error:  # the loader trips over malformed files in many ways
         raise ConfigError(_advice(path, error)) from error
 
@@ -290,4 +297,4 @@ def _fields(answer: Mapping[str, Any]) -> frozenset[str]:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() else None
+    return float(text) if len(text) <= _LONGEST_WAIT and text.isascii() and text.isdigit() else None

@@ -56,7 +56,7 @@ class KubeStore:
         return self._nodes.keys()
 
     async def read(self, name: str) -> Node:
-        return self._keep(trim(await self._client.json("GET", node_path(name))))
+        return self._learn(trim(await self._client.json("GET", node_path(name))))
 
     async def ensure(self, name: str) -> Node | None:
         """Nodes of a cluster are made by their kubelets."""
@@ -83,7 +83,7 @@ class KubeStore:
         node, known = trim(answer), self._nodes.get(name)
         if not whole and known is not None and known.uid == node.uid:
             node = replace(node, boot_id=known.boot_id, resources=known.resources, taints=known.taints)
-        return self._keep(node)
+        return self._learn(node)
 
     async def close(self) -> None:
         if self._watching is not None:
@@ -110,6 +110,11 @@ class KubeStore:
         for name in [name for name in self._nodes if ("", name) not in seen]:
             del self._nodes[name]
             self._changed(name)
+
+    def _learn(self, node: Node) -> Node:
+        """Take in an answer, unless the watch told meanwhile that this Node is gone; it tells of new ones, too."""
+        known = self._nodes.get(node.name)
+        return self._keep(node) if known is not None and known.uid == node.uid else node
 
     def _keep(self, node: Node) -> Node:
         """Take in what the server says, unless something newer is known; answers what is known then."""

@@ -125,8 +125,6 @@ class FaultProxy:
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
-        self._session: aiohttp.ClientSession | None = None
-        self._runner: web.AppRunner | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -183,6 +181,10 @@ class FaultProxy:
         """Reset every connection that stands."""
         self.run(self._cut_all())
 
+    def show(self, certificate: Path, key: Path) -> None:
+        """New connections are shown this certificate, until the next one is."""
+        self._tls.load_cert_chain(certificate, key)
+
     def count(self, method: str = "", path: str = "", since: float = 0.0, agent: str = "") -> int:
         """How many requests of that method and path came since that monotonic time."""
         wanted = re.compile(path)
@@ -220,9 +222,9 @@ class FaultProxy:
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         pki = Pki.inside(self.plane.folder)
-        ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        ours.load_cert_chain(pki.certificate, pki.key)
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=ours).start()
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.show(pki.certificate, pki.key)
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
         self.port = self._runner.addresses[0][1]
 
     async def _stop(self) -> None:
@@ -230,10 +232,8 @@ class FaultProxy:
             await rule._remove()
         self._moving.set()
         await self._cut_all()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._session is not None:
-            await self._session.close()
+        await self._runner.cleanup()
+        await self._session.close()
         for _ in range(5):
             await asyncio.sleep(0.01)  # connections that were reset are closed by the loop's next rounds
 
@@ -241,7 +241,7 @@ class FaultProxy:
         (self._moving.clear if frozen else self._moving.set)()
 
     async def _cut_all(self) -> None:
-        for transport in list(self._open):
+        for transport in {*self._open, *(one.transport for one in self._runner.server.connections)} - {None}:
             transport.abort()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -267,7 +267,6 @@ class FaultProxy:
 
     async def ask(self, request: web.Request) -> aiohttp.ClientResponse:
         """Put the request to the server."""
-        assert self._session is not None
         headers = [(key, value) for key, value in request.headers.items() if key.lower() not in _HOP]
         return await self._session.request(
             request.method,
