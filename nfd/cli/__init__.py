@@ -1,7 +1,7 @@
 """`nfd` and `kubectl-nfd`: everything that a person runs by hand.
 
-Each command is a module of this package with `add_flags(parser)` and `run(args) -> int`, imported only when its command
-is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted).
+Each command is a module of this package with `add_flags(parser)`, `run(args) -> int` and perhaps `EXAMPLES`, imported
+only when its command is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted).
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, NoReturn
 
 from nfd import __version__
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
 COMMANDS = {
+    "nodes": "the nodes of a cluster: GPUs, processor, kernel, taints, problems",
+    "gpus": "who has which GPUs, and how much of them is taken",
+    "find": "nodes that satisfy an expression, and the nodeAffinity that says the same",
+    "explain": "why a label is there, or why not",
+    "diff": "what tells two nodes apart",
     "up": "worker and master on this machine, without a cluster: label, show, keep watching",
     "discover": "scan a machine once and print its labels or features",
     "record": "write what a scan reads to a directory, to replay it elsewhere",
-    "explain": "why a label is there, or why not",
     "rules": "try out and check NodeFeatureRules: eval, validate",
     "config": "the configuration's schema, example and reference; validate a file",
 }
@@ -62,20 +61,11 @@ def _run(program: str, words: list[str]) -> int:
 
 
 def _command(program: str, name: str, words: list[str]) -> int:
-    from argparse import ArgumentParser
-
+    from nfd.cli.parsers import make_parser
     from nfd.errors import ConfigError, NfdError
 
-    class Parser(ArgumentParser):
-        """Says in one line what is wrong."""
-
-        def error(self, message: str) -> NoReturn:
-            raise ConfigError(f"{message} (see {self.prog} --help)")
-
-    command = import_module(f"nfd.cli.{name}")
-    parser: ArgumentParser = Parser(f"{program} {name}", description=command.__doc__, allow_abbrev=False)
     try:
-        command.add_flags(parser)
+        parser, command = make_parser(program, name)
         status: int = command.run(parser.parse_args(words))
     except NfdError as error:
         from nfd.cli.screen import visible

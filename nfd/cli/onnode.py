@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nfd.cli.cluster import own_kubeconfig
 from nfd.errors import ConfigError, NotFound
 from nfd.kube.connect import KubeClient, connect, node_path
 from nfd.master.desired import OBJECT, RULE
@@ -52,7 +53,7 @@ def explain_on_node(kubeconfig: str, node: str, key: str, instance: str = "") ->
 
 async def _read(kubeconfig: str, node: str) -> Found:
     try:
-        client = await connect(kubeconfig)
+        client = await connect(kubeconfig or own_kubeconfig())
     except ConfigError as error:
         raise ConfigError(f"NODE {node}: {error}") from error
     try:

@@ -128,5 +128,7 @@ def _unoffered(status: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[
     offered = {name: whole(amount) for name, amount in (status.get("allocatable") or {}).items()}
     if not gpus and any(labels.get(key) == "true" for key in _PCI):
         yield f"NVIDIA GPU on PCI without {NVIDIA_NS} labels"
+    elif gpus.present and not gpus.models and not gpus.state:
+        yield "GPUs known from PCI alone"
     elif gpus.models and not gpus.state and not any(is_gpu_resource(name) and offered[name] for name in offered):
         yield "GPUs are not offered: no device plug-in"

@@ -236,3 +236,11 @@ def _split(text: str) -> list[_Token]:
         at = found.end()
     tokens.append(_Token("", "", end + 1))
     return tokens
+
+
+def keys_of(expression: Expression) -> list[str]:
+    """The labels that it asks for, in order."""
+    if isinstance(expression, Term):
+        return [expression.key]
+    parts = (expression.part,) if isinstance(expression, Not) else expression.parts
+    return list(dict.fromkeys(key for part in parts for key in keys_of(part)))

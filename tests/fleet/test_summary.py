@@ -68,6 +68,7 @@ PROBLEMS = [
         ["GPUs degraded", "1 of 4 GPUs failing"],
     ),
     ({**T4, N + "gpu.count.present": "3"}, {"nvidia.com__gpu": "2"}, ["1 of 3 GPUs missing"]),
+    ({N + "gpu.present": "true", F + "x": "1"}, {}, ["GPUs known from PCI alone"]),
     ({N + "gpu.present": "true", N + "gpu.state": "no-driver", F + "x": "1"}, {}, ["GPUs no-driver"]),
 ]
 

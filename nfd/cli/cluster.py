@@ -1,0 +1,97 @@
+"""The nodes of a cluster, as its API server tells of them: `--kubeconfig`, `--selector`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nfd.errors import ConfigError
+from nfd.fleet.nodes import NodeSummary, summarize_all
+from nfd.fleet.pods import Ask, ask_of
+
+if TYPE_CHECKING:
+    from nfd.kube.connect import KubeClient
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+_LIVING = "status.phase!=Succeeded,status.phase!=Failed"
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Nodes, and by node what the pods on it hold."""
+
+    nodes: Sequence[Json]
+    asks: Mapping[str, Sequence[Ask]] = field(default_factory=dict)
+
+    @property
+    def summaries(self) -> list[NodeSummary]:
+        """By name."""
+        return summarize_all(self.nodes, self.asks)
+
+
+def add_cluster_flags(parser: ArgumentParser, *, selector: bool = True) -> None:
+    """`--kubeconfig` and `--selector`."""
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="else $KUBECONFIG, else that of the pod or ~/.kube/config"
+    )
+    if selector:
+        parser.add_argument("-l", "--selector", metavar="SELECTOR", default="", help="only nodes with these labels")
+
+
+def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """What `ask` finds out. Raises: ConfigError, KubeError."""
+    try:
+        from nfd.kube.connect import connect
+    except ImportError as error:
+        raise ConfigError(f"nfd is installed without what talks to a cluster: {error}") from error
+
+    async def run() -> T:
+        client = await connect(kubeconfig or own_kubeconfig())
+        try:
+            return await ask(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def own_kubeconfig() -> str:
+    """A person's own file, as kubectl finds it, where neither $KUBECONFIG nor a pod tells; "" if there is none."""
+    path = Path("~/.kube/config").expanduser()
+    told = os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST")
+    return str(path) if not told and path.is_file() else ""
+
+
+def read_fleet(args: Namespace, *, pods: bool = False) -> Fleet:
+    """All nodes that `--selector` takes. Raises: ConfigError, KubeError."""
+
+    async def ask(client: KubeClient) -> Fleet:
+        nodes = await read_nodes(client, args.selector)
+        return Fleet(nodes, await read_asks(client) if pods else {})
+
+    return ask_cluster(args.kubeconfig, ask)
+
+
+async def read_nodes(client: KubeClient, selector: str = "") -> list[Json]:
+    """Node objects. Raises: KubeError."""
+    from nfd.kube.lists import list_all
+
+    return await list_all(client, NODES, lambda node: node, {"labelSelector": selector} if selector else {})
+
+
+async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
+    """What pods hold, by node. Raises: KubeError."""
+    from nfd.kube.lists import list_all
+
+    found: dict[str, list[Ask]] = {}
+    for ask in await list_all(client, PODS, ask_of, {"fieldSelector": _LIVING}):
+        found.setdefault(ask.node, []).append(ask)
+    return found

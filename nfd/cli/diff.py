@@ -1,0 +1,101 @@
+"""What tells two nodes of a cluster apart: labels, annotations, extended resources, taints. `<` is on the first alone,
+`>` on the second alone, `~` differs."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nfd.cli.cluster import add_cluster_flags, ask_cluster
+from nfd.cli.nodes import as_data
+from nfd.cli.screen import Style, style_of, visible
+from nfd.errors import ConfigError, NotFound
+
+if TYPE_CHECKING:
+    from nfd.kube.connect import KubeClient
+
+EXAMPLES = (
+    ("diff gpu-01 gpu-02", "everything that differs"),
+    ("diff gpu-01 gpu-02 --exit-code", "the same, with exit status 1 if anything does"),
+)
+Json = Mapping[str, Any]
+Pair = tuple[str | None, str | None]
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_cluster_flags(parser, selector=False)
+    parser.add_argument("first", metavar="NODE", help="one node")
+    parser.add_argument("second", metavar="NODE", help="the other one")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(args: Namespace) -> int:
+    first, second = read_two(args.kubeconfig, args.first, args.second)
+    found = differences(first, second)
+    if args.output == "json":
+        values = {kind: {key: list(pair) for key, pair in pairs.items()} for kind, pairs in found.items()}
+        sys.stdout.write(as_data(values, "json"))
+    else:
+        sys.stdout.write(as_text(found, args.first, args.second, style_of(sys.stdout)))
+    return 1 if found and args.exit_code else 0
+
+
+def read_two(kubeconfig: str, first: str, second: str) -> tuple[Json, Json]:
+    """Raises: ConfigError for a name that no node has, KubeError."""
+
+    async def ask(client: KubeClient) -> tuple[Json, Json]:
+        return await read_node(client, first), await read_node(client, second)
+
+    return ask_cluster(kubeconfig, ask)
+
+
+async def read_node(client: KubeClient, name: str) -> Json:
+    """A Node object. Raises: ConfigError if there is none of that name, KubeError."""
+    from nfd.kube.connect import node_path
+
+    try:
+        node: Json = await client.json("GET", node_path(name))
+    except NotFound as error:
+        raise ConfigError(f"NODE {name}: there is no such node") from error
+    return node
+
+
+def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:
+    """Kind → key → value on either; kinds without a difference are left out."""
+    from nfd.master.ownership import bookkeeping
+    from nfd.store.base import Kind, trim
+
+    one, other = trim(first), trim(second)
+    books = bookkeeping()
+    found: dict[str, dict[str, Pair]] = {}
+    for kind in Kind:
+        mine, others = one.actual(kind), other.actual(kind)
+        keys = sorted((mine.keys() | others.keys()) - books)
+        pairs = {key: (mine.get(key), others.get(key)) for key in keys if mine.get(key) != others.get(key)}
+        if pairs:
+            found[kind.value] = pairs
+    return found
+
+
+def as_text(found: Mapping[str, Mapping[str, Pair]], first: str, second: str, style: Style) -> str:
+    """A block for each kind."""
+    if not found:
+        return style.dim(f"{first} and {second} are alike") + "\n"
+    blocks = ["\n".join([style.head(kind), *_lines(pairs, style)]) for kind, pairs in found.items()]
+    count = sum(map(len, found.values()))
+    return "\n\n".join([*blocks, style.dim(f"{count} differences; < {first}, > {second}")]) + "\n"
+
+
+def _lines(pairs: Mapping[str, Pair], style: Style) -> Iterator[str]:
+    width = max(map(len, pairs))
+    for key, (mine, others) in pairs.items():
+        shown = f"{visible(key):{width}}"
+        if others is None:
+            yield style.bad(f"  < {shown}  {visible(mine or '')}".rstrip())
+        elif mine is None:
+            yield style.value(f"  > {shown}  {visible(others)}".rstrip())
+        else:
+            yield style.warn(f"  ~ {shown}  {visible(mine)} → {visible(others)}")

@@ -1,0 +1,103 @@
+"""Who has which GPUs, and how much of them is taken: products by memory, MIG layout, sharing and driver, with a bar for
+each resource over all of their nodes and on each of them. What is taken are the requests of pods that are not over, for
+nvidia.com/* and aliyun.com/gpu-mem; of the latter, GPU by GPU."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nfd.cli.cluster import add_cluster_flags, read_fleet
+from nfd.cli.columns import bar, cut, numbers, screen_width, size_text
+from nfd.cli.nodes import as_data
+from nfd.cli.screen import Style, style_of, visible
+from nfd.fleet.gpus import Group, group
+from nfd.fleet.nodes import NodeSummary
+
+EXAMPLES = (
+    ("gpus", "all GPUs of the cluster"),
+    ("gpus --free", "only resources of which something is left"),
+    ("gpus -o json", "the same for a script"),
+)
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_cluster_flags(parser)
+    parser.add_argument("--free", action="store_true", help="only nodes and resources of which something is left")
+    parser.add_argument("-o", "--output", choices=("bars", "json", "yaml"), default="bars")
+
+
+def run(args: Namespace) -> int:
+    nodes = read_fleet(args, pods=True).summaries
+    groups = group(nodes)
+    if args.output == "bars":
+        sys.stdout.write(as_bars(groups, {one.name: one for one in nodes}, style_of(sys.stdout), free=args.free))
+        return 0
+    found = [{"name": one.name, "resources": [each.to_json() for each in one.resources]} for one in nodes]
+    value = {"groups": [one.to_json() for one in groups], "nodes": [one for one in found if one["resources"]]}
+    sys.stdout.write(as_data(value, args.output))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """One line; `depth` is 0 for all nodes together, 1 for a node, 2 for one GPU of it."""
+
+    depth: int
+    name: str
+    taken: int
+    total: int
+    note: str = ""
+
+
+def as_bars(groups: Sequence[Group], nodes: Mapping[str, NodeSummary], style: Style, *, free: bool = False) -> str:
+    """A block for each group; an empty text only if there is no GPU."""
+    if not groups:
+        return style.dim("no GPUs") + "\n"
+    blocks = [(one, list(_bars(one, nodes, free=free))) for one in groups]
+    shown = [(one, bars) for one, bars in blocks if bars or not free]
+    every = [each for _, bars in shown for each in bars]
+    counts = iter(numbers((each.taken, each.total) for each in every))
+    width = max((2 * each.depth + len(visible(each.name)) for each in every), default=0)
+    return "\n".join(_block(one, bars, counts, width, style) for one, bars in shown) or style.dim("nothing left") + "\n"
+
+
+def _block(one: Group, bars: Sequence[_Bar], counts: Iterator[str], width: int, style: Style) -> str:
+    lines = [_heading(one, style)]
+    for each in bars:
+        name = "  " * each.depth + visible(each.name)
+        note = f"  {style.warn(each.note)}" if each.note else ""
+        lines.append(f"  {name:{width}}  {bar(each.taken, each.total, style)}  {next(counts)}{note}")
+    return "\n".join(lines) + "\n"
+
+
+def _heading(one: Group, style: Style) -> str:
+    facts = [size_text(one.memory), one.mig and f"MIG {one.mig}", one.sharing, one.driver and f"driver {one.driver}"]
+    count = f"{one.usable}/{one.present}" if one.usable != one.present else str(one.usable)
+    what = "MIG devices" if "-MIG-" in one.product else "GPU" if one.present == 1 else "GPUs"
+    where = f"{count} {what} on {len(one.nodes)} node{'' if len(one.nodes) == 1 else 's'}"
+    text = " · ".join(visible(part) for part in (one.product or "unlabelled", *facts, where) if part)
+    return style.head(cut(text, screen_width()))
+
+
+def _bars(one: Group, nodes: Mapping[str, NodeSummary], *, free: bool) -> Iterator[_Bar]:
+    for name, amount in one.resources.items():
+        if free and amount.allocated >= amount.allocatable:
+            continue
+        yield _Bar(0, name, amount.allocated, amount.allocatable)
+        for node in one.nodes:
+            for resource in nodes[node].resources:
+                if resource.name != name or (free and resource.allocated >= resource.allocatable):
+                    continue
+                note = _note(resource.allocated, resource.allocatable, resource.capacity, resource.unplaced)
+                yield _Bar(1, node, resource.allocated, resource.allocatable, note)
+                yield from (_Bar(2, f"GPU{gpu.index}", gpu.allocated, gpu.total) for gpu in resource.devices)
+
+
+def _note(taken: int, offered: int, capacity: int, unplaced: int) -> str:
+    notes = [f"{capacity - offered} unhealthy"] if capacity > offered else []
+    notes += [f"{taken - offered} more than there is"] if taken > offered else []
+    notes += [f"{unplaced} not placed yet"] if unplaced else []
+    return ", ".join(notes)

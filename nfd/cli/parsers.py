@@ -1,0 +1,53 @@
+"""The argument parser of each command, from which --help, the reference and the completions are made."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, HelpFormatter
+from importlib import import_module
+from types import ModuleType
+from typing import NoReturn
+
+from nfd.errors import ConfigError
+
+Examples = tuple[tuple[str, str], ...]
+"""Command line, without the program's name, and what it does."""
+_HEAD = "examples:"
+
+
+class Parser(ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (see {self.prog} --help)")
+
+
+class _Formatter(HelpFormatter):
+    """Examples keep their lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(_HEAD) else super()._fill_text(text, width, indent)
+
+
+def make_parser(program: str, name: str) -> tuple[Parser, ModuleType]:
+    """The parser of a command, and the module that has `run`."""
+    command = import_module(f"nfd.cli.{name}")
+    parser = Parser(
+        f"{program} {name}",
+        description=command.__doc__,
+        epilog=epilog(program, examples_of(command)),
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    command.add_flags(parser)
+    return parser, command
+
+
+def examples_of(command: ModuleType) -> Examples:
+    found: Examples = getattr(command, "EXAMPLES", ())
+    return found
+
+
+def epilog(program: str, examples: Examples) -> str:
+    """What --help ends with."""
+    lines = [f"  {program} {line}\n      {about}" for line, about in examples]
+    return "\n".join([_HEAD, *lines]) if lines else ""
