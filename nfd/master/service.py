@@ -39,7 +39,8 @@ class Options:
     """Where to listen (port 0 takes a free one, None none at all), and how many nodes are written at a time.
 
     `resync` is in seconds, as is `stale_after`, the silence of a worker after which its labels go; 0 switches each off.
-    `election` is for one of several masters, `service_name` what the certificates of all of them say.
+    `election` is for one of several masters, `service_name` what the certificates of all of them say. `drain` limits
+    the seconds of each step of the end.
     """
 
     host: str = ""
@@ -52,6 +53,7 @@ class Options:
     settings: Settings = field(default_factory=Settings)
     election: Election | None = None
     service_name: str = ""
+    drain: float = DRAIN
     tick: float = TICK
     now: Callable[[], float] = time.monotonic
 
@@ -110,10 +112,10 @@ class Service:
     async def stop(self) -> None:
         """Take no more reports, finish the passes under way and queued, let another master lead, then close."""
         self.leadership.drain()
-        await self._labeler.stop(DRAIN)
+        await self._labeler.stop(self._options.drain)
         finished = not self._leads.is_set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.queue.idle() if self._tasks else asyncio.sleep(0), DRAIN)
+            await asyncio.wait_for(self.queue.idle() if self._tasks else asyncio.sleep(0), self._options.drain)
             finished = True
         self.queue.close()
         for task in self._tasks:

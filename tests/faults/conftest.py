@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from nfd.kube.connect import connect
 from nfd.kube.lease import Lease, Timing
 from nfd.master.leadership import Election
 from nfd.master.reconcile import Settings
+from nfd.master.resources import CustomResources, Wishes
 from nfd.master.service import Options, Service
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
@@ -63,27 +65,32 @@ class FaultMasters:
     """Starts masters that go through a proxy; with `lease`, they are replicas that elect a leader."""
 
     plane: ControlPlane
+    timing: Timing = QUICK
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def proxy(self) -> FaultProxy:
         """One more proxy."""
         return self.stack.enter_context(FaultProxy(self.plane))
 
-    async def make(self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, **options: object) -> Service:
-        """One that has yet to be started; it is stopped after the test."""
+    async def make(
+        self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, wishes: Wishes | None = None, **options: object
+    ) -> Service:
+        """One that has yet to be started; it is stopped after the test. With `wishes` it watches custom resources."""
         kubeconfig = str(proxy.kubeconfig())
         client = await connect(kubeconfig)
         election = None
         if lease:
-            held = Lease(await connect(kubeconfig), NAMESPACE, lease, QUICK)
+            held = Lease(await connect(kubeconfig), NAMESPACE, lease, self.timing)
             election = Election(held, f"master-{next(_numbers)}", "127.0.0.1")
             client.fence = held
         values = {"host": "127.0.0.1", "port": 0, "http_port": 0, "resync": 0, "settings": Settings(), **options}
-        service = Service(KubeStore(client, 20, silence=silence), Options(election=election, **values))  # type: ignore[arg-type]
+        resources = (lambda metrics: CustomResources(client, wishes, metrics)) if wishes is not None else None
+        store = KubeStore(client, 20, silence=silence)
+        service = Service(store, Options(election=election, **values), resources)  # type: ignore[arg-type]
         self.stack.push_async_callback(service.stop)
         return service
 
-    async def start(self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, **options: object) -> Service:
+    async def start(self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, **options: Any) -> Service:
         service = await self.make(proxy, lease, silence, **options)
         await service.start()
         return service
