@@ -15,6 +15,7 @@ from nfd.config import render
 from nfd.master.config import Config as MasterConfig
 from nfd.worker.config import model as worker_model
 from tests.consumers import page as consumers
+from tests.deploy import monitoring
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 300
@@ -43,7 +44,7 @@ def reference() -> dict[str, str]:
 
 def tables() -> dict[str, str]:
     """Tables that stand in pages written by hand."""
-    return {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text())}
+    return {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text())} | monitoring.pages()
 
 
 def long_files() -> Iterator[str]:

@@ -28,7 +28,7 @@ SETTINGS: dict[str, Values] = {
         "worker": {"networkPolicy": {"enabled": True}},
     },
     "own-egress": {"worker": {"networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 53}]}]}}},
-    "prometheus": {"prometheus": {"enable": True, "labels": {"release": "prometheus"}}},
+    "prometheus": {"prometheus": {"enable": True, "labels": {"release": "prometheus"}, "rules": {"enable": True}}},
     "tls": {"tls": {"enable": True}},
     "mtls-alone": {"tls": {"enable": True}, "master": {"auth": "mtls"}},
     "cert-manager": {"tls": {"enable": True, "certManager": True}},
