@@ -79,7 +79,7 @@ def read_vgpu(host: Host, functions: Functions) -> tuple[bool | None, Vgpu]:
 
 def read_space(host: Host, address: str) -> bytes:
     try:
-        return host.data(f"{DEVICES}/{address}/config") or b""
+        return host.head(f"{DEVICES}/{address}/config", SPACE) or b""
     except HostError:
         return b""
 

@@ -56,6 +56,16 @@ class Host:
             _check_absent(path, error)
             return None
 
+    def head(self, path: str, size: int) -> bytes | None:
+        """The first bytes of a regular file, for what costs to read: each word of a PCI configuration space is an
+        access to the device, which in a virtual machine leads out of it.
+        """
+        try:
+            return self._tree_of(path).head(path, size)
+        except OSError as error:
+            _check_absent(path, error)
+            return None
+
     def text(self, path: str, limit: int = MAX_FILE) -> str | None:
         """The text of a file, bytes that are not UTF-8 replaced by U+FFFD."""
         data = self.data(path, limit)

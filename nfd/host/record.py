@@ -41,14 +41,21 @@ class Recorder(Host):
         self._variables: dict[str, str] = {}
 
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
+        return self._keep(path, lambda: self._host.data(path, limit))
+
+    def head(self, path: str, size: int) -> bytes | None:
+        return self._keep(path, lambda: self._host.head(path, size))
+
+    def _keep(self, path: str, read: Callable[[], bytes | None]) -> bytes | None:
         try:
-            data = self._host.data(path, limit)
+            data = read()
         except HostError as error:
             self._failures[path] = (error.errno, error.reason)
             self._stat(path)
             raise
         if data is not None:
-            self._files[path] = data
+            if not self._files.get(path, b"").startswith(data):  # a whole file is not replaced by its head
+                self._files[path] = data
             self._others.add(path)
         return data
 

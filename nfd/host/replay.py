@@ -84,6 +84,10 @@ class Replay(Host):
         _fail(self._failures, path)
         return super().data(path, limit)
 
+    def head(self, path: str, size: int) -> bytes | None:
+        _fail(self._failures, path)
+        return super().head(path, size)
+
     def names(self, path: str) -> tuple[str, ...]:
         _fail(self._failures, f"{path}/", path)
         return super().names(path)

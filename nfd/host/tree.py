@@ -46,6 +46,13 @@ class Tree:
 
     def read(self, path: str, limit: int) -> bytes:
         """Contents of a regular file; EFBIG above `limit` bytes, EISDIR or EINVAL for anything but a file."""
+        return self._read(path, lambda descriptor: _read_all(descriptor, limit))
+
+    def head(self, path: str, size: int) -> bytes:
+        """The first `size` bytes of a regular file, and no read beyond them; errors as `read`."""
+        return self._read(path, lambda descriptor: _read_head(descriptor, size))
+
+    def _read(self, path: str, contents: Callable[[int], bytes]) -> bytes:
         descriptor = self.open(path, READ)
         try:
             mode = os.fstat(descriptor).st_mode
@@ -55,7 +62,7 @@ class Tree:
                     if stat.S_ISDIR(mode)
                     else OSError(0, "is not a regular file")
                 )
-            return _read_all(descriptor, limit)
+            return contents(descriptor)
         finally:
             os.close(descriptor)
 
@@ -90,6 +97,14 @@ def _read_all(descriptor: int, limit: int) -> bytes:
         size += len(part)
         if size > limit:
             raise OSError(errno.EFBIG, f"is larger than {limit} bytes")
+    return b"".join(parts)
+
+
+def _read_head(descriptor: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size and (part := os.read(descriptor, size)):
+        parts.append(part)
+        size -= len(part)
     return b"".join(parts)
 
 

@@ -22,3 +22,16 @@ def test_replay_gives_the_labels_of_the_recording(tmp_path: Path) -> None:
     assert live.labels["nvidia.com/mig-1g.10gb.count"] == "2"
     assert replayed.labels == live.labels
     assert "GPU-00000000-0000-4000-8000" not in (tmp_path / "recording" / "host.json").read_text()
+
+
+@needs_compiler
+def test_of_a_configuration_space_only_what_is_looked_at_is_read(tmp_path: Path) -> None:
+    """Each word is an access to the device; the extended space took 20 ms of a scan in a virtual machine."""
+    with laid({"devices": [at(1, H100)]}, tmp_path) as found:
+        (space,) = found.root.glob("sys/bus/pci/devices/*/config")
+        space.write_bytes(space.read_bytes()[:64].ljust(4096, b"\0"))
+        recorder = Recorder(found.host)
+        discover(recorder, Plan((SOURCE,), (SOURCE,), {"nvidia": SOURCE.config()}))
+    recorder.write(tmp_path / "recording")
+    (recorded,) = (tmp_path / "recording").glob("sys/bus/pci/devices/*/config")
+    assert recorded.stat().st_size == 256

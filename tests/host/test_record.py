@@ -78,6 +78,10 @@ def look(host: Host) -> dict[str, object]:
             seen[path] = host.data(path)
         except HostError as error:
             seen[path] = (error.errno, error.reason)
+        try:
+            seen[f"head of {path}"] = host.head(path, 3)
+        except HostError as error:
+            seen[f"head of {path}"] = (error.errno, error.reason)
         seen[f"kind of {path}"] = (host.exists(path), host.is_dir(path), host.is_file(path))
     seen["names"] = host.names("sys/class/net")
     seen["no names"] = host.names("sys/class/nothing")
@@ -108,7 +112,7 @@ def test_a_replay_answers_as_the_machine_did(machine: Path, tmp_path: Path) -> N
         "probe",
         "env",
     }
-    assert live.keys() - same == changed
+    assert {path for path in live.keys() - same if not path.startswith("head of ")} == changed
     assert again["env"] == ("n1", "", "")
     assert (tmp_path / "out/cpuid").read_text() == "0 0 1 2 3 4\n"
     once = Recorder(Replay(tmp_path / "out"))
