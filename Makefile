@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format generate bench lock clean
+.PHONY: help up test check format generate bench chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,10 @@ generate: $(VENV)/.dev ## write generated files anew (gRPC code, reference pages
 
 bench: $(VENV)/.dev ## measure memory, CPU and requests; prints one table
 	@$(BIN)/python -m bench
+
+chaos: $(VENV)/.dev ## break everything at random for SECONDS (600), as SEED (1) says; see docs/testing.md
+	@$(BIN)/python -m tests.controlplane.build
+	@$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
 
 lock: $(VENV)/.dev ## pin the versions that were tested together
 	@$(PIP) freeze --exclude-editable > constraints.txt

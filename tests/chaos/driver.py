@@ -1,0 +1,188 @@
+"""One run: start everything, let the schedule happen, let it calm down, and tell what was found."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from tests.chaos.changes import RULES_OF, Changes, Member, other_devices, other_release, other_wave
+from tests.chaos.faults import Faults
+from tests.chaos.fleet import Fleet, Undo
+from tests.chaos.judge import Judge
+from tests.chaos.machines import Machine
+from tests.chaos.model import VENDORS, Rule, Truth
+from tests.chaos.schedule import CHANGES, Event, digest, make_schedule
+from tests.chaos.watcher import Undisturbed, Watcher
+from tests.controlplane.cluster import ControlPlane
+from tests.e2e.programs import eventually
+
+CALM = 240.0
+"""Seconds that everything may take to be as it should once nothing is disturbed: back-off and beats go to a minute."""
+SAY = 60.0
+LOOK = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    seed: int = 1
+    seconds: float = 600.0
+    nodes: int = 200
+    crew: int = 10
+    """Workers in one process."""
+    quiet: float = 12.0
+    """Seconds after all has calmed down in which nothing may be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One line of history, and whom it concerned: a node, a process, or "" for all."""
+
+    at: float
+    text: str
+    whom: str
+
+
+@dataclass
+class Run:
+    """On a control plane that runs already and has nothing else to do. `close` ends all the rest and leaves nothing."""
+
+    wish: Wish
+    say: Callable[[str], None]
+    plane: ControlPlane
+    injected: Counter[str] = field(default_factory=Counter)
+    impossible: Counter[str] = field(default_factory=Counter)
+    restarts: Counter[str] = field(default_factory=Counter)
+    history: deque[Happened] = field(default_factory=deque)
+    wrong: list[str] = field(default_factory=list)
+    """What went wrong besides violations."""
+
+    def __post_init__(self) -> None:
+        self.begun = time.monotonic()
+        self.folder = Path(tempfile.mkdtemp(prefix="nfd-chaos-"))
+        self.judge = Judge(self.now)
+        self.schedule = make_schedule(self.wish.seed, self.wish.seconds)
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def now(self) -> float:
+        return time.monotonic() - self.begun
+
+    def start(self) -> None:
+        """Everything runs, and every Node is as the model says."""
+        wish, begun = self.wish, time.monotonic()
+        self.server = Undisturbed(self.plane)
+        self.fleet = Fleet(self.plane, self.folder, wish.seed)
+        eventually(self.server.ready, 90)
+        self.fleet.prepare()
+        self.watcher = Watcher(self.server, self.judge.see)
+        self.fleet.start_masters()
+        machines = self._machines()
+        self.fleet.start_crews([(name, machine.root) for name, machine in machines.items()], wish.crew)
+        crew_of = {name: unit for unit in self.fleet.crews for name in unit.members}
+        members = [Member(name, machine, crew_of[name]) for name, machine in machines.items()]
+        self.faults = Faults(self.fleet, self.restarts)
+        self.changes = Changes(members, self.judge, self.server, self.faults)
+        for member in members:
+            self.judge.expect_node(member.name, self.changes.wanted(member), member.machine.truth.boot)
+            self.changes.create(member)
+        self.changes.asked |= {vendor: Rule(RULES_OF[vendor], vendor, 1) for vendor in VENDORS[:3]}
+        self.await_calm()
+        self.say(
+            f"seed {wish.seed}, schedule {digest(self.schedule)}: {wish.nodes} nodes, {len(self.fleet.crews)} worker"
+            f" processes, {len(self.fleet.masters)} masters; labelled after {time.monotonic() - begun:.0f} s"
+        )
+
+    def disturb(self) -> None:
+        """The schedule happens; at its end all that lasted is undone."""
+        self.begun = time.monotonic()
+        self._put_rules()
+        for event in self.schedule:
+            self._at(event.at, partial(self._begin, event))
+        for minute in range(1, int(self.wish.seconds / SAY) + 1):
+            self._at(minute * SAY - 0.001, self._say_minute)
+        while (self._due[0][0] < self.wish.seconds or len(self._due) > 1) and not self.watcher.failed:
+            at, _, action = heapq.heappop(self._due)
+            time.sleep(max(0.0, at - self.now()))
+            action()
+
+    def calm(self) -> None:
+        """Nothing is disturbed any more: all is as it should be within a time, and then nothing is written."""
+        begun = self.now()
+        self.fleet.plane.start_apiserver()
+        self.await_calm()
+        self.say(f"calm {self.now() - begun:.0f} s after the last fault")
+        written = self.judge.written
+        time.sleep(self.wish.quiet)
+        self.judge.final()
+        if self.judge.written != written:
+            self.wrong.append(
+                f"{self.judge.written - written} writes in {self.wish.quiet:.0f} s although nothing changed"
+            )
+        self.wrong += self.fleet.failures()
+        if self.watcher.failed:
+            self.wrong.append(self.watcher.failed)
+
+    def await_calm(self) -> None:
+        """What was asked for is still done."""
+        deadline = time.monotonic() + CALM
+        while (
+            (self.judge.unsettled() or self.changes.asked) and time.monotonic() < deadline and not self.watcher.failed
+        ):
+            self.changes.put_rules()
+            time.sleep(LOOK)
+
+    def close(self) -> None:
+        self.plane.start_apiserver()
+        for name in ("watcher", "fleet", "changes", "server"):
+            if (part := getattr(self, name, None)) is not None:
+                part.stop()
+
+    def _machines(self) -> dict[str, Machine]:
+        dice, machines = random.Random(f"machines {self.wish.seed}"), {}
+        for number in range(self.wish.nodes):
+            truth = other_wave(other_release(other_devices(Truth(f"boot-{number}"), dice), dice), dice)
+            name = f"chaos-{number}"
+            machines[name] = Machine(self.folder / "machines" / name, truth)
+            machines[name].build()
+        return machines
+
+    def _at(self, at: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (at, next(self._numbers), action))
+
+    def _begin(self, event: Event) -> None:
+        """A fault or a change; what cannot be done now is counted and let be."""
+        ours = event.kind in CHANGES or event.kind == "source spoilt"
+        undo = (self.changes if ours else self.faults).begin(event)
+        if undo is None:
+            self.impossible[event.kind] += 1
+            return
+        self.injected[event.kind] += 1
+        whom = self.changes.member(event).name if ours else self.faults.whom(event)
+        self.history.append(Happened(self.now(), event.kind, whom))
+        self._at(self.now() + event.seconds, partial(self._undo, event, whom, undo))
+
+    def _undo(self, event: Event, whom: str, undo: Undo) -> None:
+        undo()
+        if event.seconds:
+            self.history.append(Happened(self.now(), f"over: {event.kind}", whom))
+
+    def _put_rules(self) -> None:
+        self.changes.put_rules()
+        self._at(self.now() + LOOK, self._put_rules)
+
+    def _say_minute(self) -> None:
+        faults = sum(number for kind, number in self.injected.items() if kind not in CHANGES)
+        changed = sum(self.injected.values()) - faults
+        self.say(
+            f"{self.now() / 60:4.0f} min: {faults} faults, {changed} changes, {self.judge.states} states seen,"
+            f" {self.judge.written} patches written, {sum(self.restarts.values())} restarts,"
+            f" {len(self.judge.unsettled())} nodes waiting, {len(self.judge.violations)} violations"
+        )
