@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format generate bench chaos lock clean
+.PHONY: help up test check format generate bench chaos vm lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,10 @@ bench: $(VENV)/.dev ## measure memory, CPU and requests; prints one table
 chaos: $(VENV)/.dev ## break everything at random for SECONDS (600), as SEED (1) says; see docs/testing.md
 	@$(BIN)/python -m tests.controlplane.build
 	@$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
+
+vm: $(VENV)/.dev ## boot emulated machines of many kinds, plug and unplug; prints one table
+	@$(BIN)/python -m tests.controlplane.build
+	@NFD_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
 
 lock: $(VENV)/.dev ## pin the versions that were tested together
 	@$(PIP) freeze --exclude-editable > constraints.txt

@@ -1,0 +1,65 @@
+"""A recording made in a guest by `nfd record`, brought here and replayed."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.process import without_proxy
+from tests.e2e.programs import SCRIPTS
+from tests.vm.guest import Guest
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+TABLE = Path(__file__).with_name("cpuinfo.tsv")
+
+
+@dataclass(frozen=True)
+class Recording:
+    folder: Path
+
+    @classmethod
+    def of(cls, guest: Guest, folder: Path) -> Recording:
+        """Made in the worker's pod, as the worker's user; `nfd record` itself compares what it replays there."""
+        root = f"/proc/{guest.worker_pid()}/root/dev/recording"
+        guest.machine.run(f"mkdir -m 1777 {root}")
+        guest.in_pod("/opt/nfd/bin/nfd", "record", "/dev/recording/it")
+        packed = guest.machine.run(f"tar -C {root}/it -cz . | base64; rm -r {root}")
+        with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed))) as archive:
+            archive.extractall(folder, filter="data")
+        return cls(folder)
+
+    def discovered(self, settings: dict[str, Any], node: str = "") -> dict[str, Any]:
+        """What `nfd discover -o json` says of it with that configuration, in this process's place."""
+        config = self.folder.with_name(f"{self.folder.name}.conf")
+        config.write_text(json.dumps(settings))
+        command = [str(SCRIPTS / "nfd"), "discover", f"--replay={self.folder}", f"--config={config}", "-o", "json"]
+        env = {**without_proxy(), "NODE_NAME": node}
+        found: dict[str, Any] = json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
+        config.unlink()
+        return found
+
+
+def disagreements(ours: set[str], cpuinfo: str) -> tuple[list[str], int]:
+    """Flags that we and the kernel both know, and that only one of us found without a reason; how many both found."""
+    line = next(line for line in cpuinfo.splitlines() if line.split(":")[0].strip() in ("flags", "Features"))
+    kernel = set(line.partition(":")[2].split())
+    found, common = [], 0
+    for flag, name, reason in known_to_both():
+        if flag in ours and name not in kernel and not reason:
+            found.append(f"{flag} is ours alone")
+        if name in kernel and flag not in ours:
+            found.append(f"{name} is the kernel's alone")
+        common += flag in ours and name in kernel
+    return found, common
+
+
+def known_to_both() -> list[tuple[str, str, str]]:
+    """Our flag, the kernel's, and why ours may stand alone."""
+    lines = (line for line in TABLE.read_text().splitlines() if not line.startswith("#"))
+    return [(flag, name, reason) for flag, name, reason in (f"{line}\t".split("\t")[:3] for line in lines)]
