@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
@@ -16,7 +16,7 @@ class HttpServer:
     def __init__(self, metrics: Metrics, ready: Callable[[], str]) -> None:
         self._metrics = metrics
         self._ready = ready
-        app = web.Application()
+        self._app = app = web.Application()
         app.add_routes(
             [
                 web.get("/healthz", self._healthz),
@@ -26,15 +26,19 @@ class HttpServer:
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
 
+    def add(self, routes: Iterable[web.RouteDef]) -> None:
+        """Further paths, before the start."""
+        self._app.add_routes(routes)
+
     async def start(self, host: str, port: int) -> int:
-        """Listen and answer the port. Raises: OSError."""
+        """Listen and answer the port. Raises: OSError that names it."""
         await self._runner.setup()
         site = web.TCPSite(self._runner, host or None, port)
         try:
             await site.start()
-        except OSError:
+        except OSError as error:
             await self._runner.cleanup()
-            raise
+            raise OSError(f"HTTP port {port}: {error.strerror or error}") from error
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:

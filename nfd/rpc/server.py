@@ -24,6 +24,7 @@ from nfd.rpc.blobs import Blobs
 from nfd.rpc.forward import FORWARDED, forward
 from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
 from nfd.rpc.limits import STREAMS, Bystanders, Limits
+from nfd.rpc.listening import check_free
 from nfd.rpc.tls import ServerTls, server_credentials
 
 MAX_MESSAGE = 4 * 1024 * 1024
@@ -86,6 +87,7 @@ class LabelerServer:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+        check_free(address)
         try:
             if self._tls is None:
                 port = self._server.add_insecure_port(address)
