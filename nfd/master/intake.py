@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from nfd import log, names
 from nfd.errors import ReportError
+from nfd.master.alike import Pool
 from nfd.master.hearing import Hearing
 from nfd.master.leadership import Leadership
 from nfd.master.metrics import Metrics
@@ -47,6 +48,7 @@ class Intake:
         self._queue = queue
         self._metrics = metrics
         self._instance = instance
+        self._pool = Pool()
         self._waiting: dict[str, asyncio.Future[bool]] = {}
 
     async def accept(self, report: Report, peer: Peer) -> Reply:
@@ -88,8 +90,9 @@ class Intake:
         self._hearing.clear()
 
     def _take(self, report: Report) -> None:
-        node = self._store.get(report.node)
-        boot = parse_owned(node.annotations, self._instance).boot_id if node is not None else ""
+        node, before = self._store.get(report.node), self.reports.get(report.node)
+        report = self._pool.share(report, before)
+        boot = parse_owned(node.annotations, self._instance).boot_id if node is not None and before is None else ""
         try:
             crowded_out = self.reports.take(report, node, boot)
         except ReportError as error:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from nfd import log
 from nfd.errors import Conflict, Invalid, KubeError, NotFound
-from nfd.master.desired import Contribution, Desired, Freshness, derive_desired, derive_freshness
+from nfd.master.alike import Derivations, same_content
+from nfd.master.desired import Contribution, Desired, Freshness, derive_freshness
 from nfd.master.drift import PAUSE, Drift, Key
 from nfd.master.metrics import CONFLICT, FAILED, PATCH, PATCHED, PLAN, REFUSED, Metrics
 from nfd.master.patch import guarded, patches
@@ -60,6 +61,26 @@ class Settings:
     """What a node is to become; None to leave it as it is. The report is None while none has come."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """A node that was found to be as it was asked to be."""
+
+    node: Node
+    asked: Asked
+    contributions: tuple[Contribution, ...]
+
+    def holds(self, node: Node, asked: Asked) -> bool:
+        """Whether it would be found so again."""
+        then = self.asked
+        return (
+            self.contributions == tuple(asked.contributions)
+            and asked.matched == then.matched
+            and (asked.report is then.report or same_content(asked.report, then.report))
+            and asked.fresh == then.fresh
+            and (node is self.node or node.same_content(self.node))
+        )
+
+
 class Reconciler:
     """Brings Nodes to what their reports, and the rules, want."""
 
@@ -80,6 +101,8 @@ class Reconciler:
         self._settled: dict[str, Asked] = {}
         self._refused: dict[str, NodePlan] = {}
         self._said: dict[str, int] = {}
+        self._resting: dict[str, _Rest] = {}
+        self._derivations = Derivations(settings.policy)
         self._era = object()
 
     async def reconcile(self, name: str) -> float | None:
@@ -109,14 +132,15 @@ class Reconciler:
         What a pass that is under way brings its node to does not count, either.
         """
         self._settings = settings
+        self._derivations = Derivations(settings.policy)
         self._era = object()
-        for memory in (self._settled, self._refused, self._said):
+        for memory in (self._settled, self._refused, self._said, self._resting):
             memory.clear()
 
     def forget(self, name: str) -> None:
         """The node is gone."""
         self.drift.forget(name)
-        for memory in (self._settled, self._refused, self._said):
+        for memory in (self._settled, self._refused, self._said, self._resting):
             memory.pop(name, None)
 
     async def _node(self, name: str, attempt: int) -> Node | None:
@@ -126,6 +150,10 @@ class Reconciler:
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
 
     async def _converge(self, node: Node, asked: Asked, began: float) -> float | None:
+        rest = self._resting.pop(node.name, None)
+        if rest is not None and rest.holds(node, asked):
+            self._settled[node.name], self._resting[node.name] = asked, _Rest(node, asked, rest.contributions)
+            return None
         era, goal = self._era, self._goal(node.name, asked)
         planned = plan_node(goal, node)
         again: float | None = None
@@ -141,12 +169,14 @@ class Reconciler:
             await self._write(planned, goal)
         if node.name not in self._refused and era is self._era:
             self._settled[node.name] = asked
+            if not (planned or goal.contested or goal.desired.dropped):
+                self._resting[node.name] = _Rest(node, asked, tuple(asked.contributions))
         return again
 
     def _goal(self, name: str, asked: Asked) -> Goal:
         settings = self._settings
         return Goal(
-            derive_desired(asked.report, settings.policy, asked.contributions, asked.matched),
+            self._derivations.derive(asked.report, asked.contributions, asked.matched),
             asked.fresh,
             settings.overwrite,
             settings.instance,

@@ -93,10 +93,13 @@ class KubeStore:
         await self._client.close()
 
     def put(self, item: Mapping[str, Any]) -> None:
-        """The watch tells of a Node."""
+        """The watch tells of a Node; what it says again, as after a kubelet's sign of life, is kept as it was."""
         node = trim(item)
         known = self._nodes.get(node.name)
-        if self._keep(node) is node and (known is None or not known.same_content(node)):
+        same = known is not None and known.same_content(node)
+        if known is not None and same:
+            node = replace(known, version=node.version, writer=node.writer)
+        if self._keep(node) is node and not same:
             self._changed(node.name)
 
     def drop(self, item: Mapping[str, Any]) -> None:
