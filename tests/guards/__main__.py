@@ -1,0 +1,85 @@
+"""Break each guard in a copy of the tree and see its test fail. Exit status 1 if one does not.
+
+Each broken copy gets a process and, where its test needs one, a control plane of its own: half a minute each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.guards.guard import Guard
+from tests.guards.lines import GUARDS
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("nfd", "gfd", "tests", "deploy", "pyproject.toml")
+LIMIT = 300.0
+"""Seconds for one run of pytest."""
+_FAILED = re.compile(r"^FAILED ", re.MULTILINE)
+
+
+def main(words: list[str]) -> int:
+    chosen = [guard for guard in GUARDS if not words or any(word in guard.file + guard.test for word in words)]
+    with tempfile.TemporaryDirectory(prefix="nfd-guards-") as folder:
+        tree = Path(folder)
+        for part in PARTS:
+            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+            copy(ROOT / part, tree / part)
+        tests = sorted({guard.test for guard in chosen})
+        status, said = run(tree, *tests)
+        if status:
+            print(said)
+            print("the tests fail although nothing is broken")
+            return 1
+        print(f"{len(tests)} tests pass as the code is; breaking {len(chosen)} guards", flush=True)
+        unnoticed = [guard for guard in chosen if not notices(tree, guard)]
+    print(f"{len(chosen) - len(unnoticed)} of {len(chosen)} broken guards were noticed")
+    return 1 if unnoticed else 0
+
+
+def notices(tree: Path, guard: Guard) -> bool:
+    """Whether the test fails, as a test, while the guard is broken."""
+    file, began = tree / guard.file, time.monotonic()
+    whole = file.read_text()
+    file.write_text(broken(guard, whole))
+    try:
+        status, said = run(tree, guard.test)
+    finally:
+        file.write_text(whole)
+    noticed = status == 1 and _FAILED.search(said) is not None
+    first = guard.text.strip().splitlines()[0].strip()
+    print(f"{'noticed' if noticed else 'NOT NOTICED'} in {time.monotonic() - began:.0f} s: {guard.file}: {first}")
+    print(f"    {guard.test}", flush=True)
+    if not noticed:
+        print(said[-2000:])
+    return noticed
+
+
+def broken(guard: Guard, text: str) -> str:
+    """The file's text without the guard. Raises: ValueError if it is not there, or more than once."""
+    if (count := text.count(guard.text)) != 1:
+        raise ValueError(
+            f"{guard.file}: {guard.text!r} is there {count} times; the list of guards has to follow the code"
+        )
+    return text.replace(guard.text, guard.broken)
+
+
+def run(tree: Path, *tests: str) -> tuple[int, str]:
+    """Exit status and output of pytest in the copy; our programs, too, run from there."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x", "--tb=short", *tests]
+    env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return -1, f"not over within {LIMIT:.0f} s"
+    return done.returncode, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

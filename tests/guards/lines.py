@@ -1,0 +1,207 @@
+"""Guards of attribution, of Nodes that come and go, and of writes; and the list of all guards."""
+
+from __future__ import annotations
+
+from tests.guards.guard import Guard
+from tests.guards.leadership import LEADERSHIP
+
+STATES = "tests/master/test_states.py::"
+FLEETS = "tests/faults/test_fleets.py::"
+TROUBLE = "tests/faults/test_api_trouble.py::"
+
+ATTRIBUTION = (
+    Guard(  # a failed source holds its keys
+        "nfd/master/desired.py",
+        "return self.sources is None or self.sources.get(origin, False)",
+        "return True",
+        STATES + "test_failed_source_holds_its_keys_and_no_others",
+    ),
+    Guard(  # so does a source that the report does not name
+        "nfd/master/desired.py",
+        "self.sources.get(origin, False)",
+        "self.sources.get(origin, True)",
+        FLEETS + "test_attribution_lasts_from_one_master_to_the_next",
+    ),
+    Guard(  # a key of unknown origin goes only when every source is fresh
+        "nfd/master/desired.py",
+        "return self.reported and self.settled and all((self.sources or {}).values())",
+        "return self.reported and self.settled",
+        STATES + "test_node_of_nfd_is_taken_over_in_place",
+    ),
+    Guard(  # rules hold their keys until their list is complete
+        "nfd/master/desired.py",
+        "return self.rules_synced and not (exists and (self.blind or not self.objects_settled))",
+        "return not (exists and (self.blind or not self.objects_settled))",
+        "tests/faults/test_missing_kinds.py::test_404_is_no_news_of_rules",
+    ),
+    Guard(  # a rule that sees less than there is holds its keys
+        "nfd/master/desired.py",
+        "return self.rules_synced and not (exists and (self.blind or not self.objects_settled))",
+        "return self.rules_synced",
+        "tests/faults/test_restarts.py::test_after_a_restart_rules_hold_until_each_worker_has_spoken",
+    ),
+    Guard(  # objects of third parties hold theirs
+        "nfd/master/desired.py",
+        "return self.objects_synced\n",
+        "return True\n",
+        "tests/faults/test_missing_kinds.py::test_404_is_no_news_of_rules",
+    ),
+    Guard(  # a failed source holds its value, too
+        "nfd/master/desired.py",
+        "failed = {name for name, source in report.sources.items() if source.state is State.FAILED}",
+        "failed = set[str]()",
+        STATES + "test_failed_source_keeps_its_value_against_a_weaker_one",
+    ),
+    Guard(  # origins are believed only as long as the lists are those that they were written for
+        "nfd/master/ownership.py",
+        'known = record.get("lists") == _digest(lists.values())',
+        "known = True",
+        "tests/master/test_ownership.py::test_origins_are_unknown_once_somebody_else_wrote_a_list",
+    ),
+    Guard(  # without a worker's word nothing of its goes
+        "nfd/master/desired.py",
+        "UNREPORTED = Freshness(sources={}, blind=True, reported=False)",
+        "UNREPORTED = Freshness()",
+        "tests/faults/test_restarts.py::test_after_a_restart_rules_hold_until_each_worker_has_spoken",
+    ),
+    Guard(  # a server that knows no such kind tells nothing about objects of it
+        "nfd/kube/watch.py",
+        "            self._settle()\n\n    def _settle(self)",
+        "            self.synced.set()\n            self._settle()\n\n    def _settle(self)",
+        "tests/faults/test_missing_kinds.py::test_404_is_no_news_of_rules",
+    ),
+)
+
+NODES = (
+    Guard(  # a Node of another boot gets nothing of the old one
+        "nfd/master/reports.py",
+        'if kept.uid not in ("", node.uid) and (order is None or order.boot_id != node.boot_id):',
+        "if False:",
+        STATES + "test_recreated_node_of_another_boot_waits_for_its_worker",
+    ),
+    Guard(  # one of the same boot gets it back
+        "nfd/master/reports.py",
+        "order.boot_id != node.boot_id):\n            if order",
+        "True):\n            if order",
+        STATES + "test_recreated_node_of_the_same_boot_gets_its_labels_at_once",
+    ),
+    Guard(  # older reports are refused
+        "nfd/master/reports.py",
+        "if (order.started, order.sequence) < (before.started, before.sequence):",
+        "if False:",
+        STATES + "test_order_of_reports",
+    ),
+    Guard(  # so are those of another boot than the Node's own
+        "nfd/master/reports.py",
+        "if node is not None and known_boot and known_boot != order.boot_id and node.boot_id == known_boot:",
+        "if False:",
+        FLEETS + "test_two_workers_claim_a_node",
+    ),
+    Guard(  # and those of the machine that an earlier Node was on
+        "nfd/master/reports.py",
+        "            self._check_past(report.order, node)\n",
+        "",
+        FLEETS + "test_recreated_node_has_its_labels_within_seconds",
+    ),
+    Guard(  # and those for the Node of that name before this one
+        "nfd/master/reports.py",
+        "if node is not None and report.node_uid and node.uid and report.node_uid != node.uid:",
+        "if False:",
+        STATES + "test_order_of_reports",
+    ),
+    Guard(  # a late answer brings no Node back
+        "nfd/store/kube.py",
+        "return self._keep(node) if known is not None and known.uid == node.uid else node",
+        "return self._keep(node)",
+        "tests/faults/test_answers_that_are_late.py::test_a_node_that_goes_while_it_is_written_leaves_nothing_behind",
+    ),
+    Guard(  # memory of Nodes that are gone
+        "nfd/master/reconcile.py",
+        "        self.forget(name)  # a pass that was under way when the node went leaves nothing behind\n",
+        "",
+        "tests/faults/test_answers_that_are_late.py::test_a_node_that_goes_while_it_is_written_leaves_nothing_behind",
+    ),
+    Guard(
+        "nfd/master/service.py",
+        "            self._reconciler.forget(name)\n",
+        "",
+        FLEETS + "test_deleted_nodes_leave_nothing_behind",
+    ),
+    Guard(
+        "nfd/master/service.py",
+        "            self._hearing.forget(name)\n",
+        "",
+        FLEETS + "test_deleted_nodes_leave_nothing_behind",
+    ),
+    Guard(
+        "nfd/master/intake.py",
+        "                self.blobs.forget(name)\n",
+        "                pass\n",
+        FLEETS + "test_deleted_nodes_leave_nothing_behind",
+    ),
+)
+
+WRITES = (
+    Guard(  # a lost race is a conflict
+        "nfd/master/patch.py",
+        'guard = {"resourceVersion": node.version} | ',
+        "guard: dict[str, str] = {} | ",
+        "tests/master/test_on_cluster.py::test_lost_race_is_a_conflict_and_planned_again",
+    ),
+    Guard(  # and a Node of the same name is not the same
+        "nfd/master/patch.py",
+        '({"uid": node.uid} if node.uid else {})',
+        "{}",
+        "tests/faults/test_restarts.py::test_every_patch_names_the_very_node_and_version",
+    ),
+    Guard(  # what is somebody else's stays his
+        "nfd/master/plan.py",
+        "(not overwrite and actual[key] != desired[key])",
+        "False",
+        STATES + "test_allow_overwrite",
+    ),
+    Guard(
+        "nfd/master/plan.py",
+        "if key in shared or ",
+        "if ",
+        STATES + "test_gpu_present_of_the_operator_stays_the_operators",
+    ),
+    Guard(  # a fight ends
+        "nfd/master/drift.py",
+        "if len(times) >= TIMES:",
+        "if False:",
+        "tests/master/test_drift.py::test_a_stubborn_manager_wins_for_an_hour",
+    ),
+    Guard(  # what is refused is not sent again
+        "nfd/master/reconcile.py",
+        "if before is not None and before.same_as(planned):",
+        "if False:",
+        TROUBLE + "test_content_that_is_refused_is_not_sent_again",
+    ),
+    Guard(  # a server that asks for time gets it
+        "nfd/master/queue.py",
+        "max(delay, at_least)",
+        "delay",
+        TROUBLE + "test_retry_after_is_obeyed",
+    ),
+    Guard(  # failures come later and later
+        "nfd/master/queue.py",
+        "delay = min(BACKOFF[0] * 2 ** min(failures, 20), BACKOFF[1])",
+        "delay = BACKOFF[0]",
+        TROUBLE + "test_outage_of_writes_is_told_once_and_asked_seldom",
+    ),
+    Guard(  # watches that end at once are no hot loop
+        "nfd/kube/watch.py",
+        "if asyncio.get_running_loop().time() - self._listed_at < SHORTEST_LIST:",
+        "if False:",
+        TROUBLE + "test_a_watch_that_is_always_too_old_is_no_hot_loop",
+    ),
+    Guard(  # nothing is done before the Nodes are known
+        "nfd/store/kube.py",
+        "await asyncio.wait((self._watching, synced), return_when=asyncio.FIRST_COMPLETED)",
+        "await asyncio.sleep(0)",
+        TROUBLE + "test_lists_that_hang",
+    ),
+)
+
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP)
