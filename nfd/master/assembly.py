@@ -11,14 +11,18 @@ from pathlib import Path
 
 from nfd import log
 from nfd.config.flags import Parsed, configure
+from nfd.config.load import inline
 from nfd.errors import ConfigError, KubeError
+from nfd.kube.access import Access
 from nfd.kube.connect import KubeClient, connect
 from nfd.kube.lease import Lease, Timing
 from nfd.master.config import Config
 from nfd.master.leadership import Election, where_we_are
 from nfd.master.objects import Joining
+from nfd.master.readers import Readers
 from nfd.master.reconcile import Settings
 from nfd.master.resources import CustomResources, Wishes
+from nfd.master.reveal import Standing
 from nfd.master.security import make_security
 from nfd.master.service import MakeResources, Options, Service
 from nfd.store.base import NodeStore
@@ -73,6 +77,26 @@ class Master:
         if later:
             _log.warning("options take effect when the master starts anew", path=later)
 
+    def standing(self) -> Standing:
+        """What we go by at present."""
+        settings = options_of(self.config, self.parsed).settings
+        limits = self.config.restrictions
+        return Standing(
+            settings.policy,
+            settings.overwrite,
+            settings.instance,
+            own_namespace(self.parsed),
+            limits.deny_node_feature_labels,
+            not self.parsed["feature-gates"]["DisableAutoPrefix"],
+            tuple(
+                (one.name, one.data, one.origin.value) for one in (*inline(self.parsed["options"]), *self.parsed.layers)
+            ),
+        )
+
+    def missing(self) -> str:
+        """Why there are no reports here; "" if there are."""
+        return "" if self.service.leadership.leading else "another master leads, ask that one"
+
     def resources(self, config: Config, settings: Settings) -> MakeResources | None:
         """What makes the watches on custom resources; None without an API server."""
         client = self.client
@@ -86,6 +110,8 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     """On a cluster it watches custom resources too, and may be one of several. Raises: ConfigError."""
     options = options_of(config, parsed)
     if parsed["node-store"] != "kubernetes":
+        if parsed["serve-reports"]:
+            raise ConfigError("--serve-reports needs an API server to ask who may read: not with a store of files")
         options = replace(options, security=make_security(parsed, mode))
         return Master(Service(await open_store(parsed["node-store"], "", 0), options), config, parsed)
     client = await connect(parsed["kubeconfig"])
@@ -96,7 +122,11 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     wishes = wishes_of(config, parsed, options.settings)
     store = KubeStore(client, config.informer_page_size)
     service = Service(store, options, lambda metrics: CustomResources(client, wishes, metrics))
-    return Master(service, config, parsed, client)
+    master = Master(service, config, parsed, client)
+    if parsed["serve-reports"]:
+        readers = Readers(Access(client), master.standing, master.missing, service.reported, service.heard)
+        service.serve(readers.routes())
+    return master
 
 
 async def open_election(config: Config, parsed: Parsed) -> Election:

@@ -128,6 +128,7 @@ FLAGS = (
     Extra(
         "http-port", "port of /healthz, /readyz and /metrics; 0 switches them off", 8081, _port, aliases=("metrics",)
     ),
+    Extra("serve-reports", "serve /reports to those who may get it, for nfd plan", False, switch=True),
     Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, _port, hidden=True),
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),

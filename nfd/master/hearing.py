@@ -31,6 +31,11 @@ class Hearing:
         self._heard[node] = self._now()
         self._given_up.discard(node)
 
+    def age(self, node: str) -> float | None:
+        """Seconds since its worker spoke; None if it has not."""
+        heard = self._heard.get(node)
+        return None if heard is None else self._now() - heard
+
     def forget(self, node: str) -> None:
         self._heard.pop(node, None)
         self._given_up.discard(node)

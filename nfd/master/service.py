@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+
+from aiohttp.web import RouteDef
 
 from nfd import __version__, log
 from nfd.errors import Forbidden, KubeError, Unavailable
@@ -19,6 +21,7 @@ from nfd.master.ownership import parse_owned
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Reconciler, Settings
 from nfd.master.resources import CustomResources
+from nfd.master.reveal import Heard
 from nfd.master.security import Security
 from nfd.rpc.server import LabelerServer
 from nfd.store.base import NodeStore
@@ -86,6 +89,19 @@ class Service:
         self._leads = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._failing = False
+
+    def serve(self, routes: Iterable[RouteDef]) -> None:
+        """Answer further paths over HTTP; before the start."""
+        self._http.add(routes)
+
+    def heard(self, name: str) -> Heard | None:
+        """The latest report of a node, and how long ago its worker spoke."""
+        report = self._intake.reports.get(name)
+        return None if report is None else Heard(report, self._hearing.age(name))
+
+    def reported(self) -> list[str]:
+        """The nodes of which there is a report."""
+        return sorted(self._intake.reports.names())
 
     async def start(self) -> None:
         """Serve HTTP, get a certificate, fill the node cache, then take reports, or tell where to bring them.

@@ -57,6 +57,12 @@ class FleetNode:
         return {"sources": {"nvidia": nvidia | ({"sharing": sharing} if sharing else {})}}
 
     @property
+    def setup(self) -> str:
+        """Some nodes without a configuration of their own are `plain`, enough to show every kind of machine."""
+        own = bool(self.worker_config["sources"]["nvidia"])
+        return self.gpus if own else "plain" if self.name.endswith("-1") and self.worker else "other"
+
+    @property
     def offered(self) -> dict[str, int]:
         """What the device plug-in offers: `auto` is every MIG device of the case under its profile."""
         if isinstance(self.offers, Mapping):

@@ -28,7 +28,9 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 BASE = DEPLOY / "kustomize/base"
 MASTER_NAMESPACE, MASTER_ACCOUNT = "node-feature-discovery", "nfd-master"
 NAMESPACE = "fleet20"
-MARK = "example.com/fleet"
+MARK, SETUP = "example.com/fleet", "example.com/setup"
+"""Labels: one that all of its nodes have, and one that some nodes with the same worker configuration share."""
+MASTER_CONFIG = "nfd-master.conf"
 SELECTOR = f"{MARK}=twenty"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 Json = dict[str, Any]
@@ -92,11 +94,14 @@ def running_master(plane: ControlPlane, folder: Path, *flags: str) -> Iterator[P
     files = [f"--filename={file}" for file in sorted((DEPLOY / "crds").glob("nodefeature*.yaml"))]
     plane.kubectl("apply", "-f", str(BASE / "namespace.yaml"))
     plane.kubectl("apply", "-n", MASTER_NAMESPACE, "-f", str(BASE / "service-accounts.yaml"))
-    plane.kubectl("apply", "-f", str(BASE / "rbac.yaml"), *files)
+    reports = DEPLOY / "kustomize/components/reports/rbac.yaml"
+    plane.kubectl("apply", "-f", str(BASE / "rbac.yaml"), "-f", str(reports), *files)
     plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
     token = plane.service_account_token(MASTER_ACCOUNT, MASTER_NAMESPACE)
     port, http_port = free_ports(2)
-    words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={plane.kubeconfig_for(token)}")
+    kubeconfig, config = plane.kubeconfig_for(token), folder / MASTER_CONFIG
+    config.touch()
+    words = (f"-port={port}", f"-http-port={http_port}", f"-config={config}", f"-kubeconfig={kubeconfig}")
     log = folder / "master.log"
     variables = {"KUBERNETES_NAMESPACE": MASTER_NAMESPACE}
     master = Program("nfd-master", (*words, *flags), log, http_port, variables)
@@ -112,7 +117,7 @@ def running_master(plane: ControlPlane, folder: Path, *flags: str) -> Iterator[P
 def _create(plane: ControlPlane, node: FleetNode) -> None:
     """A Node as its kubelet registers it, what its device plug-in offers, and its pods."""
     labels = {"kubernetes.io/hostname": node.name, "kubernetes.io/arch": node.arch, "kubernetes.io/os": "linux"}
-    plane.create_node(node.name, labels | {MARK: "twenty"}, boot_id=boot_id(node))
+    plane.create_node(node.name, labels | {MARK: "twenty", SETUP: node.setup}, boot_id=boot_id(node))
     spec: Json = {"taints": list(node.taints) or None, "unschedulable": node.unschedulable or None}
     plane.request("PATCH", f"/api/v1/nodes/{node.name}", {"spec": spec})
     status = objects.node_status(boot_id(node))["status"]

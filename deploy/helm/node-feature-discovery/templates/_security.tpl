@@ -13,6 +13,9 @@
 {{- if eq .Values.master.auth "token" }}
 - --worker-accounts={{ include "nfd.workerAccount" . }}
 {{- end }}
+{{- if .Values.master.serveReports }}
+- --serve-reports
+{{- end }}
 {{- if include "nfd.ownCertificates" . }}
 - --service-name={{ include "nfd.componentName" (dict "root" . "suffix" "master") }}
 - --certificate-objects={{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}

@@ -1,0 +1,81 @@
+"""What a pass would do to a Node, and the Node after it: the reconciler's own steps, without a store (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness
+from nfd.master.objects import FeatureObject, Joining, join_objects, report_of
+from nfd.master.ownership import parse_owned
+from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.reveal import Standing
+from nfd.master.rulebook import evaluate_node
+from nfd.master.verdicts import Rulebook
+from nfd.report import Report
+from nfd.store.base import Kind, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A Node, what its worker said (None: nothing yet), and the NodeFeature objects that name it."""
+
+    node: Node
+    report: Report | None = None
+    objects: Sequence[FeatureObject] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`desired` tells what was asked for and is not allowed."""
+
+    planned: NodePlan
+    desired: Desired
+
+
+def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Forecast:
+    """One pass, by a master that has all rules and objects."""
+    joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
+    node, report = situation.node, situation.report or _objects_report(situation, joining, standing.instance)
+    others = tuple(one for one in situation.objects if not joining.is_workers(one))
+    if report is None:
+        joined = join_objects(Report(node.name), others, joining)
+        desired = derive_desired(joined, standing.policy)
+        fresh = UNREPORTED
+    else:
+        joined = join_objects(report, others, joining)
+        found = evaluate_node(book.rules, joined.features, standing.policy)
+        desired = derive_desired(joined, standing.policy, found.contributions, found.matched)
+        fresh = derive_freshness(report)
+        fresh = replace(fresh, blind=fresh.blind or not found.complete)
+    return Forecast(plan_node(_goal(desired, fresh, book, standing), node), desired)
+
+
+def _goal(desired: Desired, fresh: Freshness, book: Rulebook, standing: Standing) -> Goal:
+    return Goal(desired, replace(fresh, rules=book.origins), standing.overwrite, standing.instance)
+
+
+def _objects_report(situation: Situation, joining: Joining, instance: str) -> Report | None:
+    """What NFD's own worker left in an object, unless the node is known to have a worker of ours."""
+    if parse_owned(situation.node.annotations, instance).boot_id:
+        return None
+    return next((report_of(one) for one in situation.objects if joining.is_workers(one)), None)
+
+
+def after(planned: NodePlan) -> Node:
+    """The Node that a plan makes of it."""
+    node = planned.node
+    values = {kind: dict(node.actual(kind)) for kind in Kind}
+    for kind, change in planned.changes.items():
+        values[kind] |= change.write
+        for key in change.remove:
+            values[kind].pop(key, None)
+    annotations = values[Kind.ANNOTATIONS] | dict(planned.records)
+    taints = ((*key.rpartition(":")[::2], value) for key, value in values[Kind.TAINTS].items())
+    return replace(
+        node,
+        labels=values[Kind.LABELS],
+        annotations={key: text for key, text in annotations.items() if key not in planned.forgotten},
+        resources=values[Kind.RESOURCES],
+        taints=tuple({"key": key, "effect": effect, "value": value} for key, effect, value in taints),
+    )

@@ -1,0 +1,115 @@
+"""What workers have reported, for `nfd plan` and whoever else may read it: `GET /reports`, off by default.
+
+Lines of JSON. The first one has `settings`, what the configuration says about Nodes; then for each node a line with
+`node`, and before it lines with each `content` that it refers to by number and that no line has had yet: thousands of
+nodes share most of their features.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, get_type_hints
+
+from nfd.features import Features
+from nfd.report import Order, Report, SourceState, State
+from nfd.rules.policy import Policy
+
+PATH = "/reports"
+CONTENT_TYPE = "application/x-ndjson"
+_SETS = tuple(name for name, kind in get_type_hints(Policy).items() if kind == frozenset[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a master goes by, apart from reports, rules and objects; `namespace` is its own.
+
+    `fixed` is what flags and variables say about its configuration, whatever a file says: name, values and origin of
+    each layer. `gate` is whether the feature gates allow keys without a namespace to get the default one.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    overwrite: bool = True
+    instance: str = ""
+    namespace: str = ""
+    deny_labels: bool = False
+    gate: bool = True
+    fixed: tuple[tuple[str, Any, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A report, and how many seconds ago its worker last spoke, None if nobody knows."""
+
+    report: Report
+    age: float | None = None
+
+
+def render_standing(standing: Standing) -> dict[str, Any]:
+    policy = asdict(standing.policy)
+    found = {name: sorted(value) if name in _SETS else value for name, value in policy.items()}
+    rest = {one.name: getattr(standing, one.name) for one in fields(standing) if one.name != "policy"}
+    return {"policy": found, **rest}
+
+
+def parse_standing(data: Mapping[str, Any]) -> Standing:
+    """The reverse. Raises: ValueError, TypeError for what is none."""
+    policy = dict(data["policy"])
+    known = {one.name for one in fields(Policy)}
+    values: dict[str, Any] = {
+        name: frozenset(value) if name in _SETS else value for name, value in policy.items() if name in known
+    }
+    rest = {one.name: data[one.name] for one in fields(Standing) if one.name in data and one.name != "policy"}
+    rest["fixed"] = tuple((str(name), value, str(origin)) for name, value, origin in data.get("fixed") or ())
+    return Standing(Policy(**values), **rest)
+
+
+async def lines(standing: Standing, names: list[str], find: Callable[[str], Heard | None]) -> AsyncIterator[bytes]:
+    """The answer, a piece for each node, so that others have their turn between two."""
+    yield _line({"settings": render_standing(standing)})
+    numbers: dict[int, tuple[int, Any]] = {}
+    for name in names:
+        heard = find(name)
+        if heard is not None:
+            yield b"".join(_of_node(heard, numbers))
+
+
+def _of_node(heard: Heard, numbers: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
+    """`numbers` is by identity, and keeps what it names alive: the master shares equal contents."""
+    report = heard.report
+    refs: list[tuple[str, str, int]] = []
+    for kind in ("flags", "attributes", "instances"):
+        for feature, content in getattr(report.features, kind).items():
+            if id(content) not in numbers:
+                numbers[id(content)] = len(numbers), content
+                value = sorted(content) if kind == "flags" else content
+                yield _line({"content": numbers[id(content)][0], "value": value})
+            refs.append((kind, feature, numbers[id(content)][0]))
+    order = asdict(report.order) if report.order is not None else None
+    sources = {name: [state.state, state.error, state.since] for name, state in report.sources.items()}
+    texts = {name: dict(getattr(report, name)) for name in ("labels", "annotations", "origins")}
+    plain = {"version": report.version, "uid": report.node_uid, "order": order, "sources": sources, "age": heard.age}
+    yield _line({"node": report.node, **plain, **texts, "features": refs})
+
+
+def parse_line(data: Mapping[str, Any], contents: dict[int, Any]) -> Heard | None:
+    """A line after the first; None for one that has a content. Raises: KeyError, TypeError, ValueError."""
+    if "content" in data:
+        contents[int(data["content"])] = data["value"]
+        return None
+    parts: dict[str, dict[str, Any]] = {"flags": {}, "attributes": {}, "instances": {}}
+    for kind, feature, number in data["features"]:
+        value = contents[number]
+        parts[kind][feature] = frozenset(value) if kind == "flags" else tuple(value) if kind == "instances" else value
+    order = Order(**data["order"]) if data.get("order") else None
+    sources = {name: SourceState(State(one[0]), one[1], one[2]) for name, one in data["sources"].items()}
+    texts = {name: data[name] for name in ("labels", "annotations", "origins")}
+    report = Report(
+        data["node"], data["version"], data["uid"], order, sources=sources, features=Features(**parts), **texts
+    )
+    return Heard(report, data.get("age"))
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
