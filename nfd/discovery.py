@@ -111,6 +111,18 @@ def discover(
     return _label(host, plan, scans)
 
 
+def derive_again(host: Host, plan: Plan, features: Features) -> Discovery:
+    """The labels that another plan makes of features that were found before; nothing is scanned.
+
+    Sources read `host` for their configuration alone. Of a source that the plan does not run, no feature is known.
+    """
+    parts: dict[str, Features] = {}
+    for source in plan.feature_sources:
+        others = (name for name in features.names() if name.partition(".")[0] != source.name)
+        parts[source.name] = features.without(others)
+    return _label(host, plan, {name: Scan(part) for name, part in parts.items()})
+
+
 def _run(host: Host, source: Source, config: Any, before: Scan | None) -> Scan:
     """One source, isolated: whatever it raises is its own failure."""
     start = time.perf_counter()

@@ -19,6 +19,7 @@ COMMANDS = {
     "find": "nodes that satisfy an expression, and the nodeAffinity that says the same",
     "explain": "why a label is there, or why not",
     "diff": "what tells two nodes apart",
+    "plan": "what a change of configuration or rules would do to the nodes",
     "up": "worker and master on this machine, without a cluster: label, show, keep watching",
     "discover": "scan a machine once and print its labels or features",
     "record": "write what a scan reads to a directory, to replay it elsewhere",

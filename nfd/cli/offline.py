@@ -1,0 +1,80 @@
+"""`nfd plan` on recorded machines: each is scanned with the configuration as it is and as it would be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nfd.cli.scene import Files, Rules, Scene, book_of, with_master, with_rules, worker_config
+from nfd.discovery import Plan, discover, make_plan
+from nfd.errors import ConfigError
+from nfd.host.replay import RECORD, Replay
+from nfd.master.forecast import Situation, after, forecast
+from nfd.master.reveal import Standing
+from nfd.report import Report, SourceState, State
+from nfd.store.base import Node
+from nfd.worker.config import WorkerConfig
+from nfd.worker.state import derive_content
+
+_ROOTS = ("sys", "proc", "etc", RECORD)
+
+
+def recorded_scene(machines: Sequence[str], current: Files, new: Files, gone: Iterable[str]) -> Scene:
+    """Nodes that stand as the current files make them. Raises: ConfigError."""
+    before, standing = worker_config(current.worker), with_master(Standing(), current.master)
+    changed = worker_config(new.worker) if new.worker else before
+    rules: Rules = current.rules or {}
+    book = book_of(rules, standing)
+    situations = []
+    for folder in folders_of(machines):
+        name = folder.name
+        fresh = Situation(Node(name, name, "", "", {}, {}, {}, ()), scan(folder, before))
+        node = after(forecast(fresh, book, standing).planned)
+        situations.append(Situation(node, fresh.report if changed is before else scan(folder, changed)))
+    return Scene(situations, with_rules(rules, new.rules, gone), with_master(standing, new.master))
+
+
+def folders_of(machines: Iterable[str]) -> list[Path]:
+    """Machines, and the machines in folders that are none themselves, by name. Raises: ConfigError."""
+    found: dict[str, Path] = {}
+    for name in machines:
+        folder = Path(name)
+        try:
+            inside = [] if _is_machine(folder) else sorted(one for one in folder.iterdir() if _is_machine(one))
+        except OSError as error:
+            raise ConfigError(f"--replay {name}: {error.strerror}") from error
+        for one in inside or [folder]:
+            if found.setdefault(one.resolve().name, one) is not one:
+                raise ConfigError(f"--replay {name}: there is another machine named {one.resolve().name}")
+    return [path.resolve() for _, path in sorted(found.items())]
+
+
+def _is_machine(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _ROOTS)
+
+
+def scan(folder: Path, config: WorkerConfig) -> Report:
+    """What the machine's worker would report with that configuration."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("NFD_")}
+    plan = plan_of(config)
+    content = derive_content(plan, discover(Replay(folder, own), plan), config.core.no_publish_features)
+    states = {name: SourceState(state) for name, state in content.states.items()}
+    return Report(folder.name, "", "", None, content.labels, {}, content.origins, states, content.features)
+
+
+def plan_of(config: WorkerConfig) -> Plan:
+    core = config.core
+    return make_plan(core.feature_sources, core.label_sources, config.sources, core.label_white_list)
+
+
+def states_of(plan: Plan, report: Report) -> dict[str, SourceState]:
+    """How sources would stand after a change of configuration: off, or as they are."""
+    running = {source.name for source in (*plan.feature_sources, *plan.label_sources)}
+    found = dict(report.sources)
+    for name in plan.configs:
+        if name not in running:
+            found[name] = SourceState(State.OFF)
+        elif name not in found or found[name].state is State.OFF:
+            found[name] = SourceState(State.FRESH)
+    return found

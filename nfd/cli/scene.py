@@ -1,0 +1,126 @@
+"""What `nfd plan` starts from: each Node with its report as it would be after the change, and what rules it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nfd.cli.config import layers_of
+from nfd.config.load import load, read_file
+from nfd.config.overlay import Layer, Origin
+from nfd.errors import ConfigError
+from nfd.master.config import Config as MasterConfig
+from nfd.master.forecast import Situation, forecast
+from nfd.master.plan import NodePlan
+from nfd.master.reveal import Standing
+from nfd.master.rulebook import compile_sheet
+from nfd.master.verdicts import Rulebook, bind
+from nfd.rules.parse import RULE, Finding, read_objects
+from nfd.rules.policy import Dropped
+from nfd.worker.config import WorkerConfig, model
+
+Json = Mapping[str, Any]
+Rules = Mapping[str, Json]
+"""NodeFeatureRule objects by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a change; of several configurations of a program the last one counts."""
+
+    worker: str | None = None
+    master: str | None = None
+    rules: Rules | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`situations` have the reports as they would be after the change; so do `rules` and `standing`."""
+
+    situations: Sequence[Situation]
+    rules: Rules
+    standing: Standing
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What would happen to one Node; `dropped` is asked for and not allowed."""
+
+    planned: NodePlan
+    dropped: tuple[Dropped, ...] = field(default=())
+
+
+def foresee(scene: Scene) -> Iterator[Outcome]:
+    """One pass over each node."""
+    book = book_of(scene.rules, scene.standing)
+    for situation in scene.situations:
+        found = forecast(situation, book, scene.standing)
+        yield Outcome(found.planned, found.desired.dropped)
+
+
+def book_of(rules: Rules, standing: Standing) -> Rulebook:
+    return bind((compile_sheet(item, standing.policy) for item in rules.values()), ())
+
+
+def read_rules(paths: Iterable[str]) -> dict[str, Json]:
+    """NodeFeatureRules of files; groups are passed over. Raises: ConfigError naming file and line."""
+    found: dict[str, Json] = {}
+    for path in paths:
+        findings: list[Finding] = []
+        try:
+            text = read_file(path, pipes=True).decode("utf-8-sig")
+            for document, place, parsed in read_objects(text, findings):
+                item = _at(document.data, place)
+                if hard := [one for one in parsed.mistakes if not one.soft]:
+                    raise ConfigError(f"{path}: {hard[0].reason}")
+                if item.get("kind") == RULE:
+                    found[parsed.name] = item
+        except (FileNotFoundError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return found
+
+
+def _at(data: Any, place: Sequence[str | int]) -> Any:
+    for step in place:
+        data = data[step]
+    return data
+
+
+def files_of(configs: Iterable[str], program: str | None, rules: Sequence[str]) -> Files:
+    """Sort `--config` by program: the master's if the name says so."""
+    found: dict[str, str] = {}
+    for path in configs:
+        found[program or ("master" if "master" in Path(path).name else "worker")] = path
+    return Files(found.get("worker"), found.get("master"), read_rules(rules) if rules else None)
+
+
+def worker_config(path: str | None) -> WorkerConfig:
+    """That of a file, or the defaults. Raises: ConfigError."""
+    return load(model(), layers_of(path) if path else []).config
+
+
+def with_master(standing: Standing, path: str | None) -> Standing:
+    """The same master with another configuration file; its flags go before. Raises: ConfigError."""
+    if path is None:
+        return standing
+    fixed = [Layer(name, data, Origin(origin)) for name, data, origin in standing.fixed]
+    config = load(MasterConfig, [*layers_of(path), *fixed]).config
+    return replace(
+        standing,
+        policy=config.policy(auto_prefix=standing.gate),
+        overwrite=config.restrictions.allow_overwrite,
+        deny_labels=config.restrictions.deny_node_feature_labels,
+    )
+
+
+def with_rules(present: Rules, new: Rules | None, gone: Iterable[str]) -> Rules:
+    """Objects of the same name are replaced, as `kubectl apply` does. Raises: ConfigError for one that is not there."""
+    found = {**present, **(new or {})}
+    for name in gone:
+        if name not in found:
+            raise ConfigError(f"--delete-rules {name}: there is no such NodeFeatureRule")
+        del found[name]
+    return found
