@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
+from nfd.config.fielddocs import help_of
 from nfd.config.section import Flag, Replaces, Section, parse_duration, parse_pattern
 
 M = TypeVar("M")
@@ -55,7 +56,8 @@ class Option:
     """Keys from the top."""
     shape: Shape
     default: Any
-    help: str
+    declared: tuple[type[Section], str]
+    """Model and field."""
     flags: tuple[str, ...]
     env: tuple[str, ...]
     mark: Flag
@@ -65,6 +67,11 @@ class Option:
     def key(self) -> str:
         """The YAML path, `core.sleepInterval`."""
         return ".".join(self.path)
+
+    @property
+    def help(self) -> str:
+        """The field's docstring."""
+        return help_of(*self.declared)
 
 
 def options(model: type[Section], env_prefix: str = "") -> tuple[Option, ...]:
@@ -94,15 +101,20 @@ def _walk(model: type[Section], path: tuple[str, ...], names: tuple[str, ...], e
         if shape.kind is Kind.SECTION and shape.model is not None and not shape.model.bare:
             yield from _walk(shape.model, here, (*names, name), env_prefix)
         else:
-            yield _option(field, shape, here, (*names, name), env_prefix)
+            yield _option(model, shape, here, (*names, name), env_prefix)
 
 
-def _option(field: FieldInfo, shape: Shape, path: tuple[str, ...], names: tuple[str, ...], env_prefix: str) -> Option:
+def _option(
+    model: type[Section], shape: Shape, path: tuple[str, ...], names: tuple[str, ...], env_prefix: str
+) -> Option:
+    declared = (model, names[-1])
+    field = model.model_fields[names[-1]]
     flag = find_mark(field, Flag) or Flag()
     established = (flag.name, *flag.aliases) if flag.name else ()
     deprecated = find_mark(field, Replaces) is not None
     default = field.get_default(call_default_factory=True)
     if shape.model is not None and shape.model.bare:
+        declared = (shape.model, shape.model.bare)
         field = shape.model.model_fields[shape.model.bare]
         default, shape = getattr(default, shape.model.bare), shape_of(field)
     derived: tuple[str, ...] = ()
@@ -114,7 +126,7 @@ def _option(field: FieldInfo, shape: Shape, path: tuple[str, ...], names: tuple[
         path=path,
         shape=shape,
         default=default,
-        help=(field.description or "").strip(),
+        declared=declared,
         flags=tuple(dict.fromkeys((*established, *derived))),
         env=(*flag.env, *variable),
         mark=flag,

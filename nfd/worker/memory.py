@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 OPENSSL = ("_ssl", "_hashlib")
 """hashlib, hmac and asyncio load OpenSSL on sight, 4 MiB. A worker needs none of it: grpcio brings its own TLS, and
 hashlib has its algorithms without OpenSSL too."""
+
+_DONT_NEED = 4
+_MAPPING = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) r-[-x]p \S+ \S+ (?P<inode>\d+)|[0-9a-f]+-")
+"""A line of smaps that begins a mapping; the groups are filled for a private one that cannot be written."""
 
 
 @contextmanager
@@ -26,8 +32,34 @@ def absent(*modules: str) -> Iterator[None]:
 
 
 def release() -> None:
-    """Give freed memory back to the kernel, 2 MiB after a first pass: malloc_trim(3), where the C library has it."""
+    """Give back to the kernel what a first pass needed and later ones do not, 14 MiB in all."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)  # freed memory, malloc_trim(3)
+    if hasattr(libc, "madvise"):
+        advise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(("madvise", libc))
+        for start, size in unchanged():
+            advise(start, size, _DONT_NEED)
+
+
+def unchanged() -> Iterator[tuple[int, int]]:
+    """Address and size of what is mapped from programs and libraries, cannot be written, and is as the file has it.
+
+    Letting go of it takes nothing away: the pages stay in the kernel's cache, and those that are used again are mapped
+    again (madvise(2), MADV_DONTNEED).
+
+    Reads: /proc/self/smaps (proc_pid_smaps(5)).
+    """
+    try:
+        text = Path("/proc/self/smaps").read_text(errors="replace")
+    except OSError:
+        return
+    start = size = 0
+    for line in text.splitlines():
+        if found := _MAPPING.match(line):
+            of_file = found["inode"] not in (None, "0")
+            start = int(found["start"], 16) if of_file else 0
+            size = int(found["end"], 16) - start if of_file else 0
+        elif size and line.startswith("Anonymous:") and line.split()[1] == "0":
+            yield start, size

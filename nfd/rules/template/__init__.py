@@ -11,11 +11,8 @@ from collections.abc import Mapping
 
 from nfd.rules.regexp import encode
 from nfd.rules.template.calls import Clock
-from nfd.rules.template.functions import FUNCTIONS
-from nfd.rules.template.interpreter import execute
 from nfd.rules.template.lexer import tokenize
 from nfd.rules.template.nodes import Body
-from nfd.rules.template.parser import parse
 from nfd.rules.template.values import TemplateError, wrap_data
 
 MAX_TEXT = 65_536
@@ -28,7 +25,10 @@ __all__ = ["Clock", "Data", "Template", "TemplateError"]
 
 
 class Template:
-    """A template; it is parsed when it is first run, since a rule that never holds may hold a broken one."""
+    """A template; it is parsed when it is first run, since a rule that never holds may hold a broken one.
+
+    The language is loaded with the first of them: most workers have none.
+    """
 
     __slots__ = ("_bodies", "_mistake", "text")
 
@@ -40,6 +40,9 @@ class Template:
     def check(self) -> None:
         """Parse it. Raises: TemplateError."""
         if self._bodies is None and self._mistake is None:
+            from nfd.rules.template.functions import FUNCTIONS
+            from nfd.rules.template.parser import parse
+
             try:
                 if len(encode(self.text)) > MAX_TEXT:
                     raise TemplateError(f"has more than {MAX_TEXT} bytes")
@@ -57,4 +60,7 @@ class Template:
     def render(self, data: Data, *, clock: Clock | None = None) -> str:
         """Run it on matched elements. Raises: TemplateError."""
         self.check()
+        from nfd.rules.template.functions import FUNCTIONS
+        from nfd.rules.template.interpreter import execute
+
         return execute(self._bodies or {}, FUNCTIONS, wrap_data(data), clock)
