@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 MAX_MEMORY = 2 << 20
 """Bytes that one compiled pattern may use; a pattern that needs more does not compile, and matching only slows down."""
 
 MAX_PATTERN = 64 << 10
+_LONGEST_REASON = 300
 
 
 class PatternError(ValueError):
@@ -25,6 +24,8 @@ def compile_pattern(pattern: str) -> Any:
     """Compile a pattern; the result searches encoded text. Raises: PatternError."""
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"regular expression of {len(pattern)} characters is too long")
+    import re2  # with the first pattern: most workers have none, and it is 2.5 MiB
+
     options = re2.Options()
     options.max_mem = MAX_MEMORY
     options.log_errors = False
@@ -33,7 +34,12 @@ def compile_pattern(pattern: str) -> Any:
     except (re2.error, UnicodeError) as error:
         reason = error.args[0] if error.args else error
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise PatternError(f"regular expression {pattern[:100]!r}: {reason}") from error
+        raise PatternError(f"regular expression {pattern[:100]!r}: {_shown(str(reason))}") from error
+
+
+def _shown(reason: str) -> str:
+    """RE2 repeats parts of the pattern, whatever is in them."""
+    return (reason if reason.isprintable() else repr(reason))[:_LONGEST_REASON]
 
 
 def encode(text: str) -> bytes:
