@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 
 SERVICE = "labeler.Labeler"
 
 RETRY_AFTER = "retry-after-ms"
 """Trailing metadata of a refusal: milliseconds to wait before the next try."""
 
+LONGEST_WAIT = 9
+"""Digits of that."""
+
 LEADER = "nfd-leader"
 """Trailing metadata of a FAILED_PRECONDITION: `host:port` of the master that takes reports."""
+
+
+def seconds_to_wait(trailers: Mapping[str, object]) -> float | None:
+    """What RETRY_AFTER says among the trailers of a refusal; None without a sensible one."""
+    wait = trailers.get(RETRY_AFTER, "")
+    if not isinstance(wait, str) or not wait.isascii() or not wait.isdecimal() or len(wait) > LONGEST_WAIT:
+        return None
+    return int(wait) / 1000
 
 
 def host_of(target: str) -> str:

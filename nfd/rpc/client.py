@@ -19,7 +19,7 @@ import grpc
 
 from nfd.errors import ReportError
 from nfd.report import Reply, Report
-from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, host_of, is_loopback
+from nfd.rpc import LEADER, SERVICE, convert, host_of, is_loopback, seconds_to_wait
 from nfd.rpc.tls import TlsFiles, client_credentials
 
 MAX_HOPS = 2
@@ -121,11 +121,10 @@ def _failure(error: Any, target: str) -> ReportError:
     """Translate a gRPC failure."""
     code = error.code().name
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
-    wait = trailers.get(RETRY_AFTER, "")
     return ReportError(
         f"{target}: {code}: {error.details()}",
         retry=code not in _HOPELESS or LEADER in trailers,  # who leads may be another one by now
-        retry_after=int(wait) / 1000 if wait.isdecimal() else None,
+        retry_after=seconds_to_wait(trailers),
         code=code,
         leader=trailers.get(LEADER, "") if code == "FAILED_PRECONDITION" else "",
     )
