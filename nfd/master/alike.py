@@ -81,14 +81,15 @@ class Derivations:
             self._known.move_to_end(key)
             return replace(known.desired, boot_id=boot_id)
         desired = derive_desired(report, self._policy, contributions, matched)
-        if not _looks_up(report, contributions):
+        if not looks_up(report.labels) and not any(
+            looks_up(one.labels, one.extended_resources) for one in contributions
+        ):
             self._known[key] = _Worked(made_of, desired)
             if len(self._known) > KNOWN:
                 self._known.popitem(last=False)
         return desired
 
 
-def _looks_up(report: Report, contributions: Sequence[Contribution]) -> bool:
+def looks_up(*parts: Mapping[str, str]) -> bool:
     """Whether a value stands for one of the node's own features (`@domain.feature.element`)."""
-    parts = [report.labels, *(part for one in contributions for part in (one.labels, one.extended_resources))]
     return any(value[:1] == "@" for part in parts for value in part.values())

@@ -19,6 +19,7 @@ from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
+from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.budget import TOO_LONG
 from nfd.rules.terms import View
 
@@ -49,6 +50,8 @@ class PlacedRule:
     mistakes: Problems = ()
     features: tuple[str, ...] = ()
     """Names of the features that its terms look at, as they are looked up."""
+    timed: bool = False
+    """Whether its templates may ask for the present moment."""
 
     @property
     def origin(self) -> str:
@@ -117,7 +120,8 @@ def _place(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
     mistakes += [mistake.reason for mistake in check_rule(one.rule, policy=replace(policy, enable_taints=True))]
     if compiled.taints and not policy.enable_taints:
         mistakes.append(NO_TAINTS)
-    return PlacedRule(one.name, compiled, asked, fixed, tuple(dict.fromkeys(mistakes)), _features(compiled))
+    timed = any(map(_wants_time, (compiled.labels_template, compiled.vars_template)))
+    return PlacedRule(one.name, compiled, asked, fixed, tuple(dict.fromkeys(mistakes)), looked_at(compiled), timed)
 
 
 def _noted_name(name: str) -> str:
@@ -128,7 +132,16 @@ def _noted_name(name: str) -> str:
     return f"{name[: LONGEST_NAME - 17]}~{digest}"
 
 
-def _features(rule: CompiledRule) -> tuple[str, ...]:
+def _wants_time(template: Template | None) -> bool:
+    """One that cannot be read counts as such."""
+    try:
+        return template is not None and template.wants_time() is not None
+    except TemplateError:
+        return True
+
+
+def looked_at(rule: CompiledRule) -> tuple[str, ...]:
+    """The features of its terms."""
     lists = (rule.match_features, *rule.match_any)
     return tuple(dict.fromkeys(term.key for terms in lists for term in terms))
 

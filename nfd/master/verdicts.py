@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.features import Features
+from nfd.master.alike import looks_up
 from nfd.master.metrics import RULES, Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
-from nfd.master.rulebook import Evaluation, PlacedRule, Sheet, evaluate_node
+from nfd.master.recall import Latest, look
+from nfd.master.rulebook import Evaluation, PlacedRule, Sheet, evaluate_node, looked_at
 from nfd.report import Report
 from nfd.rules.compiled import CompiledRule, Group
 from nfd.rules.engine import run_groups
 from nfd.rules.template.budget import TOO_LONG
+from nfd.rules.terms import MATCHED
 
 SLICE = 0.01
 """Seconds that a pass over all nodes keeps the event loop; a single node may take longer."""
@@ -32,6 +35,10 @@ class Rulebook:
     rules: tuple[PlacedRule, ...] = ()
     origins: frozenset[str] = frozenset()
     groups: tuple[Group, ...] = ()
+    features: tuple[str, ...] = ()
+    """Names of all features that rules and groups look at."""
+    repeatable: bool = False
+    """Whether the outcome depends on these features alone, references to others apart."""
 
 
 def bind(sheets: Iterable[Sheet], groups: Iterable[Group], suspended: Sequence[PlacedRule] = ()) -> Rulebook:
@@ -40,7 +47,18 @@ def bind(sheets: Iterable[Sheet], groups: Iterable[Group], suspended: Sequence[P
     rules = tuple(
         _suspend(rule) if any(rule is one for one in suspended) else rule for sheet in ordered for rule in sheet.rules
     )
-    return Rulebook(ordered, rules, frozenset(rule.origin for rule in rules), tuple(groups))
+    groups = tuple(groups)
+    members = [rule for group in groups for rule in group.rules]
+    names = {name for rule in rules for name in rule.features} | {name for rule in members for name in looked_at(rule)}
+    repeatable = not any(rule.timed for rule in rules) and not any(rule.has_templates for rule in members)
+    origins = frozenset(rule.origin for rule in rules)
+    return Rulebook(ordered, rules, origins, groups, (*sorted(names | {MATCHED}),), repeatable)
+
+
+def with_groups(found: Evaluation, groups: Sequence[Group], features: Features) -> Evaluation:
+    """The same with the groups that the node belongs to."""
+    members = [group for group in groups if run_groups((group,), features)[0]]
+    return replace(found, groups=tuple((group.namespace, group.name) for group in members)) if members else found
 
 
 def _suspend(placed: PlacedRule) -> PlacedRule:
@@ -72,6 +90,7 @@ class Verdicts:
         self._metrics = metrics
         self._told = told
         self._verdicts: dict[str, Verdict] = {}
+        self._alike: Latest[Evaluation] = Latest()
 
     def __len__(self) -> int:
         return len(self._verdicts)
@@ -83,6 +102,7 @@ class Verdicts:
         self.suspended = [one for one in self.suspended if any(one is rule for rule in rules)]
         self.book = bind(sheets, groups, self.suspended)
         self._strikes.clear()
+        self._alike = Latest()
 
     def get(self, node: str) -> Verdict | None:
         return self._verdicts.get(node)
@@ -145,18 +165,26 @@ class Verdicts:
     def _evaluate(self, features: Features, known: Verdict | None) -> Evaluation:
         """Evaluate; what is equal to what was known is handed on as the same value."""
         began = time.perf_counter()
-        found = evaluate_node(self.book.rules, features, self._joining.policy)
+        found = self._judgement(features)
         if self.book.rules:
             self._metrics.observe(RULES, time.perf_counter() - began)
             self._metrics.add("nodefeaturerule_processing_errors", found.errors)
             self._count_strikes(found)
-        if self.book.groups:
-            members = [group for group in self.book.groups if run_groups((group,), features)[0]]
-            found = replace(found, groups=tuple((group.namespace, group.name) for group in members))
         if known is not None and known.evaluation.same_outcome(found):
             before = known.evaluation
             found = replace(found, contributions=before.contributions, matched=before.matched)
             return before if before == found else found
+        return found
+
+    def _judgement(self, features: Features) -> Evaluation:
+        """What rules and groups make of these features, from memory if they made it of the same before."""
+        book, policy = self.book, self._joining.policy
+        seen = look(features, book.features) if book.repeatable else ()
+        found = self._alike.get(seen) if book.repeatable else None
+        if found is None:
+            found = with_groups(evaluate_node(book.rules, features, policy), book.groups, features)
+            if book.repeatable and not any(looks_up(one.labels, one.extended_resources) for one in found.contributions):
+                self._alike.put(seen, found)
         return found
 
     def _count_strikes(self, found: Evaluation) -> None:

@@ -1,0 +1,97 @@
+"""Nodes that share features are judged once, and as if each were judged by itself."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from nfd.features import Features
+from nfd.master.metrics import Metrics
+from nfd.master.objects import Joining
+from nfd.master.recall import KNOWN, Latest, look
+from nfd.master.rulebook import compile_sheet, evaluate_node
+from nfd.master.verdicts import Verdicts
+from nfd.report import Report
+from nfd.rules.compiled import compile_rules
+from nfd.rules.parse import parse_object
+from nfd.rules.policy import Policy
+
+POLICY = Policy()
+API = "nfd.k8s-sigs.io/v1alpha1"
+FLAGS = [frozenset({"A"}), frozenset({"A", "B"})]
+VERSIONS = [{"major": "5"}, {"major": "6"}, {}]
+DEVICES: list[tuple[dict[str, str], ...]] = [(), ({"vendor": "10de", "device": "1"},)]
+SEEDS: list[dict[str, str]] = [{}, {"seed": "x"}]
+
+
+def rule(name: str, feature: str, key: str, **given: Any) -> dict[str, Any]:
+    term = {"feature": feature, "matchExpressions": {key: {"op": "Exists"}}}
+    return {"name": name, "matchFeatures": [term], **given}
+
+
+RULES = [
+    rule("flag", "cpu.cpuid", "B", labels={"b": "true"}, vars={"b": "1"}),
+    rule("device", "pci.device", "vendor", labelsTemplate="{{ range .pci.device }}pci-{{ .device }}=1\n{{ end }}"),
+    rule("after", "rule.matched", "b", labels={"after": "true"}),
+    rule("seed", "rule.matched", "seed", labels={"seeded": "true"}),
+    rule("wrong", "kernel.version", "major", labelsTemplate="{{ range .kernel.version }}no pair{{ end }}"),
+]
+LOOKS_UP = rule("looks-up", "cpu.cpuid", "A", labels={"name": "@system.name.nodename"})
+TIMED = rule("timed", "cpu.cpuid", "A", labelsTemplate='{{ range .cpu.cpuid }}year={{ now | date "2006" }}{{ end }}')
+
+
+def sheet(*rules: dict[str, Any]) -> Any:
+    return compile_sheet({"metadata": {"name": "sheet"}, "spec": {"rules": list(rules)}}, POLICY)
+
+
+def nodes() -> list[Report]:
+    """All combinations, twice, each node with a name of its own."""
+    found = []
+    for number, (flags, version, devices, seed) in enumerate([*product(FLAGS, VERSIONS, DEVICES, SEEDS)] * 2):
+        attributes = {"kernel.version": version, "system.name": {"nodename": f"n{number}"}}
+        features = Features({"cpu.cpuid": flags}, {**attributes, **({"rule.matched": seed} if seed else {})}, {})
+        found.append(
+            Report(f"n{number}", features=Features(features.flags, features.attributes, {"pci.device": devices}))
+        )
+    return found
+
+
+def judged(*rules: dict[str, Any]) -> Verdicts:
+    """Every node judged by rules and a group, and compared with what it gets by itself."""
+    group = parse_object({"apiVersion": API, "kind": "NodeFeatureGroup", "metadata": {"name": "g", "namespace": "ns"},
+                          "spec": {"featureGroupRules": [rule("in", "pci.device", "vendor")]}})  # fmt: skip
+    verdicts = Verdicts(Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None)
+    verdicts.bind([sheet(*rules)], compile_rules([group]).groups)
+    for report in nodes():
+        found = verdicts.judge(report.node, report, ()).evaluation
+        alone = evaluate_node(verdicts.book.rules, report.features, POLICY)
+        assert found.same_outcome(alone)
+        assert (found.held, found.problems, found.errors) == (alone.held, alone.problems, alone.errors)
+        assert found.groups == ((("ns", "g"),) if report.features.instances["pci.device"] else ())
+    return verdicts
+
+
+def test_shared_features_are_judged_alike() -> None:
+    verdicts = judged(*RULES)
+    found = [verdict for name in verdicts.names() if (verdict := verdicts.get(name))]
+    assert len({id(one.evaluation) for one in found}) < len(found)
+    assert verdicts.book.repeatable
+
+
+def test_references_to_the_node_itself_are_not_shared() -> None:
+    judged(LOOKS_UP, *RULES)
+
+
+def test_what_asks_for_the_time_is_not_remembered() -> None:
+    assert not judged(TIMED).book.repeatable
+
+
+def test_equal_contents_that_are_not_the_same_are_told_apart() -> None:
+    """Identity is a shortcut, and a different value is never taken for a known one once that is gone."""
+    latest: Latest[int] = Latest()
+    for number in range(3 * KNOWN):
+        seen = look(Features(attributes={"kernel.version": {"major": str(number)}}), ("kernel.version",))
+        assert latest.get(seen) is None
+        latest.put(seen, number)
+        assert latest.get(seen) == number
+    assert len(latest._known) <= KNOWN
