@@ -14,14 +14,21 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
 from tests.e2e.machines import Machine
 from tests.e2e.nodes import ACCOUNT, NAMESPACE, Node
-from tests.e2e.programs import Program, eventually, port_of, reports
+from tests.e2e.programs import Program, eventually, leads, port_of, reports
 
 BASE = Path(__file__).parents[2] / "deploy/kustomize/base"
+LEASE = BASE.parent / "overlays/ha/lease.yaml"
+TIMES = "{leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 300ms}}"
 _numbers = count(1)
 
 MakeMaster = Callable[..., Program]
 MakeNode = Callable[..., Node]
 StartWorker = Callable[..., Program]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What looks back at everything that was asked of the API server comes last."""
+    items.sort(key=lambda item: item.path.name == "test_session_rights.py")
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +73,26 @@ def masters(kubeconfig: Path, definitions: None, tmp_path_factory: pytest.TempPa
 def master(masters: MakeMaster) -> Program:
     """The one that the tests of a module share."""
     return masters()
+
+
+@pytest.fixture
+def replicas(kubeconfig: Path, tmp_path: Path, control_plane: ControlPlane) -> Iterator[list[Program]]:
+    """The leader, and a follower; both ready."""
+    control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(LEASE))
+    made: list[Program] = []
+    for number in range(2):
+        port, http_port = free_ports(2)
+        words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={kubeconfig}")
+        words = (*words, "-enable-leader-election", f"-options={TIMES}")
+        variables = {"KUBERNETES_NAMESPACE": NAMESPACE, "POD_NAME": f"master-{number}", "POD_IP": "127.0.0.1"}
+        made.append(Program("nfd-master", words, tmp_path / f"master-{number}.log", http_port, variables))
+        made[-1].start()
+        eventually(made[-1].ready)
+        eventually(lambda: sum(leads(one) for one in made) == 1)
+    yield made
+    for one in made:
+        one.kill()
+        assert "Traceback" not in one.text()
 
 
 @pytest.fixture

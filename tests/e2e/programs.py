@@ -120,6 +120,11 @@ def port_of(master: Program) -> int:
     return int(next(flag for flag in master.flags if flag.startswith("-port=")).removeprefix("-port="))
 
 
+def leads(master: Program) -> float:
+    """1 if it does, else 0."""
+    return master.metric("nfd_master_leading")
+
+
 def reports(worker: Program) -> float:
     """How many reports of this worker process the master took; 0 while it does not serve yet."""
     try:

@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
-from tests.e2e.conftest import BASE, MakeNode, StartWorker
+from tests.e2e.conftest import MakeNode, StartWorker
 from tests.e2e.machines import Machine
 from tests.e2e.nodes import NAMESPACE, F, Node
-from tests.e2e.programs import Program, eventually, pass_again
+from tests.e2e.programs import Program, eventually, leads, pass_again
 
-LEASE = BASE.parent / "overlays/ha/lease.yaml"
-TIMES = "{leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 300ms}}"
 ID = F + "system-os_release.ID"
-
-
-@pytest.fixture
-def replicas(kubeconfig: Path, tmp_path: Path, control_plane: ControlPlane) -> Iterator[list[Program]]:
-    """The leader, and a follower; both ready."""
-    control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(LEASE))
-    made: list[Program] = []
-    for number in range(2):
-        port, http_port = free_ports(2)
-        words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={kubeconfig}")
-        words = (*words, "-enable-leader-election", f"-options={TIMES}")
-        variables = {"KUBERNETES_NAMESPACE": NAMESPACE, "POD_NAME": f"master-{number}", "POD_IP": "127.0.0.1"}
-        made.append(Program("nfd-master", words, tmp_path / f"master-{number}.log", http_port, variables))
-        made[-1].start()
-        eventually(made[-1].ready)
-        eventually(lambda: sum(leads(one) for one in made) == 1)
-    yield made
-    for one in made:
-        one.kill()
-        assert "Traceback" not in one.text()
-
-
-def leads(master: Program) -> float:
-    return master.metric("nfd_master_leading")
 
 
 def changed(machine: Machine, worker: Program, node: Node, value: str) -> None:

@@ -44,11 +44,20 @@ def test_a_port_that_is_in_use(flag: str, further: tuple[str, ...], reason: str,
     assert said["error"].startswith(reason.format(port=taken))
 
 
-def test_no_right_to_the_lease(control_plane: ControlPlane, kubeconfig: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def lonely(control_plane: ControlPlane, kubeconfig: Path) -> Iterator[Path]:
+    """The kubeconfig of an account with the master's ClusterRole, and no Role besides."""
+    token = control_plane.service_account_token("lonely", "no-lease")
+    account = ("--clusterrole=nfd-master", "--serviceaccount=no-lease:lonely")
+    control_plane.kubectl("create", "clusterrolebinding", "lonely", *account)
+    yield control_plane.kubeconfig_for(token)
+    control_plane.kubectl("delete", "clusterrolebinding", "lonely")
+
+
+def test_no_right_to_the_lease(lonely: Path, tmp_path: Path) -> None:
     """The flag is set and the Role is not: after ten seconds of trying the process ends and names the right."""
-    control_plane.create("/api/v1/namespaces", {"metadata": {"name": "no-lease"}})
     port, http_port = free_ports(2)
-    words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={kubeconfig}")
+    words = (f"-port={port}", f"-http-port={http_port}", "-config=", f"-kubeconfig={lonely}")
     words = (*words, "-enable-leader-election", "--namespace=no-lease")
     master = Program("nfd-master", words, tmp_path / "log", http_port)
     master.start()

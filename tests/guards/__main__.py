@@ -12,13 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 
 from tests.guards.guard import Guard
 from tests.guards.lines import GUARDS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("nfd", "gfd", "tests", "deploy", "pyproject.toml")
+JOBS = min(os.cpu_count() or 1, 4)
 LIMIT = 300.0
 """Seconds for one run of pytest."""
 _FAILED = re.compile(r"^FAILED ", re.MULTILINE)
@@ -27,10 +30,10 @@ _FAILED = re.compile(r"^FAILED ", re.MULTILINE)
 def main(words: list[str]) -> int:
     chosen = [guard for guard in GUARDS if not words or any(word in guard.file + guard.test for word in words)]
     with tempfile.TemporaryDirectory(prefix="nfd-guards-") as folder:
-        tree = Path(folder)
-        for part in PARTS:
-            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-            copy(ROOT / part, tree / part)
+        trees: Queue[Path] = Queue()
+        for number in range(JOBS):
+            trees.put(copy_tree(Path(folder, str(number))))
+        tree = trees.queue[0]
         tests = sorted({guard.test for guard in chosen})
         status, said = run(tree, *tests)
         if status:
@@ -38,26 +41,40 @@ def main(words: list[str]) -> int:
             print("the tests fail although nothing is broken")
             return 1
         print(f"{len(tests)} tests pass as the code is; breaking {len(chosen)} guards", flush=True)
-        unnoticed = [guard for guard in chosen if not notices(tree, guard)]
-    print(f"{len(chosen) - len(unnoticed)} of {len(chosen)} broken guards were noticed")
+        with ThreadPoolExecutor(JOBS) as threads:
+            found = list(threads.map(lambda guard: notices(trees, guard), chosen))
+        unnoticed = found.count(False)
+    print(f"{len(chosen) - unnoticed} of {len(chosen)} broken guards were noticed")
     return 1 if unnoticed else 0
 
 
-def notices(tree: Path, guard: Guard) -> bool:
-    """Whether the test fails, as a test, while the guard is broken."""
-    file, began = tree / guard.file, time.monotonic()
+def copy_tree(folder: Path) -> Path:
+    folder.mkdir()
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=ignore)
+        else:
+            shutil.copy(ROOT / part, folder / part)
+    return folder
+
+
+def notices(trees: Queue[Path], guard: Guard) -> bool:
+    """Whether the test fails, as a test, while the guard is broken in one of the trees, which nobody else has then."""
+    tree, began = trees.get(), time.monotonic()
+    file = tree / guard.file
     whole = file.read_text()
     file.write_text(broken(guard, whole))
     try:
         status, said = run(tree, guard.test)
     finally:
         file.write_text(whole)
+        trees.put(tree)
     noticed = status == 1 and _FAILED.search(said) is not None
     first = guard.text.strip().splitlines()[0].strip()
-    print(f"{'noticed' if noticed else 'NOT NOTICED'} in {time.monotonic() - began:.0f} s: {guard.file}: {first}")
-    print(f"    {guard.test}", flush=True)
-    if not noticed:
-        print(said[-2000:])
+    verdict = "noticed" if noticed else "NOT NOTICED"
+    lines = f"{verdict} in {time.monotonic() - began:.0f} s: {guard.file}: {first}\n    {guard.test}"
+    print(lines if noticed else f"{lines}\n{said[-2000:]}", flush=True)
     return noticed
 
 
