@@ -16,6 +16,9 @@ T = TypeVar("T")
 DISPLAY_ONLY = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Names of devices that drive a monitor and do not compute."""
 
+_LONGEST = 500
+"""Characters of a message about a recorded inventory that is none."""
+
 LOST = 2
 """Readings in a row without an answer after which a device does not count any more."""
 
@@ -171,11 +174,20 @@ def from_json(data: Any) -> Inventory:
                 "trouble": Trouble(data["trouble"]) if data.get("trouble") else None,
             }
         )
-    except (TypeError, AttributeError) as error:
-        raise ValueError(f"is not a GPU inventory: {error}") from error
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"is not a GPU inventory: {str(error)[:_LONGEST]}") from error
 
 
 def known(model: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are fields of the model."""
-    names = {one.name for one in fields(model)}
-    return {name: value for name, value in values.items() if name in names}
+    """The values that are fields of the model. Raises TypeError for a plain one that is of another kind."""
+    kinds = {one.name: str(one.type) for one in fields(model)}
+    for name, value in values.items():
+        if not _fits(kinds.get(name, ""), value):
+            raise TypeError(f"{name}: {value!r} is not {kinds[name]}")
+    return {name: value for name, value in values.items() if name in kinds}
+
+
+def _fits(kind: str, value: Any) -> bool:
+    plain, _, absent = kind.partition(" | ")
+    wanted = {"str": str, "int": int, "bool": bool}.get(plain)
+    return wanted is None or type(value) is wanted or (value is None and absent == "None")

@@ -12,6 +12,9 @@ from nfd import names
 PREFIX = f"{names.NVIDIA_NS}/"
 GPU = f"{PREFIX}gpu"
 
+LONGEST = 500
+"""Characters of a value or key in a message."""
+
 _STRATEGIES = {"mps": "mps", "timeSlicing": "time-slicing"}
 """In the order in which they count: with an `mps` section, the other has no effect."""
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -46,9 +49,14 @@ class Misfit(ValueError):
     """A value that does not fit; `key` is its path below the section, as in `timeSlicing.resources[0].name`."""
 
     def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key}: {reason}")
-        self.key = key
-        self.reason = reason
+        self.key = shortened(key)
+        self.reason = shortened(reason)
+        super().__init__(f"{self.key}: {self.reason}")
+
+
+def shortened(text: str) -> str:
+    """What a message repeats of a value that may be very long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def parse_sharing(data: Mapping[str, Any]) -> tuple[Sharing, tuple[str, ...]]:

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+_LONGEST = 300
+"""Characters of a key in a message."""
+
 Instance = Mapping[str, str]
 Labels = Mapping[str, str]
 
@@ -128,10 +131,15 @@ def from_json(data: Mapping[str, Any] | None) -> Features:
     data = _mapping(data, "features")
     sections = {name: _mapping(data.get(name), name) for name in ("flags", "attributes", "instances")}
     return Features(
-        {key: frozenset(_elements(value, f"flags.{key}")) for key, value in sections["flags"].items()},
-        {key: _attributes(value, f"attributes.{key}") for key, value in sections["attributes"].items()},
-        {key: _instances(value, f"instances.{key}") for key, value in sections["instances"].items()},
+        {key: frozenset(_elements(value, _place("flags", key))) for key, value in sections["flags"].items()},
+        {key: _attributes(value, _place("attributes", key)) for key, value in sections["attributes"].items()},
+        {key: _instances(value, _place("instances", key)) for key, value in sections["instances"].items()},
     )
+
+
+def _place(container: str, key: str) -> str:
+    """A key in a message, of which it must not make several lines, or a long one."""
+    return f"{container}.{key[:_LONGEST]}" if key.isprintable() else f"{container}.{key[:_LONGEST]!r}"
 
 
 def _elements(value: Any, where: str) -> dict[str, Any]:
@@ -166,5 +174,5 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
 def _texts(values: Mapping[str, Any], where: str) -> dict[str, str]:
     for key, value in values.items():
         if not isinstance(value, str):
-            raise ValueError(f"{where}.{key}: expected text, found {type(value).__name__}")
+            raise ValueError(f"{_place(where, key)}: expected text, found {type(value).__name__}")
     return dict(values)

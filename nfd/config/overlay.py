@@ -49,11 +49,13 @@ class Finding:
     fatal: bool = False
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.place, self.key, self.reason) if part)
+        return ": ".join(map(_shown, filter(None, (self.place, self.key, self.reason))))
 
 
 _KEEP: Final = object()
 """The layer says nothing about the value."""
+_LONGEST = 500
+"""Characters of a part of a finding."""
 _UNITING = (Origin.FILE, Origin.OPTIONS)
 
 
@@ -215,6 +217,12 @@ class Overlay:
     def _fail(self, path: Path, reason: str) -> Any:
         self.findings.append(Finding(_place(self._layer, path), key_text(path), reason, fatal=True))
         return _KEEP
+
+
+def _shown(text: str) -> str:
+    """As it is where that is one line; a key may be any text."""
+    line = text if text.isprintable() else repr(text)[1:-1]
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def key_text(path: Path) -> str:

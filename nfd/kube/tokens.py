@@ -38,6 +38,8 @@ SHORTEST = 10.0
 KNOWN = 20_000
 REFUSED = 2_000
 """Tokens, and senders of bad ones, remembered."""
+LATEST = 1e12
+"""Seconds since the epoch; no token expires later."""
 MAX_TOKEN = 8_000
 """Characters; a pod's token has some 1,000."""
 
@@ -119,7 +121,7 @@ class Tokens:
         """When the token says that it expires: what is plainly no token for us is refused without asking."""
         claims = _claims(token) if len(token) <= MAX_TOKEN and token.isascii() else {}
         expires, audience = claims.get("exp"), claims.get("aud")
-        if isinstance(expires, bool) or not isinstance(expires, int | float):
+        if isinstance(expires, bool) or not isinstance(expires, int | float) or not 0 < expires < LATEST:  # nor NaN
             raise Forbidden("the token is not one of a service account")
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
             raise Forbidden(f"the token is not for audience {self._audience}")

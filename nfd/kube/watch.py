@@ -199,8 +199,7 @@ class Watch:
     def _take(self, line: bytes) -> None:
         if not line.strip():
             return
-        event = json.loads(line)
-        kind, item = event.get("type"), event.get("object") or {}
+        kind, item = _event(line)
         if kind == "ERROR":
             if item.get("code") == 410:
                 raise Expired(f"watch of {self._path}: {item.get('message')}")
@@ -210,6 +209,22 @@ class Watch:
         elif kind in ("ADDED", "MODIFIED"):
             self._mirror.put(item)
         self._version = (item.get("metadata") or {}).get("resourceVersion") or self._version
+
+
+def _event(line: bytes) -> tuple[Any, Mapping[str, Any]]:
+    """Kind and object of a line. Raises: ValueError for what is no event."""
+    try:
+        event = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("an event is nested too deeply") from error
+    item = (event.get("object") or {}) if isinstance(event, Mapping) else None
+    metadata = (item.get("metadata") or {}) if isinstance(item, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        raise ValueError(f"{line[:80]!r} is no event")
+    for key in ("namespace", "name", "resourceVersion"):
+        if not isinstance(metadata.get(key) or "", str):
+            raise ValueError(f"an event's metadata.{key} is not text")
+    return event.get("type"), item or {}
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -139,12 +140,13 @@ def _read(name: str, certificate: bytes, key: bytes) -> Authority | None:
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         signer = serialization.load_pem_private_key(key, None)
-    except (ValueError, TypeError):
+        if not isinstance(signer, ec.EllipticCurvePrivateKey) or parsed.public_key() != signer.public_key():
+            return None
+        _ = parsed.subject  # parsed when it is asked for; certificates that are signed repeat it
+        made, ends = parsed.not_valid_before_utc.timestamp() + SKEW, parsed.not_valid_after_utc.timestamp()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    if not isinstance(signer, ec.EllipticCurvePrivateKey) or parsed.public_key() != signer.public_key():
-        return None
-    made = parsed.not_valid_before_utc.timestamp() + SKEW
-    return Authority(name, certificate, key, made, parsed.not_valid_after_utc.timestamp())
+    return Authority(name, certificate, key, made, ends)
 
 
 def _builder(

@@ -99,8 +99,9 @@ def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     if (size := sum(len(key) + len(value) for key, value in labels.items())) > ROOM:
         raise ValueError(f"spec.labels: {size} letters, at most {ROOM} are taken")
     node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
+    name = _texts({key: metadata.get(key) or "" for key in ("namespace", "name")}, "metadata")
     features = from_json(_mapping(spec.get("features"), "spec.features"))
-    return FeatureObject(metadata.get("namespace", ""), metadata.get("name", ""), sys.intern(node), labels, features)
+    return FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features)
 
 
 def report_of(one: FeatureObject) -> Report:

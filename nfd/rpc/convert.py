@@ -36,6 +36,8 @@ MAX_ENTRIES = 10_000
 """Labels of one report, and as many annotations, origins and sources; a Node has room for some 4,000 of ours."""
 LONGEST_ERROR = 500
 """Characters kept of what a source says about its failure."""
+LONGEST_WORD = 253
+"""Characters of an id or a version; they go into annotations and messages."""
 
 V = TypeVar("V")
 
@@ -95,11 +97,11 @@ def encode(report: Report) -> Outgoing:
 def decode(data: bytes) -> Incoming:
     """A `Report` call."""
     message = parse(pb.ReportRequest, data)
-    order = Order(_string(message.order.boot_id, "boot id"), message.order.started, message.order.sequence)
+    order = Order(_word(message.order.boot_id, "boot id"), message.order.started, message.order.sequence)
     report = Report(
         node=_node_name(message.node_name),
-        version=_string(message.version, "version"),
-        node_uid=_string(message.node_uid, "node uid"),
+        version=_word(message.version, "version"),
+        node_uid=_word(message.node_uid, "node uid"),
         order=order if message.HasField("order") else None,
         labels=_entries(message.labels, "labels"),
         annotations=_entries(message.annotations, "annotations"),
@@ -149,7 +151,7 @@ def decode_plain(data: bytes) -> Incoming:
     _check_features(len(parts))
     node = _node_name(message.node_name)
     blobs = [(name, to_blob(part)) for name, part in parts]
-    report = Report(node, _string(message.nfd_version, "nfd_version"), labels=_entries(message.labels, "labels"))
+    report = Report(node, _word(message.nfd_version, "nfd_version"), labels=_entries(message.labels, "labels"))
     return Incoming(report, tuple((name, digest(blob)) for name, blob in blobs), tuple(blob for _, blob in blobs))
 
 
@@ -216,6 +218,14 @@ def _string(value: str | bytes, where: str) -> str:
     if isinstance(value, bytes):
         raise ValueError(f"{where}: {value[:80]!r} is not UTF-8")
     return value
+
+
+def _word(value: str | bytes, where: str) -> str:
+    """A text field that fits on a line."""
+    word = _string(value, where)
+    if len(word) > LONGEST_WORD or not word.isprintable():
+        raise ValueError(f"{where}: {word[:80]!r} is not at most {LONGEST_WORD} printable characters")
+    return word
 
 
 def _node_name(value: str) -> str:

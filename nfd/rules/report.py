@@ -112,7 +112,7 @@ def _parts(features: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 def _without_null(features: Any) -> Any:
     """Flags and attributes whose elements are null count as a feature without instances: nothing to match."""
-    if not isinstance(features, Mapping):
+    if not isinstance(features, Mapping) or not isinstance(features.get("instances"), Mapping | None):
         return features
     parts = {kind: dict(value) for kind, value in features.items() if isinstance(value, Mapping)}
     instances = parts.setdefault("instances", {})

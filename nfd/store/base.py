@@ -175,7 +175,7 @@ def _taints(value: Any) -> tuple[Mapping[str, str], ...]:
 
 
 def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = parent.get(key)
+    value = parent.get(key) if isinstance(parent, Mapping) else parent
     if value is None:
         return {}
     if not isinstance(value, Mapping):

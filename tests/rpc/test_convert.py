@@ -15,6 +15,7 @@ from nfd.rpc import content, convert
 from tests.rpc import nfd016
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+WORD = TEXT.filter(str.isprintable)
 MAPS = st.dictionaries(TEXT, TEXT, max_size=4)
 FEATURES = st.builds(
     Features,
@@ -23,10 +24,10 @@ FEATURES = st.builds(
     st.dictionaries(TEXT, st.lists(MAPS, max_size=3).map(tuple), max_size=3),
 )
 STATES = st.builds(SourceState, st.sampled_from(State), TEXT, st.floats(0, 1e9))
-ORDERS = st.builds(Order, TEXT, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+ORDERS = st.builds(Order, WORD, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 REPORTS = st.builds(
     Report,
-    node=st.just("node-1"), version=TEXT, node_uid=TEXT, order=st.none() | ORDERS, labels=MAPS, annotations=MAPS,
+    node=st.just("node-1"), version=WORD, node_uid=WORD, order=st.none() | ORDERS, labels=MAPS, annotations=MAPS,
     origins=MAPS, sources=st.dictionaries(TEXT, STATES, max_size=3), features=FEATURES,
 )  # fmt: skip
 
