@@ -79,6 +79,14 @@ class Parsed:
         return self.values[name]
 
 
+def certificate_files(parsed: Parsed, advice: str = "") -> tuple[str, ...]:
+    """The three files of mutual TLS, () if none is given. Raises: ConfigError if some are."""
+    files = tuple(str(parsed[name]) for name in ("ca-file", "cert-file", "key-file"))
+    if any(files) and not all(files):
+        raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none{advice}")
+    return files if all(files) else ()
+
+
 def say(answer: str) -> None:
     """Print what --help or --version ask for; that the reader has seen enough is no error."""
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from nfd.config.flags import Extra, Parsed
+from nfd.config.flags import Extra, Parsed, certificate_files
 from nfd.errors import ConfigError
 from nfd.kube.connect import KubeClient
 from nfd.kube.tokens import Tokens
@@ -59,9 +59,7 @@ def mode_of(parsed: Parsed, environ: Mapping[str, str]) -> str:
             )
         if given and not {"cert-file", "key-file"} <= set(given):
             raise ConfigError("-cert-file and -key-file belong together: give both, or none for our own certificates")
-    elif given and len(given) < len(_FILES):
-        raise ConfigError("-ca-file, -cert-file and -key-file belong together: give all three or none")
-    elif mode == "mtls" and not given:
+    elif not certificate_files(parsed) and mode == "mtls":
         raise ConfigError("--auth=mtls needs -ca-file, -cert-file and -key-file")
     return mode
 

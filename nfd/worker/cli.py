@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nfd import log, names
-from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse, say
+from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse, say
 from nfd.config.text import parse_integer
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError
@@ -118,10 +118,8 @@ def node_name(host: Host) -> str:
 
 def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
     """What delivers reports; gRPC is loaded with the first one. Raises: ConfigError."""
-    files = [parsed[name] for name in ("ca-file", "cert-file", "key-file")]
-    if any(files) and not all(files):
-        raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none; {ONE_SIDED}")
-    if not all(files) and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
+    files = certificate_files(parsed, f"; {ONE_SIDED}")
+    if not files and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
         _log.warning("reports go in plain text, and without our token", path=parsed["server"])
     token = parsed["token-file"]
 
@@ -131,7 +129,7 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
         from nfd.rpc.tls import TlsFiles
 
         ca = parsed["server-ca-file"]
-        tls = TlsFiles(*files) if all(files) else TlsFiles(ca) if ca else None
+        tls = TlsFiles(*files) if files else TlsFiles(ca) if ca else None
         beat = pace if pace > 0 else 60.0
         shown = token if "token-file" in parsed.given or Path(token).exists() else ""
         return Reporter(parsed["server"], beat, tls, parsed["server-name-override"], token_file=shown).send(report)
