@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from nfd.cli.reference import page
 from nfd.config import render
 from nfd.master.config import Config as MasterConfig
 from nfd.worker.config import model as worker_model
@@ -39,6 +40,7 @@ def reference() -> dict[str, str]:
         pages[f"docs/reference/{name}.md"] = render.reference(f"Configuration of {name}", model, prefix)
         pages[f"deploy/examples/{name}.conf"] = render.example(model)
         pages[f"docs/reference/{name}.schema.json"] = render.schema(f"Configuration of {name}", model)
+    pages["docs/reference/nfd.md"] = page()
     return pages
 
 

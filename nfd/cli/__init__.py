@@ -20,11 +20,13 @@ COMMANDS = {
     "explain": "why a label is there, or why not",
     "diff": "what tells two nodes apart",
     "plan": "what a change of configuration or rules would do to the nodes",
+    "report": "a bundle for a bug report, without serial numbers and addresses",
     "up": "worker and master on this machine, without a cluster: label, show, keep watching",
     "discover": "scan a machine once and print its labels or features",
     "record": "write what a scan reads to a directory, to replay it elsewhere",
     "rules": "try out and check NodeFeatureRules: eval, validate",
     "config": "the configuration's schema, example and reference; validate a file",
+    "completion": "completion for bash, zsh and fish",
 }
 
 _INTERRUPTED = 130
@@ -52,13 +54,25 @@ def _run(program: str, words: list[str]) -> int:
     if words in (["--version"], ["-version"], ["version"]):
         sys.stdout.write(f"{program} {__version__}\n")
         return 0
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not words or words[0] in ("-h", "--help") or words == ["help"]:
         (sys.stdout if words else sys.stderr).write(_usage(program))
         return 0 if words else 2
+    if words[0] == "help":
+        return _help(program, words[1:])
     if words[0] not in COMMANDS:
         sys.stderr.write(f"{program}: {words[0]}: no such command; there are {', '.join(COMMANDS)}\n")
         return 2
     return _command(program, words[0], words[1:])
+
+
+def _help(program: str, words: list[str]) -> int:
+    """`help COMMAND` is `COMMAND --help`; `help --man` a manual page."""
+    if words == ["--man"]:
+        from nfd.cli.reference import manual
+
+        sys.stdout.write(manual())
+        return 0
+    return _run(program, [words[0], "--help"]) if words[0] in COMMANDS else _run(program, words)
 
 
 def _command(program: str, name: str, words: list[str]) -> int:
@@ -81,4 +95,5 @@ def _command(program: str, name: str, words: list[str]) -> int:
 def _usage(program: str) -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
-    return "\n".join([f"Usage: {program} COMMAND [flags]", "", *lines, "", f"More: {program} COMMAND --help", ""])
+    more = f"More: {program} COMMAND --help, {program} help --man"
+    return "\n".join([f"Usage: {program} COMMAND [flags]", "", *lines, "", more, ""])

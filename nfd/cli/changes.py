@@ -113,7 +113,7 @@ def _line(row: Row, width: int, style: Style, *, wide: bool) -> str:
 def _change(row: Row) -> str:
     before, now = _values(row.before), _values(row.after)
     value = now if row.what == "add" else f"{before} → {now}" if row.what == "change" else before
-    return f"{_SIGNS[row.what]} {visible(row.key)}={value}"
+    return f"{_SIGNS[row.what]} {visible(row.key)}" + (f"={value}" if value else "")
 
 
 def _values(values: Sequence[str]) -> str:

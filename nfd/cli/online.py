@@ -44,7 +44,7 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
     """The cluster as it is. Raises: ConfigError, KubeError."""
 
     async def ask(client: KubeClient) -> Scene:
-        heard, standing = await read_reports(args.master, await _authorization(client, args.token_file))
+        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
         items = await list_if_known(client, RULES, lambda item: item)
         rules = {str(item["metadata"]["name"]): item for item in items}
         objects = await list_if_known(client, NODE_FEATURES, _object)
@@ -61,9 +61,8 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
             Situation(node, reports.get(node.name), [one for one in objects if one.node == node.name]) for node in nodes
         ]
         if silent := sum(node.name not in reports for node in nodes):
-            warnings.append(
-                f"{silent} nodes have not reported to this master: what comes of their features stays as it is"
-            )
+            who = "1 node has" if silent == 1 else f"{silent} nodes have"
+            warnings.append(f"{who} not reported to this master: what comes of features there stays as it is")
         return Scene(situations, with_rules(rules, new.rules, gone), with_master(standing, new.master), tuple(warnings))
 
     return ask_cluster(args.kubeconfig, ask)
@@ -106,7 +105,7 @@ def _parse(data: bytes) -> tuple[dict[str, Heard], Standing]:
     return {heard.report.node: heard for heard in found}, standing
 
 
-async def _authorization(client: KubeClient, token_file: str) -> str:
+async def authorization(client: KubeClient, token_file: str) -> str:
     """The token of the file, else the one that the kubeconfig has."""
     if token_file:
         try:

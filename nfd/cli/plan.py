@@ -11,7 +11,7 @@ from argparse import ArgumentParser, Namespace
 from nfd.cli.changes import as_text, changes_of, to_json
 from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.nodes import as_data
-from nfd.cli.scene import Scene, files_of, foresee
+from nfd.cli.scene import Files, Scene, files_of, foresee, mistakes_of
 from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 
@@ -56,19 +56,20 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if not (args.config or args.rules or args.delete_rules):
         raise ConfigError("give a change: --config, --rules or --delete-rules")
-    scene = scene_of(args)
+    new = files_of(args.config, args.program, args.rules)
+    scene = scene_of(args, new)
     outcomes = list(foresee(scene))
+    warnings = (*mistakes_of(new.rules, scene.standing), *scene.warnings)
     if args.output == "json":
-        sys.stdout.write(as_data(to_json(outcomes, scene.warnings), "json"))
+        sys.stdout.write(as_data(to_json(outcomes, warnings), "json"))
     else:
-        sys.stdout.write(as_text(outcomes, scene.warnings, style_of(sys.stdout), wide=args.output == "wide"))
+        sys.stdout.write(as_text(outcomes, warnings, style_of(sys.stdout), wide=args.output == "wide"))
     changes = any(True for outcome in outcomes for _ in changes_of(outcome.planned))
     return 1 if changes and args.exit_code else 0
 
 
-def scene_of(args: Namespace) -> Scene:
+def scene_of(args: Namespace, new: Files) -> Scene:
     """Recorded machines or the cluster. Raises: ConfigError, KubeError."""
-    new = files_of(args.config, args.program, args.rules)
     current = files_of(args.current_config, args.program, args.current_rules)
     if args.replay:
         from nfd.cli.offline import recorded_scene

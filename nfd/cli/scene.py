@@ -12,6 +12,7 @@ from nfd.config.load import load, read_file
 from nfd.config.overlay import Layer, Origin
 from nfd.errors import ConfigError
 from nfd.master.config import Config as MasterConfig
+from nfd.master.desired import RULE as RULED
 from nfd.master.forecast import Situation, forecast
 from nfd.master.plan import NodePlan
 from nfd.master.reveal import Standing
@@ -58,7 +59,20 @@ def foresee(scene: Scene) -> Iterator[Outcome]:
     book = book_of(scene.rules, scene.standing)
     for situation in scene.situations:
         found = forecast(situation, book, scene.standing)
-        yield Outcome(found.planned, found.desired.dropped)
+        failed = (Dropped("rule", origin.removeprefix(RULED), reason) for origin, reason in found.failed.items())
+        yield Outcome(found.planned, (*found.desired.dropped, *failed))
+
+
+def mistakes_of(new: Rules | None, standing: Standing) -> list[str]:
+    """What is wrong with new rules, wherever they hold."""
+    sheets = [compile_sheet(item, standing.policy) for item in (new or {}).values()]
+    found = [f"NodeFeatureRule {sheet.name}: {reason}" for sheet in sheets for reason in sheet.mistakes]
+    return found + [
+        f"rule {rule.name!r} of NodeFeatureRule {sheet.name}: {reason}"
+        for sheet in sheets
+        for rule in sheet.rules
+        for reason in rule.mistakes
+    ]
 
 
 def book_of(rules: Rules, standing: Standing) -> Rulebook:

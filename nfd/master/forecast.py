@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness
 from nfd.master.objects import FeatureObject, Joining, join_objects, report_of
@@ -27,10 +27,11 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`desired` tells what was asked for and is not allowed."""
+    """`desired` tells what was asked for and is not allowed, `failed` which rules could not be evaluated, and why."""
 
     planned: NodePlan
     desired: Desired
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Forecast:
@@ -38,6 +39,7 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
     joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
     node, report = situation.node, situation.report or _objects_report(situation, joining, standing.instance)
     others = tuple(one for one in situation.objects if not joining.is_workers(one))
+    failed: dict[str, str] = {}
     if report is None:
         joined = join_objects(Report(node.name), others, joining)
         desired = derive_desired(joined, standing.policy)
@@ -46,9 +48,10 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         joined = join_objects(report, others, joining)
         found = evaluate_node(book.rules, joined.features, standing.policy)
         desired = derive_desired(joined, standing.policy, found.contributions, found.matched)
+        failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
         fresh = derive_freshness(report)
         fresh = replace(fresh, blind=fresh.blind or not found.complete)
-    return Forecast(plan_node(_goal(desired, fresh, book, standing), node), desired)
+    return Forecast(plan_node(_goal(desired, fresh, book, standing), node), desired, failed)
 
 
 def _goal(desired: Desired, fresh: Freshness, book: Rulebook, standing: Standing) -> Goal:

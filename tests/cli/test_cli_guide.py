@@ -1,0 +1,131 @@
+"""docs/cli.md: every command in it, run on the recorded fleet, prints what stands there.
+
+`pytest tests/cli/test_cli_guide.py --update-expected` writes what is printed now into the page.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nfd.cli import main
+from tests.controlplane.cluster import ControlPlane
+from tests.fleet20.place import SELECTOR, FleetPlace, fleet_on
+
+PAGE = Path(__file__).parents[2] / "docs/cli.md"
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
+FILE = re.compile(r"[Ff]ile `([\w.-]+)`:\n\n```yaml\n(.*?)^```$", re.M | re.S)
+COMMAND = re.compile(r"^\$ nfd (.*)\n", re.M)
+AGE = re.compile(r"(?<=  )\d+[smhd](?= ) *")
+NODES = ("nodes", "gpus", "find", "plan")
+"""Commands about all nodes: other tests may have left some."""
+
+
+@pytest.fixture(scope="module")
+def fleet(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetPlace]:
+    with fleet_on(control_plane, tmp_path_factory.mktemp("guide"), "--serve-reports", "--enable-taints") as place:
+        control_plane.create("/api/v1/namespaces", {"metadata": {"name": "nfd"}})
+        config = {"metadata": {"name": "nfd-worker-conf"}, "data": {"nfd-worker.conf": "core: {}\n"}}
+        control_plane.create("/api/v1/namespaces/nfd/configmaps", config)
+        yield place
+
+
+@pytest.fixture(autouse=True)
+def _here(fleet: FleetPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the files of the page, and the cluster as a person has it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", str(fleet.plane.kubeconfig))
+    for name, text in FILE.findall(PAGE.read_text()):
+        (tmp_path / name).write_text(text)
+
+
+def words_of(line: str, fleet: FleetPlace) -> list[str]:
+    """What a person types, and what tells the fleet from what other tests have left."""
+    words = [str(word).strip("'") for word in re.findall(r"'[^']*'|\S+", line)]
+    if words[0] in NODES and "--selector" not in words:
+        words += ["-l", SELECTOR]
+    if words[0] == "plan":
+        words.append(f"--master=http://localhost:{fleet.master.http_port}")
+    return words
+
+
+def printed(line: str, fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> str:
+    status = main(words_of(line, fleet))
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return AGE.sub(lambda found: "2m".ljust(len(found[0])), out)
+
+
+def test_the_guide(fleet: FleetPlace, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> None:
+    """Ages apart, word by word."""
+    page = PAGE.read_text()
+    commands = [line for block in BLOCK.findall(page) for line in COMMAND.findall(block)]
+    assert {line.split()[0] for line in commands} == {*NODES, "diff", "explain", "report"}
+
+    def run_block(found: re.Match[str]) -> str:
+        parts = [f"$ nfd {line}\n{printed(line, fleet, capsys)}" for line in COMMAND.findall(found[1])]
+        return "```console\n" + "\n".join(parts) + "```"
+
+    now = BLOCK.sub(run_block, page)
+    if request.config.getoption("--update-expected"):
+        PAGE.write_text(now)
+    assert now.splitlines() == PAGE.read_text().splitlines()
+
+
+def test_a_report_names_no_machine(fleet: FleetPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Identifiers of the Node and names of nodes are gone, features and configuration there."""
+    node = fleet.node("gpu-a100-3")
+    url = f"http://localhost:{fleet.master.http_port}"
+    words = ["--names", "--namespace=nfd", f"--master={url}", "-O", str(tmp_path / "x.tar.gz")]
+    assert main(["report", "gpu-a100-3", *words]) == 0, capsys.readouterr().err
+    with tarfile.open(tmp_path / "x.tar.gz") as archive:
+        files = {one.name.partition("/")[2]: archive.extractfile(one) for one in archive.getmembers()}
+        texts = {name: file.read().decode() for name, file in files.items() if file is not None}
+    assert {"node.yaml", "summary.json", "versions.json", "features.yaml", "report.json"} <= texts.keys()
+    assert texts["config/nfd-worker-conf/nfd-worker.conf"] == "core: {}\n"
+    whole = "".join(texts.values())
+    secrets = [node["metadata"]["uid"], node["status"]["nodeInfo"]["bootID"], *(one.name for one in fleet.nodes)]
+    assert [secret for secret in secrets if secret in whole] == []
+    assert yaml.safe_load(texts["node.yaml"])["metadata"]["labels"]["nvidia.com/gpu.state"] == "degraded"
+    assert main(["report", "gpu-a100-3", *words]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+ODD = [
+    (["nodes", "no-such-node"], "NODE no-such-node: there is no such node"),
+    (["nodes", "--where", "a ="], "expression, column 4: expected a value at the end"),
+    (["find", "a b"], "expression, column 3"),
+    (["diff", "gpu-t4-1", "nope"], "NODE nope: there is no such node"),
+    (["report", "nope"], "NODE nope: there is no such node"),
+    (["plan"], "give a change: --config, --rules or --delete-rules"),
+    (["plan", "--rules", "/nowhere/x.yaml"], "/nowhere/x.yaml: No such file"),
+    (["plan", "--delete-rules", "nope"], "--delete-rules nope: there is no such NodeFeatureRule"),
+    (["plan", "--config", "/nowhere/x.conf"], "/nowhere/x.conf: No such file"),
+    (["plan", "--delete-rules", "x", "--master", "http://example.com"], "a token is not sent in plain text"),
+    (["nodes", "--kubeconfig", "/nowhere/k"], "kubeconfig /nowhere/k: "),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), ODD, ids=lambda value: value[0] if isinstance(value, list) else "")
+def test_mistakes(words: list[str], said: str, fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit status 2."""
+    more = [] if words[0] != "plan" or "--master" in words else [f"--master=http://localhost:{fleet.master.http_port}"]
+    assert main([*words, *more]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+
+
+def test_what_fails_is_no_usage_error(fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nodes", "-l", "a=b=c"]) == 1
+    assert main(["plan", "--delete-rules=x", f"--master=http://localhost:{fleet.plane.ports.etcd}"]) == 1
+    assert "it serves no reports; start nfd-master with --serve-reports" in capsys.readouterr().err
+    assert main(["plan", "--delete-rules=x", "--master=http://localhost:1"]) == 1
+    assert "kubectl port-forward" in capsys.readouterr().err
+    assert main(["nodes", "-l", "no/such"]) == 0
+    assert capsys.readouterr().out == "no nodes\n"

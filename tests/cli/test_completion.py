@@ -1,0 +1,106 @@
+"""Completion in the shells themselves, as far as they are there, and the reference made from the same parsers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nfd.cli import COMMANDS, main
+from nfd.cli.reference import manual, page
+from nfd.cli.shells import render
+from nfd.cli.words import all_words
+
+Run = Callable[..., tuple[int, str, str]]
+ASK = """
+source "$1"; shift
+COMP_WORDS=(nfd "$@"); COMP_CWORD=$#; COMPREPLY=()
+_nfd
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+TYPED = [
+    ([""], {*COMMANDS, "--help", "--version"}),
+    (["no"], {"nodes"}),
+    (["nodes", "-o", ""], {"table", "wide", "json", "yaml", "name"}),
+    (["nodes", "--wh"], {"--where"}),
+    (["rules", ""], {"eval", "validate", "-h", "--help"}),
+    (["rules", "eval", "--out"], {"--output"}),
+    (["rules", "eval", "--rules", "a.y"], {"a.yaml"}),
+    (["plan", "--replay", "a."], {"a.yaml"}),
+    (["completion", "z"], {"zsh"}),
+    (["config", "docs", "--program", "m"], {"master"}),
+    (["find", "--kubeconfig", "zz"], {""}),
+]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "a.yaml").touch()
+    (tmp_path / "nfd.bash").write_text(render("bash"))
+    return tmp_path / "nfd.bash"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), TYPED, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_bash(typed: list[str], offered: set[str], script: Path) -> None:
+    assert ask("bash", script, typed) == offered
+
+
+def ask(shell: str, script: Path, typed: list[str]) -> set[str]:
+    command = [shell, "-c", ASK, shell, str(script), *typed]
+    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return set(done.stdout.split("\n")[:-1])
+
+
+def test_bash_asks_the_cluster_for_nodes(script: Path) -> None:
+    """By the same program; here a function stands where a cluster would."""
+    (script.parent / "with").write_text(
+        f'nfd() {{ [ "$*" = "nodes -o name" ] && echo gpu-1 gpu-2; }}\nsource {script}\n'
+    )
+    assert ask("bash", script.parent / "with", ["diff", "gpu"]) == {"gpu-1", "gpu-2"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_read_their_scripts(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed (Debian package {shell})")
+    (tmp_path / "script").write_text(render(shell))
+    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
+
+
+def test_fish_names_every_flag() -> None:
+    text = render("fish")
+    for words in all_words():
+        for flag in words.flags:
+            assert all(f"-{'l' if name.startswith('--') else 's'} {name.lstrip('-')}" in text for name in flag.names)
+
+
+def test_every_command_has_help_with_examples(run: Run) -> None:
+    for name in ("nodes", "gpus", "find", "diff", "plan", "report", "completion"):
+        status, out, err = run(name, "--help")
+        assert (status, err) == (0, "")
+        assert f"\nexamples:\n  nfd {name}" in out
+        assert run("help", name) == (0, out, "")
+
+
+def test_reference_and_manual_name_every_command_and_flag(run: Run) -> None:
+    text, roff = page(), manual()
+    assert run("help", "--man") == (0, roff, "")
+    for words in all_words():
+        assert f"nfd {' '.join(words.path)}" in text
+        for flag in words.flags:
+            if "--help" not in flag.names:
+                assert ", ".join(flag.names) in text
+                assert ", ".join(flag.names).replace("-", r"\-") in roff
+    assert [line for line in roff.splitlines() if line[:1] == "'" or "\t" in line] == []
+
+
+def test_help_of_what_is_no_command(run: Run) -> None:
+    status, _, err = run("help", "bogus")
+    assert (status, "bogus: no such command" in err) == (2, True)
+    assert main(["completion", "tcsh"]) == 2
