@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +20,8 @@ ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 SECONDS = 10.0
 """How long an answer holds."""
 KNOWN = 256
+PER_SECOND = 20
+"""Callers asked about at most, so that made-up tokens do not become a flood of questions."""
 _Answer = tuple[float, str]
 
 
@@ -30,6 +32,7 @@ class Access:
         self._client = client
         self._now = now
         self._known: OrderedDict[tuple[bytes, str], _Answer] = OrderedDict()
+        self._asked: deque[float] = deque(maxlen=PER_SECOND)
 
     async def check(self, authorization: str, path: str) -> None:
         """`authorization` is the header of a GET for `path`. Raises: Forbidden, Unavailable."""
@@ -40,6 +43,7 @@ class Access:
         key = hashlib.sha256(token.encode("utf-8", "replace")).digest(), path
         until, reason = self._known.get(key, (0.0, ""))
         if self._now() >= until:
+            self._take_turn()
             reason = await self._ask(token, path)
             self._known[key] = self._now() + SECONDS, reason
             self._known.move_to_end(key)
@@ -47,6 +51,13 @@ class Access:
                 self._known.popitem(last=False)
         if reason:
             raise Forbidden(reason)
+
+    def _take_turn(self) -> None:
+        """Raises: Unavailable if too much was asked within the last second."""
+        now = self._now()
+        if len(self._asked) == PER_SECOND and now - self._asked[0] < 1.0:
+            raise Unavailable("too many callers at once; try again in a second", retry_after=1.0)
+        self._asked.append(now)
 
     async def _ask(self, token: str, path: str) -> str:
         """Why not; "" for yes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from time import monotonic
 
 from aiohttp import web
 
@@ -10,6 +12,7 @@ from nfd import log
 from nfd.errors import Forbidden, Unavailable
 from nfd.kube.access import Access
 from nfd.master import reveal
+from nfd.master.caller import REMEMBERED, REPEAT
 from nfd.master.reveal import Heard, Standing
 
 _log = log.get("master")
@@ -31,6 +34,7 @@ class Readers:
         self._missing = missing
         self._names = names
         self._find = find
+        self._said: OrderedDict[str, float] = OrderedDict()
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get(reveal.PATH, self._reports)]
@@ -40,12 +44,22 @@ class Readers:
         try:
             await self._access.check(request.headers.get("Authorization", ""), request.path)
         except Forbidden as error:
-            _log.warning("reading refused", path=request.path, error=error)
+            self._complain(request.path, str(error))
             raise web.HTTPForbidden(text=f"{error}\n") from error
         except Unavailable as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
         if missing := self._missing():
             raise web.HTTPServiceUnavailable(text=f"{missing}\n")
+
+    def _complain(self, path: str, reason: str) -> None:
+        """The same refusal once a minute: a flood of them must not become one of the log."""
+        now = monotonic()
+        if now - self._said.get(reason, -REPEAT) >= REPEAT:
+            _log.warning("reading refused", path=path, error=reason)
+            self._said[reason] = now
+            self._said.move_to_end(reason)
+            if len(self._said) > REMEMBERED:
+                self._said.popitem(last=False)
 
     async def _reports(self, request: web.Request) -> web.StreamResponse:
         await self._admit(request)
