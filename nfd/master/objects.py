@@ -156,5 +156,5 @@ def _texts(value: Any, where: str) -> Mapping[str, str]:
     found = _mapping(value, where)
     for key, text in found.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise ValueError(f"{where}: {key!r}: {text!r} is not text")
+            raise ValueError(f"{where}: {str(key)[:80]!r}: {str(text)[:80]!r} is not text")
     return found

@@ -206,10 +206,10 @@ def _entries(values: Mapping[str, V], where: str) -> dict[str, V]:
     try:
         found = dict(values)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: {error.object!r} is not UTF-8") from error
+        raise ValueError(f"{where}: {error.object[:80]!r} is not UTF-8") from error
     for value in found.values():
         if isinstance(value, bytes):
-            raise ValueError(f"{where}: {value!r} is not UTF-8")
+            raise ValueError(f"{where}: {value[:80]!r} is not UTF-8")
     return found
 
 

@@ -16,6 +16,9 @@ FIELD_MANAGER = "nfd-gfd"
 LONGEST_ANNOTATION = 1024
 """Bytes; NFD's limit for feature annotations. A longer annotation is never one of ours, but for the bookkeeping."""
 
+_LONGEST_SHOWN = 80
+"""Characters of a value in a message."""
+
 
 class Kind(StrEnum):
     """The four things a master sets on a Node."""
@@ -150,7 +153,7 @@ def texts(values: Mapping[Any, Any], where: str) -> Mapping[str, str]:
     """A mapping of text to text, interned. Raises: ValueError."""
     for key, value in values.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise ValueError(f"{where}: {key!r}: {value!r} is not text; quote it")
+            raise ValueError(f"{where}: {str(key)[:80]!r}: {_shown(value)} is not text; quote it")
     return {sys.intern(key): sys.intern(value) for key, value in values.items()}
 
 
@@ -183,9 +186,14 @@ def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
 def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{where}: {value!r} is not text; quote it")
+        raise ValueError(f"{where}: {_shown(value)} is not text; quote it")
     return sys.intern(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import resource
 import signal
 import sys
@@ -48,6 +49,8 @@ class Tally:
             f" {self.slowest * 1000:>7.1f} {self.grown:>6.0f} {len(self.found):>5}"
         )
 
+
+_NUMBER = re.compile(r"\d+")
 
 HEAD = f"{'target':16} {'inputs':>9} {'seconds':>7} {'1/s':>7} {'outcomes':>8} {'max ms':>7} {'+MiB':>6} {'found':>5}"
 
@@ -122,8 +125,11 @@ def signature_of(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [one for one in frames if "/nfd/" in one.filename or "/gfd/" in one.filename] or frames
     place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
-    detail = str(error)[:100].splitlines()[:1] if isinstance(error, Broken) else [place]
-    return f"{type(error).__name__} {' '.join(detail)}" if not isinstance(error, Broken) else f"Broken {detail} {place}"
+    return (
+        f"Broken {_NUMBER.sub('_', str(error)[:100])!r}"
+        if isinstance(error, Broken)
+        else f"{type(error).__name__} {place}"
+    )
 
 
 def minimised(target: Target, data: bytes) -> bytes:

@@ -112,7 +112,9 @@ def run_ownership(data: bytes) -> Made:
     keys = sorted(bookkeeping())
     owned = parse_owned(dict(zip(keys, texts, strict=False)))
     written = render_owned(owned)
-    check(render_owned(parse_owned(written)) == written, "bookkeeping that was read is written as it was")
+    keys_of = (key for kind in Kind for key in owned.of(kind))
+    if all(legal.is_key(key.partition(":")[0]) for key in keys_of):  # no Node has others
+        check(render_owned(parse_owned(written)) == written, "bookkeeping that was read is written as it was")
     return f"{[len(owned.of(kind)) for kind in Kind]} {len(written)}", written
 
 
