@@ -19,6 +19,11 @@ from nfd.master.desired import RULE
 from nfd.names import FEATURE_NS
 from nfd.rules.engine import Given
 
+EXAMPLES = (
+    ("explain gpu-01 nvidia.com/gpu.replicas", "who made the label, by what the cluster tells"),
+    ("explain gpu-01 big-gpus --master http://localhost:8081", "with the features behind it, or the term that fails"),
+    ("explain --replay recordings/gpu-01 - cpu-cpuid.AVX512F", "on a recorded machine; this one without --replay"),
+)
 HERE = "-"
 _MOST_SHOWN = 20
 
@@ -27,7 +32,9 @@ def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
     parser.add_argument("--rules", metavar="FILE", action="append", default=[], help="a file with NodeFeatureRules")
-    parser.add_argument("--kubeconfig", default="", help="for a NODE of a cluster; else $KUBECONFIG")
+    parser.add_argument("--kubeconfig", metavar="FILE", default="", help="for a NODE of a cluster; else $KUBECONFIG")
+    parser.add_argument("--master", metavar="URL", default="", help="for a NODE: HTTP port of the master (nfd plan)")
+    parser.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
     parser.add_argument("node", metavar="NODE", help="a node of the cluster, or - for the machine that the flags name")
     parser.add_argument("label", metavar="LABEL", help=f"a label's key; without a prefix, {FEATURE_NS}/ is put before")
 
@@ -59,7 +66,12 @@ def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
         from nfd.cli.onnode import explain_on_node
     except ImportError as error:
         raise ConfigError(f"NODE {args.node}: nfd is installed without what talks to a cluster: {error}") from error
-    return explain_on_node(args.kubeconfig, args.node, key)
+    value, lines = explain_on_node(args.kubeconfig, args.node, key)
+    if args.master:
+        from nfd.cli.told import explain_by_report
+
+        lines += explain_by_report(args, key, value)
+    return value, lines
 
 
 def present(case: Case) -> Iterator[str]:
@@ -68,7 +80,7 @@ def present(case: Case) -> Iterator[str]:
     makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
     if origin.startswith(RULE):
         yield f"made by rule {origin.removeprefix(RULE)!r}"
-        yield from evidence(case, lambda features: _labels_of_rules(case, features))
+        yield from evidence(case, lambda features: labels_of_rules(case, features))
     else:
         yield f"made by source {origin}"
         for where, _, given in case.all_rules():
@@ -90,7 +102,7 @@ def evidence(case: Case, make: Make) -> Iterator[str]:
         yield f"from feature {feature}" + (": " + ", ".join(found[:_MOST_SHOWN]) if found else "")
 
 
-def _labels_of_rules(case: Case, features: Features) -> Labels:
+def labels_of_rules(case: Case, features: Features) -> Labels:
     labels: dict[str, str] = {}
     for asked in ask_rules(case.rules, features):
         labels |= asked.labels

@@ -8,14 +8,18 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags, read_fleet
+from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_fleet
 from nfd.cli.columns import columns, screen_width, size_text
 from nfd.cli.screen import Style, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.gpulabels import Gpus
 from nfd.fleet.gpus import sharing_of
-from nfd.fleet.nodes import NodeSummary, to_json
+from nfd.fleet.nodes import NodeSummary, to_json, with_reports
+
+if TYPE_CHECKING:
+    from nfd.kube.connect import KubeClient
 
 EXAMPLES = (
     ("nodes", "all of them"),
@@ -33,12 +37,17 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("names", metavar="NODE", nargs="*", help="only these")
     parser.add_argument("--where", metavar="EXPR", default="", help="only nodes that an expression finds (nfd find)")
     parser.add_argument("--problems", action="store_true", help="only nodes with problems")
+    parser.add_argument(
+        "--master", metavar="URL", default="", help="HTTP port of the master, for LAST REPORT (nfd plan)"
+    )
+    parser.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
 
 
 def run(args: Namespace) -> int:
     data = args.output in ("json", "yaml")
-    found = select(args, read_fleet(args, pods=data).summaries)
+    nodes = read_fleet(args, pods=data).summaries
+    found = select(args, with_reports(nodes, read_ages(args)) if args.master else nodes)
     if args.output == "name":
         sys.stdout.write("".join(f"{one.name}\n" for one in found))
     elif data:
@@ -46,6 +55,17 @@ def run(args: Namespace) -> int:
     else:
         sys.stdout.write(as_table(found, style_of(sys.stdout), datetime.now(UTC), wide=args.output == "wide"))
     return 0
+
+
+def read_ages(args: Namespace) -> dict[str, float | None]:
+    """Seconds since each worker spoke, as the master knows. Raises: ConfigError, KubeError."""
+    from nfd.cli.online import authorization, read_reports
+
+    async def ask(client: KubeClient) -> dict[str, float | None]:
+        heard, _ = await read_reports(args.master, await authorization(client, args.token_file))
+        return {name: one.age for name, one in heard.items()}
+
+    return ask_cluster(args.kubeconfig, ask)
 
 
 def select(args: Namespace, nodes: Sequence[NodeSummary]) -> list[NodeSummary]:
@@ -76,15 +96,18 @@ def as_table(nodes: Sequence[NodeSummary], style: Style, now: datetime, *, wide:
     """One line a node; problems last, coloured."""
     if not nodes:
         return style.dim("no nodes") + "\n"
-    rows = [_row(node, now, wide=wide) for node in nodes]
-    head = (*HEAD[:-1], *(WIDE if wide else ()), HEAD[-1])
+    told = any(node.reported is not None for node in nodes)
+    rows = [_row(node, now, wide=wide, told=told) for node in nodes]
+    head = (*HEAD[:-1], *(["LAST REPORT"] if told else []), *(WIDE if wide else ()), HEAD[-1])
     paints = [style.value, *[None] * (len(head) - 2), style.warn]
     return columns(head, rows, style, paints, screen_width())
 
 
-def _row(node: NodeSummary, now: datetime, *, wide: bool) -> list[str]:
+def _row(node: NodeSummary, now: datetime, *, wide: bool, told: bool) -> list[str]:
     cells = [node.name, gpus_text(node.gpus), node.cpu, node.kernel, node.os, ",".join(node.taints)]
     cells.append(age(node.changed, now))
+    if told:
+        cells.append("" if node.reported is None else span(int(node.reported)))
     if wide:
         memory = " + ".join(filter(None, (size_text(model.memory) for model in node.gpus.models)))
         cells += [node.arch, str(node.cores or ""), memory, node.gpus.layout, sharing_of(node)]
@@ -113,5 +136,10 @@ def age(time: str, now: datetime) -> str:
         seconds = max(0, int((now - datetime.fromisoformat(time)).total_seconds()))
     except ValueError:
         return "?"
+    return span(seconds)
+
+
+def span(seconds: int) -> str:
+    """Seconds as `5m`, `3h`, `12d`."""
     unit, letter = next((pair for pair in _UNITS if seconds >= pair[0]), (1, "s"))
     return f"{seconds // unit}{letter}"

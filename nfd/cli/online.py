@@ -47,12 +47,12 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
         heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
         items = await list_if_known(client, RULES, lambda item: item)
         rules = {str(item["metadata"]["name"]): item for item in items}
-        objects = await list_if_known(client, NODE_FEATURES, _object)
+        objects = await list_if_known(client, NODE_FEATURES, object_of)
         nodes = [trim(node) for node in await read_nodes(client, args.selector)]
         reports = {name: one.report for name, one in heard.items()}
         warnings: list[str] = []
         if new.worker is not None:
-            before = await _present_config(client, standing.namespace, current.worker)
+            before = await present_config(client, standing.namespace, current.worker)
             reports = {name: foresee_report(one, before, worker_config(new.worker)) for name, one in reports.items()}
             warnings += _unknown_sources(heard, worker_config(new.worker))
             if hidden := before.core.no_publish_features:
@@ -116,14 +116,14 @@ async def authorization(client: KubeClient, token_file: str) -> str:
     return next((str(one["value"]) for one in settings.values() if str(one["value"]).startswith("Bearer ")), "")
 
 
-def _object(item: Mapping[str, Any]) -> FeatureObject | None:
+def object_of(item: Mapping[str, Any]) -> FeatureObject | None:
     try:
         return parse_feature_object(item)
     except ValueError:
         return None
 
 
-async def _present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:
+async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:
     """`--current-config`, else the cluster's ConfigMap, else the defaults."""
     if path is not None:
         return worker_config(path)

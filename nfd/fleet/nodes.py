@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nfd.fleet.cpus import cpu_name
@@ -14,6 +14,8 @@ from nfd.names import FEATURE_NS, NVIDIA_NS
 
 MANAGERS = ("nfd-gfd", "nfd-master")
 """Who writes labels of ours: this product, and NFD (`metadata.managedFields`)."""
+SILENT = 3000.0
+"""Seconds: three beats of a worker in the largest fleet, where it speaks every 15 minutes, and some."""
 GPU_CLASSES = ("0300_", "0302_", "")
 _PCI = [f"{FEATURE_NS}/pci-{kind}10de.present" for kind in GPU_CLASSES]
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
@@ -40,6 +42,21 @@ class NodeSummary:
     problems: tuple[str, ...] = ()
     resources: tuple[Resource, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    reported: float | None = None
+    """Seconds since its worker last spoke, where the master tells."""
+
+
+def with_reports(nodes: Iterable[NodeSummary], ages: Mapping[str, float | None]) -> list[NodeSummary]:
+    """The same with what the master has heard; a node that it has not heard of, or not for long, has a problem."""
+    return [replace(one, reported=ages.get(one.name), problems=(*one.problems, *_silence(one, ages))) for one in nodes]
+
+
+def _silence(node: NodeSummary, ages: Mapping[str, float | None]) -> Iterator[str]:
+    age = ages.get(node.name)
+    if age is not None and age > SILENT:
+        yield f"worker silent for {age / 60:.0f} min"
+    elif node.name not in ages and any(key.startswith(f"{FEATURE_NS}/") for key in node.labels):
+        yield "has not reported to this master"
 
 
 def summarize(node: Json, asks: Sequence[Ask] = ()) -> NodeSummary:
@@ -87,10 +104,13 @@ def to_json(one: NodeSummary) -> dict[str, Any]:
         "os": one.os,
         "taints": list(one.taints),
         "lastChange": one.changed,
+        "lastReport": None if one.reported is None else round(one.reported, 1),
         "problems": list(one.problems),
         "resources": [resource.to_json() for resource in one.resources],
     }
-    return {key: value for key, value in found.items() if value not in ("", None, [], {}, 0)}
+    return {
+        key: value for key, value in found.items() if value not in ("", None, [], {}) and (value or key == "lastReport")
+    }
 
 
 def _system(labels: Mapping[str, str]) -> str:

@@ -15,13 +15,16 @@ import yaml
 
 from nfd.cli import main
 from tests.controlplane.cluster import ControlPlane
+from tests.e2e.programs import eventually
 from tests.fleet20.place import SELECTOR, FleetPlace, fleet_on
+from tests.master.rulebooks import API
 
 PAGE = Path(__file__).parents[2] / "docs/cli.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
 FILE = re.compile(r"[Ff]ile `([\w.-]+)`:\n\n```yaml\n(.*?)^```$", re.M | re.S)
 COMMAND = re.compile(r"^\$ nfd (.*)\n", re.M)
 AGE = re.compile(r"(?<=  )\d+[smhd](?= ) *")
+"""An age in a table, with the blanks behind it."""
 NODES = ("nodes", "gpus", "find", "plan")
 """Commands about all nodes: other tests may have left some."""
 
@@ -49,9 +52,10 @@ def words_of(line: str, fleet: FleetPlace) -> list[str]:
     words = [str(word).strip("'") for word in re.findall(r"'[^']*'|\S+", line)]
     if words[0] in NODES and "--selector" not in words:
         words += ["-l", SELECTOR]
+    url = f"http://localhost:{fleet.master.http_port}"
     if words[0] == "plan":
-        words.append(f"--master=http://localhost:{fleet.master.http_port}")
-    return words
+        words.append(f"--master={url}")
+    return [url if word == "http://localhost:8081" else word for word in words]
 
 
 def printed(line: str, fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> str:
@@ -129,3 +133,23 @@ def test_what_fails_is_no_usage_error(fleet: FleetPlace, capsys: pytest.CaptureF
     assert "kubectl port-forward" in capsys.readouterr().err
     assert main(["nodes", "-l", "no/such"]) == 0
     assert capsys.readouterr().out == "no nodes\n"
+
+
+def test_explain_names_the_term_that_fails(fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the features that the worker reported, and the rules of the cluster."""
+    rule = yaml.safe_load(dict(FILE.findall(PAGE.read_text()))["rules.yaml"])
+    url = f"http://localhost:{fleet.master.http_port}"
+    fleet.plane.request("POST", f"{API}/nodefeaturerules", rule)
+    try:
+        assert main(["explain", "gpu-t4-1", "big-gpus", f"--master={url}"]) == 0
+        missing = capsys.readouterr().out
+        label = "feature.node.kubernetes.io/big-gpus"
+        eventually(lambda: label in fleet.node("gpu-h200-1")["metadata"]["labels"])
+        assert main(["explain", "gpu-h200-1", "big-gpus", f"--master={url}"]) == 0
+        present = capsys.readouterr().out
+        assert main(["explain", "cpu-x86-1", "big-gpus", f"--master={url}"]) == 0
+        assert f"cpu-x86-1 has not reported to {url}" in capsys.readouterr().out
+    finally:
+        fleet.plane.request("DELETE", f"{API}/nodefeaturerules/{rule['metadata']['name']}")
+    assert "nvidia.gpu: memory Gt [80000] does not hold: it is '15360'" in missing
+    assert "from feature nvidia.gpu" in present

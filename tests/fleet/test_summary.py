@@ -8,7 +8,7 @@ import pytest
 
 from nfd.fleet.cpus import cpu_name
 from nfd.fleet.gpus import Amount, group
-from nfd.fleet.nodes import summarize, summarize_all
+from nfd.fleet.nodes import summarize, summarize_all, to_json, with_reports
 from nfd.fleet.pods import ask_of, asks_by_node
 from nfd.fleet.resources import Device
 
@@ -76,6 +76,20 @@ PROBLEMS = [
 @pytest.mark.parametrize(("labels", "offered", "problems"), PROBLEMS)
 def test_problems(labels: dict[str, str], offered: dict[str, str], problems: list[str]) -> None:
     assert list(summarize(node(labels, **offered)).problems) == problems
+
+
+def test_silent_workers_are_problems() -> None:
+    """Nodes without a label of ours have none to speak of."""
+    nodes = [summarize(node({F + "x": "1"}, name)) for name in "abc"] + [summarize(node({}, "d"))]
+    found = with_reports(nodes, {"a": 12.0, "b": 4000.0})
+    assert [one.problems for one in found[:3]] == [
+        (),
+        ("worker silent for 67 min",),
+        ("has not reported to this master",),
+    ]
+    assert [one.reported for one in found] == [12.0, 4000.0, None, None]
+    assert found[3].problems == nodes[3].problems
+    assert to_json(found[0])["lastReport"] == 12.0
 
 
 def test_conditions_come_first() -> None:
