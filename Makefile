@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format generate bench chaos vm lock clean
+.PHONY: help up test install-test check format generate bench chaos fuzz vm lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 up: $(VENV)/.runtime ## label a Node object for this machine and keep watching (Ctrl-C ends)
 	@$(BIN)/nfd up --nodes $(STATE)/nodes $(ARGS)
@@ -20,6 +20,12 @@ up: $(VENV)/.runtime ## label a Node object for this machine and keep watching (
 test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 	@$(BIN)/python -m tests.controlplane.build
 	@$(BIN)/python -m pytest $(ARGS)
+
+install-test: $(VENV)/.dev ## install the chart on a test control plane of its own, and label a node there
+	@$(BIN)/python -m tests.deploy.install
+
+fuzz: $(VENV)/.dev ## feed each parser INPUTS odd inputs (1000000); TARGET=name, SEED=text; call again to go on
+	@$(BIN)/python -m tests.fuzz --inputs=$(or $(INPUTS),1000000) --seed=$(SEED) $(TARGET)
 
 check: $(VENV)/.dev ## lint, types, import contracts, generated files
 	@$(BIN)/ruff format --check .

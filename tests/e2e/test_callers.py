@@ -1,4 +1,4 @@
-"""Worker and master as the manifests start them: tokens, certificates of the master's making, and no idle right."""
+"""Worker and master as the manifests start them: tokens, and certificates of the master's making."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.conftest import BASE, MakeMaster, MakeNode, StartWorker
-from tests.e2e.nodes import MASTER, NAMESPACE, F, Node
+from tests.e2e.nodes import NAMESPACE, F, Node
 from tests.e2e.programs import Program, eventually, port_of
-from tests.e2e.test_rights import Right
 
 INSIDE = f"/api/v1/namespaces/{NAMESPACE}"
 
@@ -73,34 +71,6 @@ def test_worker_of_the_node_is_taken_and_another_is_not(
 
 def worker_flags(master: Program, mounts: Mounts) -> tuple[str, ...]:
     return (f"--server=localhost:{port_of(master)}", "--http-port=0", "--config=", "--oneshot", *mounts.flags)
-
-
-def test_rights_are_those_in_use(
-    secure: Program, control_plane: ControlPlane, nodes: MakeNode, workers: StartWorker, mounts: Mounts
-) -> None:
-    """By the audit log, from the start of the master with empty objects until a worker's report was taken."""
-    node = nodes()
-    mounts.fill(node)
-    workers(node, secure, *mounts.flags)
-    kinds = {"tokenreviews", "secrets", "configmaps"}
-    asked = [event for event in control_plane.audit() if event.user == MASTER and event.resource in kinds]
-    assert {event.code for event in asked} <= {200, 201, 409}
-    assert {event.namespace for event in asked} == {"", NAMESPACE}
-    assert {(event.group, event.resource, event.verb) for event in asked} == granted(
-        "callers.yaml", "certificates.yaml"
-    )
-
-
-def granted(*files: str) -> set[Right]:
-    roles = [one for file in files for one in yaml.safe_load_all((BASE / file).read_text()) if "rules" in one]
-    return {
-        (group, resource, verb)
-        for role in roles
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 def test_applying_the_manifests_again_leaves_the_authority(secure: Program, control_plane: ControlPlane) -> None:
