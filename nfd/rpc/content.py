@@ -14,13 +14,12 @@ from google.protobuf.message import DecodeError, Message
 
 from nfd.features import Features, Instance
 from nfd.rpc import labeler_pb2 as pb
+from nfd.rpc.outline import check_blob, check_elements
 
 Content = frozenset[str] | Mapping[str, str] | tuple[Instance, ...]
 """What one feature holds: flags, attributes or instances."""
 
 DIGEST_BYTES = 16
-MAX_ELEMENTS = 100_000
-"""Flags, attributes and instances of one report together; a large kernel's are some 10,000."""
 
 M = TypeVar("M", bound=Message)
 Set = pb.FlagFeatureSet | pb.AttributeFeatureSet | pb.InstanceFeatureSet
@@ -58,6 +57,7 @@ def to_blob(part: Set) -> bytes:
 
 def from_blob(blob: bytes) -> Content:
     """The content of one feature."""
+    check_blob(blob)
     message = parse(pb.Feature, blob)
     match message.WhichOneof("content"):
         case "flags":
@@ -74,7 +74,7 @@ def from_blob(blob: bytes) -> Content:
 
 
 def size(content: Content) -> int:
-    """How many elements a feature has, as `MAX_ELEMENTS` counts them."""
+    """How many elements a feature has, as `MAX_ELEMENTS` of `outline` counts them."""
     return sum(1 + len(one) for one in content) if isinstance(content, tuple) else len(content)
 
 
@@ -83,11 +83,6 @@ def parse(kind: type[M], data: bytes) -> M:
         return kind.FromString(data)
     except DecodeError as error:
         raise ValueError(f"{kind.DESCRIPTOR.name}: {error}") from error
-
-
-def check_elements(count: int) -> None:
-    if count > MAX_ELEMENTS:
-        raise ValueError(f"{count} elements in one report's features are more than {MAX_ELEMENTS}")
 
 
 def texts(values: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,6 @@ from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.content import (
     Content,
     Set,
-    check_elements,
     contents,
     digest,
     parse,
@@ -29,11 +28,10 @@ from nfd.rpc.content import (
     to_blob,
     to_set,
 )
+from nfd.rpc.outline import check_domains, check_elements, check_entries, check_plain, check_report
 
 MAX_FEATURES = 1_000
 """Features of one report."""
-MAX_ENTRIES = 10_000
-"""Labels of one report, and as many annotations, origins and sources; a Node has room for some 4,000 of ours."""
 LONGEST_ERROR = 500
 """Characters kept of what a source says about its failure."""
 LONGEST_WORD = 253
@@ -96,6 +94,7 @@ def encode(report: Report) -> Outgoing:
 
 def decode(data: bytes) -> Incoming:
     """A `Report` call."""
+    check_report(data)
     message = parse(pb.ReportRequest, data)
     order = Order(_word(message.order.boot_id, "boot id"), message.order.started, message.order.sequence)
     report = Report(
@@ -141,10 +140,12 @@ def decode_plain(data: bytes) -> Incoming:
     The older form never parses as the newer one, since the name of a domain is no protobuf message.
     """
     message: pb.SetLabelsRequest | pb.DomainSetLabelsRequest
+    check_plain(data)
     try:
         message = pb.SetLabelsRequest.FromString(data)
         parts = list(_plain_sets(message.features))
     except DecodeError:
+        check_domains(data)
         message = parse(pb.DomainSetLabelsRequest, data)
         domains = _entries(message.features, "features")
         parts = [(f"{key}.{name}", part) for key in domains for name, part in _plain_sets(message.features[key])]
@@ -201,8 +202,7 @@ def _source_state(message: pb.SourceState) -> SourceState:
 
 def _entries(values: Mapping[str, V], where: str) -> dict[str, V]:
     """A map of the request itself, where stray bytes are an error."""
-    if len(values) > MAX_ENTRIES:
-        raise ValueError(f"{len(values)} {where} are more than {MAX_ENTRIES}")
+    check_entries(len(values), where)
     try:
         found = dict(values)
     except UnicodeDecodeError as error:

@@ -262,3 +262,72 @@ class RawElements(_message.Message):
     ELEMENTS_FIELD_NUMBER: _ClassVar[int]
     elements: _containers.RepeatedCompositeFieldContainer[RawElements.Element]
     def __init__(self, elements: _Optional[_Iterable[_Union[RawElements.Element, _Mapping]]] = ...) -> None: ...
+
+class SetOutline(_message.Message):
+    __slots__ = ("elements",)
+    class Element(_message.Message):
+        __slots__ = ("attributes",)
+        ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+        attributes: _containers.RepeatedScalarFieldContainer[bytes]
+        def __init__(self, attributes: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    elements: _containers.RepeatedCompositeFieldContainer[SetOutline.Element]
+    def __init__(self, elements: _Optional[_Iterable[_Union[SetOutline.Element, _Mapping]]] = ...) -> None: ...
+
+class FeatureOutline(_message.Message):
+    __slots__ = ("flags", "attributes", "instances")
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    flags: _containers.RepeatedCompositeFieldContainer[SetOutline]
+    attributes: _containers.RepeatedCompositeFieldContainer[SetOutline]
+    instances: _containers.RepeatedCompositeFieldContainer[SetOutline]
+    def __init__(self, flags: _Optional[_Iterable[_Union[SetOutline, _Mapping]]] = ..., attributes: _Optional[_Iterable[_Union[SetOutline, _Mapping]]] = ..., instances: _Optional[_Iterable[_Union[SetOutline, _Mapping]]] = ...) -> None: ...
+
+class FeaturesOutline(_message.Message):
+    __slots__ = ("flags", "vattributes", "instances")
+    class Entry(_message.Message):
+        __slots__ = ("value",)
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        value: SetOutline
+        def __init__(self, value: _Optional[_Union[SetOutline, _Mapping]] = ...) -> None: ...
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    VATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    flags: _containers.RepeatedCompositeFieldContainer[FeaturesOutline.Entry]
+    vattributes: _containers.RepeatedCompositeFieldContainer[FeaturesOutline.Entry]
+    instances: _containers.RepeatedCompositeFieldContainer[FeaturesOutline.Entry]
+    def __init__(self, flags: _Optional[_Iterable[_Union[FeaturesOutline.Entry, _Mapping]]] = ..., vattributes: _Optional[_Iterable[_Union[FeaturesOutline.Entry, _Mapping]]] = ..., instances: _Optional[_Iterable[_Union[FeaturesOutline.Entry, _Mapping]]] = ...) -> None: ...
+
+class SetLabelsOutline(_message.Message):
+    __slots__ = ("labels", "features")
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.RepeatedScalarFieldContainer[bytes]
+    features: FeaturesOutline
+    def __init__(self, labels: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Union[FeaturesOutline, _Mapping]] = ...) -> None: ...
+
+class DomainSetLabelsOutline(_message.Message):
+    __slots__ = ("labels", "features")
+    class Entry(_message.Message):
+        __slots__ = ("value",)
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        value: FeaturesOutline
+        def __init__(self, value: _Optional[_Union[FeaturesOutline, _Mapping]] = ...) -> None: ...
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.RepeatedScalarFieldContainer[bytes]
+    features: _containers.RepeatedCompositeFieldContainer[DomainSetLabelsOutline.Entry]
+    def __init__(self, labels: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Iterable[_Union[DomainSetLabelsOutline.Entry, _Mapping]]] = ...) -> None: ...
+
+class ReportOutline(_message.Message):
+    __slots__ = ("labels", "annotations", "origins", "sources")
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.RepeatedScalarFieldContainer[bytes]
+    annotations: _containers.RepeatedScalarFieldContainer[bytes]
+    origins: _containers.RepeatedScalarFieldContainer[bytes]
+    sources: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, labels: _Optional[_Iterable[bytes]] = ..., annotations: _Optional[_Iterable[bytes]] = ..., origins: _Optional[_Iterable[bytes]] = ..., sources: _Optional[_Iterable[bytes]] = ...) -> None: ...

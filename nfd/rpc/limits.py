@@ -21,9 +21,13 @@ UNIT_BYTES = 16 * 1024
 """A call costs one unit, and one for each of these bytes: a first report of a large machine costs some 10."""
 CALLS = 2
 """Calls of one caller at a time: the second is there for a worker whose first went astray."""
-HELD = (8, 64)
-LINGER = 1.0
-"""Refusals, of one caller and of all, that wait for some seconds: who asks again at once is slowed down by that."""
+HELD = (128, 512)
+LINGER = 4.0
+"""Refusals, of one caller and of all, that wait for some seconds.
+
+A connection has no more than 16 calls at a time, so a flood of them comes to a stand: it costs us four calls a second
+and connection, not as many as the sender can make.
+"""
 CALLERS = 20_000
 """Callers remembered, the latest ones."""
 

@@ -23,14 +23,14 @@ from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.blobs import Blobs
 from nfd.rpc.forward import FORWARDED, forward
 from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
-from nfd.rpc.limits import STREAMS, Bystanders, Limits
+from nfd.rpc.limits import HELD, STREAMS, Bystanders, Limits
 from nfd.rpc.listening import check_free
 from nfd.rpc.tls import ServerTls, server_credentials
 
 MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of one message, gRPC's default; a report is some 50 kB."""
 MAX_CALLS = 256
-"""Reports at a time; more are answered RESOURCE_EXHAUSTED."""
+"""Reports at a time, beside refusals that wait; more are answered RESOURCE_EXHAUSTED."""
 MAX_DETAILS = 1_000
 READ_SECONDS = 10.0
 """How long a caller may take to send one report."""
@@ -76,7 +76,7 @@ class LabelerServer:
         self._log = log.get("rpc")
         self._health = health.aio.HealthServicer()
         self._server: Any = grpc.aio.server(
-            options=_OPTIONS, interceptors=(Bystanders(SERVICE),), maximum_concurrent_rpcs=MAX_CALLS + STREAMS
+            options=_OPTIONS, interceptors=(Bystanders(SERVICE),), maximum_concurrent_rpcs=MAX_CALLS + HELD[1] + STREAMS
         )
 
     async def start(self, address: str) -> int:

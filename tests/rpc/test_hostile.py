@@ -20,6 +20,7 @@ from nfd.features import Features
 from nfd.report import Order, Report
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
+from nfd.rpc.content import from_blob
 from nfd.rpc.gate import Caller, Peer
 from nfd.rpc.limits import BURST, CALLERS, CALLS, HELD, LINGER, RATE, STREAMS, Limits
 from nfd.rpc.server import READ_SECONDS, LabelerServer
@@ -226,13 +227,13 @@ async def test_budget_is_spent_and_comes_back() -> None:
 
 
 async def test_refusals_wait_a_little_and_not_too_many() -> None:
-    """Eight of one caller are held, the others are turned away at once."""
+    """So many of one caller are held, the others are turned away at once."""
     limits = Limits(lambda: 0.0)
     await spend(limits, "a", int(BURST) + 1)
-    calls = [asyncio.create_task(spend(limits, "a", 1)) for _ in range(20)]
+    calls = [asyncio.create_task(spend(limits, "a", 1)) for _ in range(HELD[0] + 12)]
     done, held = await asyncio.wait(calls, timeout=LINGER / 2)
-    assert (len(done), len(held)) == (20 - HELD[0], HELD[0])
-    done, held = await asyncio.wait(calls, timeout=LINGER * 5)
+    assert (len(done), len(held)) == (12, HELD[0])
+    done, held = await asyncio.wait(calls, timeout=LINGER * 2)
     assert all(isinstance(call.exception(), ReportError) for call in done)
     assert not held
 
@@ -261,3 +262,18 @@ async def until(done: Any, seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not done():
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("field", [5, 6, 7, 8, 10])
+def test_what_holds_too_much_is_refused_before_it_is_read(field: int) -> None:
+    """280,000 entries of a map: a hundredth of what it takes to read them."""
+    head = b"" if field == 10 else pb.ReportRequest(node_name="n1").SerializeToString()
+    entries = b"".join(bytes([field << 3 | 2, 8, 10, 6]) + b"%06x" % number for number in range(280_000))
+    blob = b"".join(b"\x0a\x08\x0a\x06%06x" % number for number in range(280_000))
+    data = pb.Feature(flags=pb.FlagFeatureSet.FromString(blob)).SerializeToString() if field == 10 else head + entries
+    started = time.process_time()
+    (pb.Feature if field == 10 else pb.ReportRequest).FromString(data)
+    read, started = time.process_time() - started, time.process_time()
+    with pytest.raises(ValueError, match="280000"):
+        (from_blob if field == 10 else convert.decode)(data)
+    assert time.process_time() - started < read / 3
