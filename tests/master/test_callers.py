@@ -28,6 +28,7 @@ from nfd.rpc.client import Reporter
 from nfd.rpc.gate import Peer
 from nfd.rpc.tls import TlsFiles
 from nfd.store.kube import KubeStore
+from tests.controlplane import objects
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker
 from tests.master.places import Cluster, labels_of, until
@@ -146,8 +147,34 @@ def expired(token: str, key_file: Path) -> str:
 
 async def test_token_that_has_expired(site: Site, nodes: list[str]) -> None:
     token = expired(site.token(nodes[0]), site.place.plane.folder / "service-account.key")
+    mark = site.place.plane.mark()
     with pytest.raises(ReportError, match=r"UNAUTHENTICATED: .*refuses the token"):
         await site.send(Worker(nodes[0]), token, {F + "cpu-a": "1"})
+    assert site.place.plane.writes(mark) == []
+
+
+def token_without_node(plane: ControlPlane, namespace: str, node: str) -> str:
+    """A token that names the pod and not its node, as in clusters before 1.30: it is made before the pod is bound."""
+    inside, pod = f"/api/v1/namespaces/{namespace}", f"early-on-{node}"
+    spec = {"serviceAccountName": "nfd-worker", "containers": [{"name": "main", "image": "example.invalid/none"}]}
+    plane.create(f"{inside}/serviceaccounts", {"metadata": {"name": "nfd-worker"}})
+    plane.request("POST", f"{inside}/pods", {"metadata": {"name": pod}, "spec": spec})
+    wish = objects.token_request("nfd-master", pod, 3600)
+    answer = plane.request("POST", f"{inside}/serviceaccounts/nfd-worker/token", wish)
+    binding = {"metadata": {"name": pod}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
+    plane.request("POST", f"{inside}/pods/{pod}/binding", binding)
+    return str(answer["status"]["token"])
+
+
+async def test_tokens_of_older_clusters(site: Site, nodes: list[str]) -> None:
+    """The pod is looked up; what it may report for is the same."""
+    ours, theirs = nodes
+    token, mark = token_without_node(site.place.plane, site.namespace, ours), site.place.plane.mark()
+    with pytest.raises(ReportError, match=f"PERMISSION_DENIED: .*on node {ours}, and the report is for node {theirs}"):
+        await site.send(Worker(theirs), token, {F + "cpu-a": "1"})
+    assert site.place.plane.writes(mark) == []
+    await site.send(Worker(ours), token, {F + "cpu-a": "1"})
+    assert labels_of(site.place, ours) == {F + "cpu-a": "1"}
 
 
 async def test_new_tokens_are_taken_as_they_come(site: Site, nodes: list[str]) -> None:
