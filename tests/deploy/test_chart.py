@@ -27,6 +27,7 @@ SETTINGS: dict[str, Values] = {
         "master": {"networkPolicy": {"enabled": True}},
         "worker": {"networkPolicy": {"enabled": True}},
     },
+    "gpu-network-policy": {"gpu": {"mode": "daemonset", "networkPolicy": {"enabled": True}}},
     "own-egress": {"worker": {"networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 53}]}]}}},
     "prometheus": {"prometheus": {"enable": True, "labels": {"release": "prometheus"}, "rules": {"enable": True}}},
     "tls": {"tls": {"enable": True}},
