@@ -122,18 +122,6 @@ NODES = (
         "tests/faults/test_answers_that_are_late.py::test_a_node_that_goes_while_it_is_written_leaves_nothing_behind",
     ),
     Guard(
-        "nfd/master/service.py",
-        "            self._reconciler.forget(name)\n",
-        "",
-        FLEETS + "test_deleted_nodes_leave_nothing_behind",
-    ),
-    Guard(
-        "nfd/master/service.py",
-        "            self._hearing.forget(name)\n",
-        "",
-        FLEETS + "test_deleted_nodes_leave_nothing_behind",
-    ),
-    Guard(
         "nfd/master/intake.py",
         "                self.blobs.forget(name)\n",
         "                pass\n",
