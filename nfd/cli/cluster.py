@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+_BULK = ("images", "volumesInUse", "volumesAttached")
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -84,7 +85,18 @@ async def read_nodes(client: KubeClient, selector: str = "") -> list[Json]:
     """Node objects. Raises: KubeError."""
     from nfd.kube.lists import list_all
 
-    return await list_all(client, NODES, lambda node: node, {"labelSelector": selector} if selector else {})
+    return await list_all(client, NODES, lean, {"labelSelector": selector} if selector else {})
+
+
+def lean(node: Json) -> Json:
+    """A Node without its bulk: images, volumes, which manager owns which field."""
+    metadata, status = dict(node["metadata"]), dict(node.get("status") or {})
+    for name in _BULK:
+        status.pop(name, None)
+    metadata["managedFields"] = [
+        {key: value for key, value in one.items() if key != "fieldsV1"} for one in metadata.get("managedFields") or ()
+    ]
+    return {**node, "metadata": metadata, "status": status}
 
 
 async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:

@@ -34,7 +34,6 @@ from nfd.store.base import trim
 from nfd.worker.config import WorkerConfig
 from nfd.worker.state import matches
 
-DEFAULT_URL = "http://localhost:8081"
 _FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a master with --serve-reports"
 WORKER_CONFIG = ("nfd-worker-conf", "nfd-worker.conf")
 """ConfigMap and key that the workers of a cluster read."""

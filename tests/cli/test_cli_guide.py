@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nfd.cli import main
+from nfd.cli import COMMANDS, main
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import SELECTOR, FleetPlace, fleet_on
@@ -43,6 +43,7 @@ def _here(fleet: FleetPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A folder with the files of the page, and the cluster as a person has it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(fleet.plane.kubeconfig))
+    (tmp_path / "recordings").symlink_to(fleet.folder / "machines")
     for name, text in FILE.findall(PAGE.read_text()):
         (tmp_path / name).write_text(text)
 
@@ -50,18 +51,22 @@ def _here(fleet: FleetPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def words_of(line: str, fleet: FleetPlace) -> list[str]:
     """What a person types, and what tells the fleet from what other tests have left."""
     words = [str(word).strip("'") for word in re.findall(r"'[^']*'|\S+", line)]
-    if words[0] in NODES and "--selector" not in words:
+    if words[0] in NODES and not {"--selector", "--replay"} & {*words}:
         words += ["-l", SELECTOR]
     url = f"http://localhost:{fleet.master.http_port}"
-    if words[0] == "plan":
+    if words[0] == "plan" and "--replay" not in words:
         words.append(f"--master={url}")
     return [url if word == "http://localhost:8081" else word for word in words]
 
 
 def printed(line: str, fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> str:
+    line, _, file = line.partition(" > ")
     status = main(words_of(line, fleet))
     out, err = capsys.readouterr()
     assert (status, err) == (0, "")
+    if file:
+        Path(file).write_text(out)
+        return ""
     return AGE.sub(lambda found: "2m".ljust(len(found[0])), out)
 
 
@@ -69,7 +74,7 @@ def test_the_guide(fleet: FleetPlace, capsys: pytest.CaptureFixture[str], reques
     """Ages apart, word by word."""
     page = PAGE.read_text()
     commands = [line for block in BLOCK.findall(page) for line in COMMAND.findall(block)]
-    assert {line.split()[0] for line in commands} == {*NODES, "diff", "explain", "report"}
+    assert {line.split()[0] for line in commands} == {*COMMANDS} - {"up", "completion"}
 
     def run_block(found: re.Match[str]) -> str:
         parts = [f"$ nfd {line}\n{printed(line, fleet, capsys)}" for line in COMMAND.findall(found[1])]
