@@ -7,8 +7,8 @@ from typing import Any
 
 from nfd.rules.template.values import TemplateError
 
-STEPS = 250_000
-"""Actions, calls and visited values of one execution; about a second at the very most."""
+STEPS = 100_000
+"""Actions, calls and visited values of one execution: a sixth of a second at most, in which a master hears nobody."""
 
 TOO_LONG = f"takes more than {STEPS} steps"
 
