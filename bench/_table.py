@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 
@@ -11,6 +12,7 @@ class Table:
 
     def add(self, figure: str, value: str, target: str = "", limit: str = "") -> None:
         self.rows.append((figure, value, target, limit))
+        print(f"{figure}: {value} ({limit})", file=sys.stderr, flush=True)
 
     def show(self) -> None:
         head = ("figure", "measured", "target", "physical limit, or for comparison")

@@ -34,20 +34,19 @@ async def fleet(given: argparse.Namespace) -> None:
 
 
 async def measure(run: Run, given: argparse.Namespace) -> None:
-    stages = [stage for stage in STAGES if stage < given.nodes] + [given.nodes]
-    fresh = await run.grow(stages[0])
     rate = 0.0
-    for stage in stages:
-        fresh = await run.grow(stage) if stage > run.nodes else fresh
+    for stage in [stage for stage in STAGES if stage < given.nodes] + [given.nodes]:
+        fresh = await run.grow(stage)
         if not run.masters:
-            rate = await scenarios.bare_loop(run)
             await run.start_master()
             run.table.add(f"master memory, {run.nodes} nodes known", f"{resident(run.master.pid):.0f} MiB")
             await run.crew.start(ca_of(run), run.tokens)
+        rate = await scenarios.bare_loop(run, fresh)
         await scenarios.cold_start(run, fresh, given.at_once, rate)
     only = given.only.split(",")
     if "idle" in only:
         await scenarios.nothing_changes(run, given.seconds)
+        await scenarios.beat_bytes(run)
     if "change" in only:
         taken = sorted([await scenarios.some_change_on_one(run) for _ in range(50)])
         run.table.add(

@@ -85,7 +85,8 @@ def report(recording: str, number: int) -> Report:
     features = Features({**found.features.flags, "kernel.loadedmodule": modules}, attributes, found.features.instances)
     attributes["kernel.config"] = kernel_config(number, FEATURE_BYTES - size(features))
     states = {name: SourceState(state) for name, state in found.states.items()}
-    return Report("", __version__, "", None, labels, {}, dict(found.origins), states, features)
+    origins = {key: origin for key, origin in found.origins.items() if key in labels}
+    return Report("", __version__, "", None, labels, {}, origins, states, features)
 
 
 def kernel_config(number: int, room: int) -> dict[str, str]:

@@ -8,32 +8,33 @@ import time
 from bench.fleet import bare
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import resident, stored_bytes
-from bench.fleet.machines import LABELS
+from bench.fleet.machines import LABELS, node_name
+from bench.fleet.relay import relay
 from bench.fleet.run import Cost, Run
 from bench.fleet.watcher import Test
 
 F = "feature.node.kubernetes.io/"
 PATIENCE = 900.0
-BARE = 1000
-"""Nodes of the bare loop, at most."""
+BARE = 500
+"""Nodes of the bare loop, at most; it has nothing to get slower with."""
 
 
-async def bare_loop(run: Run) -> float:
-    """Nodes per second of the loop."""
-    numbers = range(min(run.nodes, BARE))
-    bodies = await bare.plan(run.plane, numbers)
-    before = stored_bytes(run.plane, "/registry/minions/")
+async def bare_loop(run: Run, fresh: range) -> float:
+    """Nodes per second of the loop over nodes that have nothing of ours yet; then it is taken away again."""
+    bodies = await bare.plan(run.plane, fresh[:BARE])
+    where = f"/registry/minions/{node_name(fresh[0])[:-1]}"
+    before = stored_bytes(run.plane, where, 10)
     async with run.cost() as cost:
         await bare.send(run.plane, bodies)
     rate = len(bodies) / cost.seconds
-    after = stored_bytes(run.plane, "/registry/minions/")
+    after = stored_bytes(run.plane, where, 10)
     await bare.undo(run.plane, bodies)
     run.table.add("bare loop of the same PATCHes", f"{rate:.0f} nodes/s", "", per_node(cost, len(bodies)))
     run.table.add(
         "etcd, bytes per node for what we write",
         f"{after - before:.0f}",
         "",
-        f"body {len(bodies[0])}, Node before {before:.0f}",
+        f"body {len(bodies[fresh[0]])}, Node before {before:.0f}",
     )
     return rate
 
@@ -72,6 +73,21 @@ async def nothing_changes(run: Run, seconds: float) -> None:
         f"{cost.spent.master / run.nodes * per_minute * 1e3:.2f} ms",
         "",
         "",
+    )
+
+
+async def beat_bytes(run: Run, beats: int = 20) -> None:
+    """What a beat sends through the network, and what that is in a minute at the fleet's pace."""
+    numbers = range(min(beats, run.nodes))
+    async with relay(run.target) as counted:
+        await run.crew.report(numbers, f"127.0.0.1:{counted.port}", 1)
+    up, down = counted.up / len(numbers), counted.down / len(numbers)
+    pace = min(max(run.nodes / 15, 60.0), 900.0)
+    run.table.add(
+        f"nothing changes: TCP payload per node and minute, {run.nodes} nodes",
+        f"{(up + down) * 60 / pace:.0f} B",
+        "1 kB",
+        f"a beat: {up:.0f} B up, {down:.0f} B down, every {pace:.0f} s",
     )
 
 
@@ -158,7 +174,7 @@ async def hand_over(run: Run, at_once: int) -> None:
         await asyncio.sleep(0.1)
     leader, other = leading[0], first if leading[0] is second else second
     run.masters = [leader, other]
-    await run.crew.report(range(run.nodes), run.target, at_once)
+    await run.crew.report(range(min(run.nodes, 100)), run.target, at_once)
     began = time.monotonic()
     await asyncio.to_thread(leader.stop)
     gone = time.monotonic()

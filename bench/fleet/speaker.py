@@ -106,7 +106,7 @@ class Speaker:
             call = channel.unary_unary(f"/{SERVICE}/Report")
             request = outgoing.request
             while True:
-                reply = await call(request, timeout=DEADLINE, metadata=metadata)
+                reply = await call(request, timeout=DEADLINE, metadata=metadata, compression=grpc.Compression.Gzip)
                 tally.sent += len(request)
                 tally.received += len(reply)
                 answer = convert.decode_answer(reply)
