@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from nfd import log
 from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse, say
-from nfd.config.text import parse_integer
+from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.master.assembly import Master, open_master, open_store
 from nfd.master.config import Config
@@ -27,6 +28,8 @@ GATES = {
     "NodeFeatureGroupAPI": Gate(False),
 }
 
+GARBAGE = (20_000, 20, 20)
+"""When Python looks for cycles: seldom, and not among what is there after the start; a report leaves hardly any."""
 _INSTANCE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _STORE_HELP = "where Nodes are kept: `kubernetes`, or `file:DIR` for a folder of NODE.yaml files"
 _log = log.get("master")
@@ -82,6 +85,9 @@ async def _serve(config: Config, parsed: Parsed, mode: str) -> None:
 async def _work(master: Master, hangup: asyncio.Event) -> None:
     """Until cancelled. Raises: NfdError, OSError if the start fails."""
     await master.service.start()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
     await master.follow(hangup)
 
 
@@ -98,13 +104,6 @@ async def _prune(config: Config, parsed: Parsed) -> None:
                 print(planned.node.name, kind, key)
     finally:
         await store.close()
-
-
-def _port(text: str) -> int:
-    port = parse_integer(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"{text} is no port number")
-    return port
 
 
 def _store(text: str) -> str:
@@ -124,12 +123,16 @@ FLAGS = (
     *daemon_flags(CONFIG_FILE),
     Extra("node-store", _STORE_HELP, "kubernetes", _store, env=("NFD_MASTER_NODE_STORE",)),
     Extra("kubeconfig", "kubeconfig file; else $KUBECONFIG, else the pod's service account"),
-    Extra("port", "gRPC port for workers", 8080, _port),
+    Extra("port", "gRPC port for workers", 8080, parse_port),
     Extra(
-        "http-port", "port of /healthz, /readyz and /metrics; 0 switches them off", 8081, _port, aliases=("metrics",)
+        "http-port",
+        "port of /healthz, /readyz and /metrics; 0 switches them off",
+        8081,
+        parse_port,
+        aliases=("metrics",),
     ),
     Extra("serve-reports", "serve /reports to those who may get it, for nfd plan", False, switch=True),
-    Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, _port, hidden=True),
+    Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, parse_port, hidden=True),
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),
     Extra("dry-run", "with --prune: only print what would be removed", False, switch=True),
