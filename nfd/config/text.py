@@ -37,6 +37,14 @@ def parse_integer(text: str) -> int:
     return value
 
 
+def parse_port(text: str) -> int:
+    """A TCP port, 0 included. Raises: ValueError."""
+    port = parse_integer(text)
+    if not 0 <= port <= 65535:
+        raise ValueError(f"{text} is no port number")
+    return port
+
+
 def parse_number(text: str) -> float:
     """A finite decimal number."""
     if not _NUMBER.fullmatch(text):
