@@ -33,6 +33,7 @@ check: $(VENV)/.dev ## lint, types, import contracts, generated files
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.checks
+	@$(BIN)/python -m bench.guard
 
 format: $(VENV)/.dev ## rewrite sources in the common layout
 	@$(BIN)/ruff format .
