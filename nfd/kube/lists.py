@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from nfd.errors import Expired, NotFound
 from nfd.kube.connect import KubeClient
 
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""A list of metadata alone (Kubernetes API concepts, "Metadata-only fetches")."""
 PAGE = 500
 TRIES = 3
 T = TypeVar("T")

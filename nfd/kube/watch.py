@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from nfd import log
 from nfd.errors import Expired, Forbidden, KubeError, NotFound, Unavailable
-from nfd.kube.connect import KubeClient, Request
+from nfd.kube.connect import JSON, METADATA_ONLY, KubeClient, Request
+from nfd.kube.lists import METADATA_LIST
 
 WATCH_SECONDS = (290, 590)
 """A watch ends by itself after a time in this range, so that those of many clients do not end together."""
@@ -68,6 +69,8 @@ class Watch:
         page_size: int = 200,
         patience: float = PATIENCE,
         silence: float = SILENCE,
+        *,
+        metadata_only: bool = False,
     ) -> None:
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
@@ -79,6 +82,7 @@ class Watch:
         self._page_size = page_size
         self._patience = patience
         self._silence = silence
+        self._accept = (METADATA_LIST, METADATA_ONLY) if metadata_only else (JSON, JSON)
         self._refused_since: float | None = None
         self._version = ""
         self._listed_at = 0.0
@@ -162,7 +166,7 @@ class Watch:
         seen: set[tuple[str, str]] = set()
         query = {"limit": str(self._page_size)} if self._page_size else {}
         while True:
-            page = await self._client.json("GET", self._path, query=query)
+            page = await self._client.json("GET", self._path, query=query, accept=self._accept[0])
             for item in page.get("items") or ():
                 self._mirror.put(item)
                 seen.add(identity(item))
@@ -182,8 +186,9 @@ class Watch:
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
+        request = Request("GET", self._path, query, accept=self._accept[1])
         try:
-            async with self._client.open(Request("GET", self._path, query), read_timeout=self._silence) as response:
+            async with self._client.open(request, read_timeout=self._silence) as response:
                 self.connected = True
                 begun = asyncio.get_running_loop().call_later(SHORTEST_WATCH, self._recovered)
                 try:

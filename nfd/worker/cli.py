@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nfd import log, names
 from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse, say
-from nfd.config.text import parse_integer
+from nfd.config.text import parse_port
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError
 from nfd.events import RELOAD
@@ -176,13 +176,6 @@ def answer(agent: Agent, path: str, accept: str) -> Answer | None:
     return None
 
 
-def _port(text: str) -> int:
-    port = parse_integer(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"{text} is no port number")
-    return port
-
-
 def _server(text: str) -> str:
     if not text.rpartition(":")[2].isdecimal():
         raise ValueError(f"{text!r} is not HOST:PORT")
@@ -205,10 +198,10 @@ FLAGS = (
         "http-port",
         "port of /healthz, /readyz and /metrics; 0 switches them off",
         8081,
-        _port,
+        parse_port,
         aliases=("port", "metrics"),
     ),
-    Extra("grpc-health", "accepted, without effect: the worker serves no gRPC", 8082, _port, hidden=True),
+    Extra("grpc-health", "accepted, without effect: the worker serves no gRPC", 8082, parse_port, hidden=True),
     Extra("kubeconfig", "accepted, without effect: the worker does not speak to the API server", hidden=True),
     Extra("enable-nodefeature-api", "accepted, without effect: reports go over gRPC", True, switch=True, hidden=True),
     feature_gates(GATES),

@@ -1,0 +1,118 @@
+"""`nfd-gc`: deletes objects of Nodes that are gone, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+
+from nfd import log
+from nfd.config.flags import Extra, Parsed, parse, say
+from nfd.config.klog import Klog
+from nfd.config.load import load
+from nfd.config.section import Section, parse_duration
+from nfd.config.text import parse_integer, parse_port
+from nfd.errors import ConfigError, NfdError
+from nfd.gc.collector import Collector
+from nfd.gc.metrics import Metrics
+from nfd.health import OPENMETRICS, PLAIN, Answer, HttpServer, render
+from nfd.kube.connect import connect
+
+_log = log.get("gc")
+
+
+class Config(Section):
+    klog: Klog = Klog()
+    """Logging options of klog."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0, 1 (failed) or 2 (usage)."""
+    try:
+        parsed = parse(
+            "nfd-gc",
+            sys.argv[1:] if argv is None else argv,
+            FLAGS,
+            Config,
+            about="Deletes NodeFeature and NodeResourceTopology objects of Nodes that are gone.",
+        )
+        if parsed.answer:
+            say(parsed.answer)
+            return 0
+        config, _ = load(Config, parsed.layers)
+    except ConfigError as error:
+        print(f"nfd-gc: {error}", file=sys.stderr)
+        return 2
+    log.setup("debug" if config.klog.v > 0 else "info")
+    try:
+        asyncio.run(run(parsed))
+    except (NfdError, OSError) as error:
+        _log.error("stopping", error=error)
+        return 2 if isinstance(error, ConfigError) else 1
+    return 0
+
+
+async def run(parsed: Parsed) -> None:
+    """Until a signal. Raises: ConfigError, KubeError, OSError."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    client = await connect(parsed["kubeconfig"])
+    metrics = Metrics()
+    collector = Collector(client, metrics, parsed["gc-interval"], parsed["list-size"])
+    server = serve(parsed["port"], collector, metrics) if parsed["port"] else None
+    collecting, stopping = asyncio.create_task(collector.run()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((collecting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if collecting.done():
+            await collecting
+    finally:
+        for task in (collecting, stopping):
+            task.cancel()
+        await asyncio.gather(collecting, stopping, return_exceptions=True)
+        if server is not None:
+            server.close()
+        await client.close()
+
+
+def serve(port: int, collector: Collector, metrics: Metrics) -> HttpServer:
+    """Raises: OSError if the port cannot be had."""
+
+    def answer(path: str, accept: str) -> Answer | None:
+        if path == "/healthz":
+            return Answer("ok\n")
+        if path == "/readyz":
+            return Answer("ok\n") if collector.synced else Answer("nodes are not listed yet\n", 503)
+        if path == "/metrics":
+            openmetrics = "application/openmetrics-text" in accept
+            return Answer(
+                render(metrics.families(), openmetrics=openmetrics), 200, OPENMETRICS if openmetrics else PLAIN
+            )
+        return None
+
+    return HttpServer(port, answer)
+
+
+def _interval(text: str) -> float:
+    seconds = float(parse_duration(text))
+    if seconds <= 0:
+        raise ValueError(f"{text} is no time between two sweeps")
+    return seconds
+
+
+def _list_size(text: str) -> int:
+    size = parse_integer(text)
+    if size < 0:
+        raise ValueError(f"{text} is no number of objects")
+    return size
+
+
+FLAGS = (
+    Extra("gc-interval", "time between two sweeps over all objects", 3600.0, _interval),
+    Extra("kubeconfig", "kubeconfig file; else $KUBECONFIG, else the pod's service account"),
+    Extra(
+        "port", "port of /healthz, /readyz and /metrics; 0 switches them off", 8080, parse_port, aliases=("metrics",)
+    ),
+    Extra("list-size", "objects in a page of a list; 0: all in one", 200, _list_size),
+)

@@ -1,0 +1,173 @@
+"""What belongs to Nodes that are gone: found when a Node is deleted, and by a sweep from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from nfd import log
+from nfd.errors import KubeError, NotFound
+from nfd.gc.metrics import Metrics
+from nfd.kube.connect import KubeClient
+from nfd.kube.lists import METADATA_LIST
+from nfd.kube.watch import Watch
+from nfd.names import NFD_NS
+
+NODES = "/api/v1/nodes"
+NODE_NAME = f"{NFD_NS}/node-name"
+"""The label of a NodeFeature that names its node."""
+
+_log = log.get("gc")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`items` is the path of all objects; those without a namespace are named after their Node."""
+
+    name: str
+    group: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def items(self) -> str:
+        return f"/apis/{self.group}/{self.plural}"
+
+    def node_of(self, metadata: Mapping[str, Any]) -> str:
+        """The Node an object belongs to; "" if it does not say."""
+        if self.namespaced:
+            return str((metadata.get("labels") or {}).get(NODE_NAME) or "")
+        return str(metadata.get("name") or "")
+
+    def path(self, metadata: Mapping[str, Any]) -> str:
+        namespace = f"/namespaces/{quote(metadata['namespace'], safe='')}" if self.namespaced else ""
+        return f"/apis/{self.group}{namespace}/{self.plural}/{quote(metadata['name'], safe='')}"
+
+    def of_node(self, node: str) -> dict[str, str]:
+        """The query for the objects of one Node."""
+        if self.namespaced:
+            return {"labelSelector": f"{NODE_NAME}={node}"}
+        return {"fieldSelector": f"metadata.name={node}"}
+
+
+KINDS = (
+    Kind("NodeFeature", "nfd.k8s-sigs.io/v1alpha1", "nodefeatures", namespaced=True),
+    Kind("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", "noderesourcetopologies", namespaced=False),
+)
+
+
+class Collector:
+    """Follows Nodes, as a Mirror does; `run` deletes. Metadata alone is read, of Nodes and of objects."""
+
+    def __init__(
+        self, client: KubeClient, metrics: Metrics, interval: float, page_size: int, kinds: Sequence[Kind] = KINDS
+    ) -> None:
+        self._client = client
+        self._metrics = metrics
+        self._interval = interval
+        self._page_size = page_size
+        self._kinds = kinds
+        self._nodes: set[str] = set()
+        self._gone: asyncio.Queue[str] = asyncio.Queue()
+        self._watch = Watch(client, NODES, self, page_size, metadata_only=True)
+
+    @property
+    def synced(self) -> bool:
+        return self._watch.synced.is_set()
+
+    def put(self, item: Mapping[str, Any]) -> None:
+        self._nodes.add(item["metadata"]["name"])
+
+    def drop(self, item: Mapping[str, Any]) -> None:
+        self._lose(item["metadata"]["name"])
+
+    def listed(self, seen: frozenset[tuple[str, str]]) -> None:
+        for name in self._nodes - {name for _, name in seen}:
+            self._lose(name)
+
+    def _lose(self, name: str) -> None:
+        self._nodes.discard(name)
+        self._gone.put_nowait(name)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises: Forbidden if Nodes may not be listed."""
+        watching, deleting = asyncio.create_task(self._watch.run()), asyncio.create_task(self._delete())
+        try:
+            await asyncio.wait((watching, deleting), return_when=asyncio.FIRST_COMPLETED)
+            for task in (watching, deleting):
+                if task.done():
+                    await task
+        finally:
+            for task in (watching, deleting):
+                task.cancel()
+            await asyncio.gather(watching, deleting, return_exceptions=True)
+
+    async def _delete(self) -> None:
+        await self._watch.synced.wait()
+        clock = asyncio.get_running_loop().time
+        due = clock()
+        while True:
+            if clock() >= due:
+                await self.sweep()
+                due = clock() + self._interval
+            with suppress(TimeoutError):
+                node = await asyncio.wait_for(self._gone.get(), max(0.0, due - clock()))
+                await self._look(node)
+
+    async def sweep(self) -> None:
+        """Look at every object."""
+        await self._look()
+
+    async def _look(self, node: str = "") -> None:
+        """At all objects, or at those of one Node."""
+        for kind in self._kinds:
+            try:
+                await self._collect(kind, kind.of_node(node) if node else {})
+            except NotFound:
+                continue  # this cluster has no such kind
+            except KubeError as error:
+                _log.warning("objects cannot be listed", path=kind.items, error=error)
+
+    async def _collect(self, kind: Kind, query: dict[str, str]) -> None:
+        """Delete those objects of a list whose Node is gone. Raises: KubeError if there is no list."""
+        query = {**query, "limit": str(self._page_size)} if self._page_size else dict(query)
+        gone: dict[str, bool] = {}
+        while True:
+            page = await self._client.json("GET", kind.items, query=query, accept=METADATA_LIST)
+            for item in page.get("items") or ():
+                metadata = item["metadata"]
+                node = kind.node_of(metadata)
+                if not node or node in self._nodes:  # an object that names no Node belongs to none that is gone
+                    continue
+                if node not in gone:
+                    gone[node] = await self._is_gone(node)
+                if gone[node]:
+                    await self._remove(kind, metadata, node)
+            if not (token := (page.get("metadata") or {}).get("continue")):
+                return
+            query["continue"] = token
+
+    async def _is_gone(self, node: str) -> bool:
+        """What the API server itself says, since a watch may lag behind. A list of one needs no right but `list`."""
+        query = {"fieldSelector": f"metadata.name={node}", "limit": "1"}
+        found = await self._client.json("GET", NODES, query=query, accept=METADATA_LIST)
+        return not found.get("items")
+
+    async def _remove(self, kind: Kind, metadata: Mapping[str, Any], node: str) -> None:
+        """Delete this very object, not one that has been made in its place meanwhile."""
+        path = kind.path(metadata)
+        try:
+            body = {"preconditions": {"uid": metadata["uid"]}}
+            await self._client.json("DELETE", path, body)
+        except NotFound:
+            return
+        except KubeError as error:
+            self._metrics.failed[kind.name] += 1
+            _log.warning("object not deleted", path=path, node=node, error=error)
+            return
+        self._metrics.deleted[kind.name] += 1
+        _log.info("object of a deleted node removed", path=path, node=node)
