@@ -20,6 +20,9 @@ import aiohttp
 from nfd.cli.cluster import ask_cluster, read_nodes
 from nfd.cli.offline import plan_of, states_of
 from nfd.cli.scene import Files, Scene, with_master, with_rules, worker_config
+from nfd.config.load import load
+from nfd.config.overlay import Layer
+from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again
 from nfd.errors import ConfigError, KubeError, NotFound
 from nfd.host.replay import Replay
@@ -31,7 +34,7 @@ from nfd.master.objects import FeatureObject, parse_feature_object
 from nfd.master.reveal import PATH, Heard, Standing, parse_line, parse_standing
 from nfd.report import Report
 from nfd.store.base import trim
-from nfd.worker.config import WorkerConfig
+from nfd.worker.config import WorkerConfig, model
 from nfd.worker.state import matches
 
 _FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a master with --serve-reports"
@@ -131,10 +134,9 @@ async def present_config(client: KubeClient, namespace: str, path: str | None) -
         found = await client.json("GET", f"/api/v1/namespaces/{namespace or 'default'}/configmaps/{name}")
     except NotFound:
         return worker_config(None)
-    with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
-        file.write((found.get("data") or {}).get(key, ""))
-        file.flush()
-        return worker_config(file.name)
+    place = f"ConfigMap {namespace}/{name}"
+    document = parse((found.get("data") or {}).get(key, ""), place)
+    return load(model(), [Layer(place, document.data, lines=document.lines)]).config
 
 
 def foresee_report(report: Report, before: WorkerConfig, now: WorkerConfig) -> Report:
