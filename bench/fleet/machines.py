@@ -54,6 +54,7 @@ class Worker:
             order=labeler_pb2.Order(boot_id=boot_id(self.number), started=self.started, sequence=self.sequence),
             labels=self.changes,
             features=[labeler_pb2.FeatureRef(name=NAME, digest=content.digest(blob))],
+            blobs=[blob] if len(blob) <= convert.SMALL else [],
         )
         return convert.Outgoing(kind.request + rest.SerializeToString(), {**kind.blobs, content.digest(blob): blob})
 

@@ -12,6 +12,7 @@ from bench.fleet.machines import LABELS, node_name
 from bench.fleet.relay import relay
 from bench.fleet.run import Cost, Run
 from bench.fleet.watcher import Test
+from nfd.master.hearing import BEAT_LIMITS, BEATS_PER_SECOND
 
 F = "feature.node.kubernetes.io/"
 PATIENCE = 900.0
@@ -58,7 +59,7 @@ async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float) -
 async def nothing_changes(run: Run, seconds: float) -> None:
     """Every worker beats, as often as the master has told them."""
     numbers = range(run.nodes)
-    pace = min(max(run.nodes / 15, 60.0), 900.0)
+    pace = pace_of(run.nodes)
     share = list(numbers)[: max(round(run.nodes * seconds / pace), 1)]
     async with run.cost() as cost:
         await run.crew.report(share, run.target, seconds=seconds)
@@ -82,7 +83,7 @@ async def beat_bytes(run: Run, beats: int = 20) -> None:
     async with relay(run.target) as counted:
         await run.crew.report(numbers, f"127.0.0.1:{counted.port}", 1)
     up, down = counted.up / len(numbers), counted.down / len(numbers)
-    pace = min(max(run.nodes / 15, 60.0), 900.0)
+    pace = pace_of(run.nodes)
     run.table.add(
         f"nothing changes: TCP payload per node and minute, {run.nodes} nodes",
         f"{(up + down) * 60 / pace:.0f} B",
@@ -199,6 +200,11 @@ async def some_change_on_one(run: Run) -> float:
     await run.crew.report([0], run.target, 1, labels={F + "cpu-changed": mark})
     await run.watcher.shown(60)
     return time.monotonic() - began
+
+
+def pace_of(nodes: int) -> float:
+    """Seconds between two beats of a node in a fleet of that size."""
+    return min(max(nodes / BEATS_PER_SECOND, BEAT_LIMITS[0]), BEAT_LIMITS[1])
 
 
 def has(name: str, value: str) -> Test:

@@ -37,12 +37,15 @@ LONGEST_ERROR = 500
 LONGEST_WORD = 253
 """Characters of an id or a version; they go into annotations and messages."""
 
+SMALL = 64
+"""Bytes of a blob that is sent unasked: a node's own name would cost every first report a second call."""
+
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A report ready to be sent: `request` lacks the blobs, which are named by their digests."""
+    """A report ready to be sent: `request` lacks all but small blobs, which are named by their digests."""
 
     request: bytes
     blobs: Mapping[bytes, bytes]
@@ -89,6 +92,7 @@ def encode(report: Report) -> Outgoing:
         blob = to_blob(to_set(content))
         blobs[digest(blob)] = blob
         message.features.add(name=text(name), digest=digest(blob))
+    message.blobs.extend(blob for blob in blobs.values() if len(blob) <= SMALL)
     return Outgoing(message.SerializeToString(), blobs)
 
 
