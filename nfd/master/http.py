@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from nfd.health import OPENMETRICS, PLAIN, render
 from nfd.master.metrics import Metrics
+
+_SERVER_LOG = logging.getLogger("nfd.http")
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a line of aiohttp is about us, not about what a peer sent: that is answered 400, and fills no log."""
+    raised = record.exc_info[1] if record.exc_info else None
+    return not isinstance(raised, HttpProcessingError)
+
+
+_SERVER_LOG.addFilter(_is_ours)
 
 
 class HttpServer:
@@ -24,7 +37,7 @@ class HttpServer:
                 web.get("/metrics", self._show_metrics),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, logger=_SERVER_LOG, shutdown_timeout=1.0)
 
     def add(self, routes: Iterable[web.RouteDef]) -> None:
         """Further paths, before the start."""

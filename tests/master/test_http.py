@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from nfd.master.http import HttpServer
+from nfd.master.metrics import Metrics
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Folder, Place
 
@@ -36,3 +39,25 @@ async def test_http(place: Place, masters: Masters, name: str) -> None:
     assert "nfd_master_reporting_nodes 1" in plain
     assert "# TYPE nfd_master_node_updates counter" in openmetrics
     assert openmetrics[-1] == "# EOF"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"\x16\x03\x01 no HTTP at all\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_is_answered_and_fills_no_log(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    server = HttpServer(Metrics("1", 0.0), lambda: "")
+    port = await server.start("127.0.0.1", 0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+    finally:
+        await server.stop()
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
