@@ -80,6 +80,7 @@ class Lease:
         self._until = 0.0
         self._led = False
         self._failing = False
+        self._refused_since: float | None = None
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -139,12 +140,11 @@ class Lease:
             _log.warning("lease not released, it runs out by itself", path=self._name, error=error)
 
     async def _run(self) -> None:
-        begun = self._now()
         while True:
             try:
                 await self._round()
             except KubeError as error:
-                if isinstance(error, Forbidden) and not self._looked.is_set() and self._now() - begun > PATIENCE:
+                if self._is_hopeless(error):
                     raise
                 self._complain(error)
             else:
@@ -152,6 +152,15 @@ class Lease:
                 self._looked.set()
             self._tell()
             await self._pause()
+
+    def _is_hopeless(self, error: KubeError) -> bool:
+        """Whether the lease has never been read, and nothing but refusals has come for too long."""
+        if not isinstance(error, Forbidden):
+            self._refused_since = None
+            return False
+        if self._refused_since is None:
+            self._refused_since = self._now()
+        return not self._looked.is_set() and self._now() - self._refused_since > PATIENCE
 
     async def _round(self) -> None:
         """Renew the lease, or take it if nobody holds it. Raises: KubeError."""

@@ -29,7 +29,7 @@ SHORTEST_LIST = 5.0
 BACKOFF = (0.5, 30.0)
 """Seconds before the first and, at most, before any later try."""
 PATIENCE = 10.0
-"""Seconds for which the first list may be refused: an API server that has just started does not know its roles yet."""
+"""Seconds for which the first answers may be refusals: an API server that has just started does not know its roles."""
 
 LOOK_AGAIN = 5.0
 """Seconds at most until a resource that the server does not know is asked for again."""
@@ -53,7 +53,7 @@ class Mirror(Protocol):
 
 
 class Watch:
-    """Keeps a Mirror in step with the API server.
+    """Keeps a Mirror in step with the API server; `query` selects among the objects.
 
     `synced` is set after the first list and stays so: what is known may be old, never partial. `connected` tells
     whether changes are being heard now. A resource that the server does not know is looked for again every few seconds,
@@ -70,8 +70,10 @@ class Watch:
         patience: float = PATIENCE,
         silence: float = SILENCE,
         *,
+        query: Mapping[str, str] | None = None,
         metadata_only: bool = False,
     ) -> None:
+        self._query = dict(query or {})
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
         self._settled_at = 0.0
@@ -109,7 +111,7 @@ class Watch:
                 else:
                     _log.info("watch starts over", path=self._path)
             except KubeError as error:
-                if isinstance(error, Forbidden) and self._is_hopeless():
+                if self._is_hopeless(error):
                     raise
                 await self._wait(error)
             except Exception as error:  # a defect that one object brings out must not leave us deaf: list again
@@ -119,8 +121,14 @@ class Watch:
             finally:
                 self.connected = False
 
-    def _is_hopeless(self) -> bool:
-        """A list or watch was refused: whether no list has ever succeeded and that has gone on for too long."""
+    def _is_hopeless(self, error: KubeError) -> bool:
+        """Whether no list has ever succeeded, and nothing but refusals has come for too long.
+
+        A server that was away in between has started anew, and may not know its roles yet.
+        """
+        if not isinstance(error, Forbidden):
+            self._refused_since = None
+            return False
         now = asyncio.get_running_loop().time()
         if self._refused_since is None:
             self._refused_since = now
@@ -164,7 +172,7 @@ class Watch:
     async def _list(self) -> None:
         self._listed_at = asyncio.get_running_loop().time()
         seen: set[tuple[str, str]] = set()
-        query = {"limit": str(self._page_size)} if self._page_size else {}
+        query = {**self._query, **({"limit": str(self._page_size)} if self._page_size else {})}
         while True:
             page = await self._client.json("GET", self._path, query=query, accept=self._accept[0])
             for item in page.get("items") or ():
@@ -181,6 +189,7 @@ class Watch:
 
     async def _watch(self) -> None:
         query = {
+            **self._query,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
