@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from itertools import groupby, islice
 
 from tests.chaos.driver import Run, Wish
 from tests.chaos.judge import KINDS, Violation
@@ -14,7 +15,7 @@ from tests.controlplane.cluster import ControlPlane
 BEFORE = 45.0
 """Seconds of history that are told with a violation."""
 MOST = 20
-"""Violations told in full."""
+"""Versions of Nodes whose violations are told in full."""
 
 
 def parse(argv: list[str]) -> Wish:
@@ -22,7 +23,7 @@ def parse(argv: list[str]) -> Wish:
     parser.add_argument("--seconds", type=float, default=600.0, help="how long faults are injected (default: 600)")
     parser.add_argument("--seed", type=int, default=1, help="what decides the schedule (default: 1)")
     parser.add_argument("--nodes", type=int, default=200, help="how many nodes (default: 200)")
-    parser.add_argument("--crew", type=int, default=10, help="workers in one process (default: 10)")
+    parser.add_argument("--crew", type=int, default=20, help="workers in one process (default: 20)")
     given = parser.parse_args(argv)
     return Wish(given.seed, given.seconds, given.nodes, given.crew)
 
@@ -65,8 +66,9 @@ def report(run: Run) -> None:
     run.say("restarts: " + ", ".join(f"{number} {kind}" for kind, number in sorted(run.restarts.items())))
     if run.fleet.library is None:
         run.say("clocks were not stepped: there is no C compiler")
-    for violation in run.judge.violations[:MOST]:
-        tell(run, violation)
+    together = groupby(run.judge.violations, key=lambda one: (one.kind, one.node, one.version))
+    for _, violations in islice(together, MOST):
+        tell(run, list(violations))
     for kind in KINDS:
         run.say(f"  {sum(one.kind == kind for one in run.judge.violations):5d} {kind}")
     for line in run.wrong:
@@ -74,9 +76,12 @@ def report(run: Run) -> None:
     run.say(f"violations: {len(run.judge.violations) + len(run.wrong)}")
 
 
-def tell(run: Run, one: Violation) -> None:
-    run.say(f"VIOLATION at {one.at:.2f} s: {one.kind}")
-    run.say(f"  node {one.node}, version {one.version}, key {one.key}: {one.seen}; it should be {one.wanted}")
+def tell(run: Run, violations: list[Violation]) -> None:
+    """Those of one version of a Node, and what had just happened to it, its worker, the masters and the API server."""
+    one = violations[0]
+    run.say(f"VIOLATION at {one.at:.2f} s: {one.kind}: node {one.node}, version {one.version or 'at the end'}")
+    for key, seen, wanted in ((each.key, each.seen, each.wanted) for each in violations):
+        run.say(f"  {key}: {seen}; it should be {wanted}")
     crew = next(unit.name for unit in run.fleet.crews if one.node in unit.members)
     masters = [unit.name for unit in run.fleet.masters]
     for line in run.history:

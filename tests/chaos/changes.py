@@ -25,6 +25,8 @@ RULES_OF = {vendor: f"chaos-rule-{vendor}" for vendor in VENDORS}
 FOREIGN_LABELS = (f"{F}pci-{FOREIGN}.present", f"{F}{FOREIGN}", f"example.com/{FOREIGN}")
 NOTE, TAINT = f"{FOREIGN}.example/note", f"{FOREIGN}.example/taint"
 MOST_DEVICES = 3
+MOST_ASKED = 1
+"""Rules that wait at a time: no device of their vendors comes or goes meanwhile."""
 AFTERMATH = 300.0
 """Seconds after a source failed in which a new Node may get its labels in more than one step."""
 
@@ -138,7 +140,7 @@ class Changes:
         return self._ask(vendor, None) if RULES_OF[vendor] in self.rules else None
 
     def _ask(self, vendor: str, rule: Rule | None) -> Undo | None:
-        if vendor in self.asked:
+        if vendor in self.asked or len(self.asked) == MOST_ASKED:
             return None
         self.asked[vendor] = rule
         return _done

@@ -35,7 +35,7 @@ class Wish:
     seed: int = 1
     seconds: float = 600.0
     nodes: int = 200
-    crew: int = 10
+    crew: int = 20
     """Workers in one process."""
     quiet: float = 12.0
     """Seconds after all has calmed down in which nothing may be written."""

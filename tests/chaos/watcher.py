@@ -39,7 +39,7 @@ class Undisturbed:
         program = build.ensure("kube-apiserver")["kube-apiserver"]
         self._process = Process("kube-apiserver", [str(program), *flags], folder / "log")
         self._token = plane.token()
-        self.api = Api(port, plane.ca_file)
+        self.api = Api(port, plane.ca_file, timeout=120)
         self._process.start()
 
     def ready(self) -> bool:
