@@ -38,8 +38,15 @@ class Agent:
 
     def status(self, command: str, seconds: float = 120) -> tuple[int, str]:
         """Exit status, and what it prints."""
+        self.begin(command)
+        return self.end(seconds)
+
+    def begin(self, command: str) -> None:
+        """Give a command without waiting for its end, which `end` does."""
         self._number += 1
         self._link.sendall(b"%d %s\n" % (self._number, base64.b64encode(command.encode())))
+
+    def end(self, seconds: float = 120) -> tuple[int, str]:
         return self._reply(self._number, seconds)
 
     def close(self) -> None:
@@ -87,7 +94,7 @@ class KernelEvents:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def wait(self, matches: Callable[[KernelEvent], bool], since: int, seconds: float = 30) -> KernelEvent:
+    def wait(self, matches: Callable[[KernelEvent], bool], since: int, seconds: float = 60) -> KernelEvent:
         """The first one that matches among those heard after the first `since`."""
         deadline = time.monotonic() + seconds
         while True:

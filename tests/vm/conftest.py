@@ -20,6 +20,7 @@ from tests.deploy.rendering import OVERLAYS, overlay
 from tests.e2e.nodes import ACCOUNT, NAMESPACE, Node
 from tests.e2e.programs import Program, eventually, port_of
 from tests.vm import disks
+from tests.vm.disks import Disks
 from tests.vm.guest import SETTINGS, Guest
 from tests.vm.machine import Hardware, Machine
 from tests.vm.pod import IMAGE, GuestPod, disk_of
@@ -78,18 +79,20 @@ def master(store: Images, control_plane: ControlPlane, tmp_path_factory: pytest.
 @pytest.fixture(scope="session")
 def boot(store: Images, master: Program, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Boot:
     """Boots a machine for a `with` block; its worker has reported when it is handed over."""
-    pod_disk, image, objects = disk_of(store), store.config(IMAGE), overlay("default")
+    objects = overlay("default")
     workload = workload_of(objects, "nfd-worker")
 
     @contextmanager
     def start(hardware: Hardware, prepare: str = "true") -> Iterator[Guest]:
+        disk = disk_of(store, Disks(hardware.flavour).arch)
         node = Node(control_plane, f"vm-{next(_numbers)}")
         folder = tmp_path_factory.mktemp(node.name)
         control_plane.create_node(node.name)
         settings = json.dumps(SETTINGS)
         pod = GuestPod(control_plane, objects, workload, node.name, folder / "pod", {}, settings=settings)
         try:
-            with Machine(hardware, pod_disk, folder, port_of(master), pod.seed(image)) as machine:
+            seed = pod.seed(store.config(IMAGE))
+            with Machine(hardware, disk, folder, port_of(master), seed) as machine:
                 machine.run(prepare)
                 guest = Guest(machine, node, pod)
                 guest.start_worker()

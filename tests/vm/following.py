@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.e2e.nodes import F
+from tests.e2e.programs import eventually
 from tests.vm.agent import KernelEvent
 from tests.vm.guest import Guest
+from tests.vm.qmp import QmpError
 from tests.vm.shapes import SLOT
 from tests.vm.watching import Watch
 
@@ -57,6 +60,15 @@ def follow(
     return Followed(state.at - event.at, GRACE + scan)
 
 
+@contextmanager
+def still(guest: Guest) -> Iterator[None]:
+    """No label of the Node changes in this block, nor for a while after it."""
+    with Watch(guest.node) as watch:
+        yield
+        time.sleep(SETTLED)
+        assert watch.changes() == []
+
+
 @dataclass
 class Slot:
     """The free slot of a machine, and a disk that goes in and out; `changed` are the labels that go with it."""
@@ -82,7 +94,15 @@ class Slot:
         qmp = self.guest.machine.qmp
         qmp.ask("device_del", id=DISK["id"])
         qmp.event("DEVICE_DELETED")
-        qmp.ask("blockdev-del", **{"node-name": BACKING["node-name"]})
+        eventually(self._backing_gone)
+
+    def _backing_gone(self) -> bool:
+        """QEMU lets go of it a moment after it has told that the device is gone."""
+        try:
+            self.guest.machine.qmp.ask("blockdev-del", **{"node-name": BACKING["node-name"]})
+        except QmpError:
+            return False
+        return True
 
 
 def is_there(event: KernelEvent) -> bool:

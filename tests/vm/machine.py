@@ -13,14 +13,16 @@ from types import TracebackType
 from typing import Self
 
 from tests.controlplane.process import Process, free_ports
+from tests.e2e.programs import eventually
 from tests.vm.agent import Agent, KernelEvents
 from tests.vm.disks import Disks
 from tests.vm.qmp import Qmp
 
 MASTER = "10.0.2.100"
 """Where the guest finds what listens on a port of our loopback."""
-BOOT_SECONDS = 180
+BOOT_SECONDS = 300
 SYSTEMS = {"amd64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}
+TPM = "-chardev socket,id=tpm,path={} -tpmdev emulator,id=tpm,chardev=tpm -device tpm-tis,tpmdev=tpm"
 RELAY = (
     "import os,socket,sys,threading\n"
     "link=socket.create_connection(('127.0.0.1',int(sys.argv[1])))\n"
@@ -46,6 +48,8 @@ class Hardware:
     """Further words, those that follow an option in the same string."""
     kernel: str = ""
     """Words for the kernel's command line."""
+    tpm: bool = False
+    """A TPM 2.0, by swtpm."""
 
 
 @dataclass
@@ -78,6 +82,8 @@ class Machine:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.http_port,) = free_ports(1)
         (self.folder / "initramfs").write_bytes(self.disks.initramfs({**machine_files(), **self.seed}))
+        if self.hardware.tpm:
+            self._start_tpm()
         process = Process("qemu", self.command(), self.folder / "qemu.log")
         process.start()
         self._closing.callback(process.stop, grace=0)
@@ -134,7 +140,19 @@ class Machine:
             *self._disk("pod", self.pod_disk, "snapshot=on"),
             *("-netdev", self._network(), "-device", "virtio-net-pci,netdev=net,romfile="),
         ]
-        return [*words, *(word for each in self.hardware.devices for word in each.split())]
+        devices = [*self.hardware.devices, *([TPM.format(self.folder / "tpm.socket")] if self.hardware.tpm else [])]
+        return [*words, *(word for each in devices for word in each.split())]
+
+    def _start_tpm(self) -> None:
+        program = shutil.which("swtpm")
+        assert program, "there is no swtpm"
+        state, link = self.folder / "tpm", self.folder / "tpm.socket"
+        state.mkdir()
+        command = [program, "socket", "--tpm2", "--tpmstate", f"dir={state}", "--ctrl", f"type=unixio,path={link}"]
+        process = Process("swtpm", command, self.folder / "tpm.log")
+        process.start()
+        self._closing.callback(process.stop, grace=0)
+        eventually(link.exists)
 
     def _line(self, name: str) -> list[str]:
         chardev = f"socket,id={name},path={self.folder / name},server=on,wait=off"

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.controlplane.build import locked, print_line
 from tests.deploy.images import Images
 from tests.deploy.pods import Pod
+from tests.vm import foreign
 from tests.vm.disks import make_disk
 from tests.vm.machine import MASTER
 from tests.vm.packages import CACHE
@@ -22,16 +24,17 @@ echo $? >/run/worker.status
 }} >>/run/worker.log 2>&1 3>&- 4>&- &"""
 
 
-def disk_of(store: Images) -> Path:
+def disk_of(store: Images, arch: str = "amd64") -> Path:
     """A disk with the files of the worker's image as it is now; that of an older image is removed."""
     store.build("nfd-worker")
     number = store.buildah("images", "--quiet", "--no-trunc", IMAGE).removeprefix("sha256:")[:16]
-    disk = CACHE / f"pod-amd64-{number}.ext4"
-    if not disk.exists():
-        for old in CACHE.glob("pod-amd64-*"):
-            old.unlink()
-        with store.mounted(IMAGE) as root:
-            make_disk(root, disk)
+    disk = CACHE / f"pod-{arch}-{number}.ext4"
+    with locked(CACHE.with_suffix(".lock"), print_line):
+        if not disk.exists():
+            for old in CACHE.glob(f"pod-{arch}-*"):
+                old.unlink()
+            with store.mounted(IMAGE) as root:
+                make_disk(root if arch == "amd64" else foreign.tree(root, arch), disk)
     return disk
 
 

@@ -35,7 +35,7 @@ class Qmp:
             raise QmpError(f"{command} {arguments}: {answer['error']['desc']}")
         return answer["return"]
 
-    def event(self, name: str, seconds: float = 30) -> Json:
+    def event(self, name: str, seconds: float = 60) -> Json:
         """Wait for the next event of that name, those that came before not counted twice."""
         deadline = time.monotonic() + seconds
         while not any(one["event"] == name for one in self.events):

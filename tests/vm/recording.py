@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nfd.sources.cpu.tables import hwcap
 from tests.controlplane.process import without_proxy
 from tests.e2e.programs import SCRIPTS
 from tests.vm.guest import Guest
@@ -50,7 +51,7 @@ def disagreements(ours: set[str], cpuinfo: str) -> tuple[list[str], int]:
     line = next(line for line in cpuinfo.splitlines() if line.split(":")[0].strip() in ("flags", "Features"))
     kernel = set(line.partition(":")[2].split())
     found, common = [], 0
-    for flag, name, reason in known_to_both():
+    for flag, name, reason in known_to_both("arm64" if line.startswith("Features") else "amd64"):
         if flag in ours and name not in kernel and not reason:
             found.append(f"{flag} is ours alone")
         if name in kernel and flag not in ours:
@@ -59,7 +60,9 @@ def disagreements(ours: set[str], cpuinfo: str) -> tuple[list[str], int]:
     return found, common
 
 
-def known_to_both() -> list[tuple[str, str, str]]:
-    """Our flag, the kernel's, and why ours may stand alone."""
+def known_to_both(arch: str) -> list[tuple[str, str, str]]:
+    """Our flag, the kernel's, and why ours may stand alone; on arm64 the names differ in case alone."""
+    if arch == "arm64":
+        return [(row.flag, row.flag.lower(), "") for row in hwcap(arch)]
     lines = (line for line in TABLE.read_text().splitlines() if not line.startswith("#"))
     return [(flag, name, reason) for flag, name, reason in (f"{line}\t".split("\t")[:3] for line in lines)]

@@ -13,7 +13,7 @@ CPUID = F + "cpu-cpuid."
 SLOT = "free-slot"
 """A free PCIe slot that every machine has, to plug something in."""
 FREE_SLOT = f"-device pcie-root-port,bus=pcie.0,id={SLOT},chassis=30,slot=30"
-NULL_DISK = "-blockdev driver=null-co,node-name={name},size=64M,read-zeroes=on"
+NULL_DISK = "-blockdev driver=null-co,node-name={name},size=67108864,read-zeroes=on"
 NUMA = (
     "-object memory-backend-ram,id=near,size=512M -numa node,nodeid=0,cpus=0-1,memdev=near "
     "-object memory-backend-ram,id=far,size=512M -numa node,nodeid=1,cpus=2-3,memdev=far"
@@ -52,21 +52,20 @@ class Shape:
         version = dict(zip(("major", "minor", "revision"), re.findall(r"\d+", release), strict=False))
         found = {f"kernel-version.{part}": number for part, number in version.items()}
         found |= {"kernel-version.full": release, **SYSTEM}
-        found |= dict.fromkeys(KERNEL_CONFIG[self.hardware.flavour] if self.configured else (), "true")
+        found |= dict.fromkeys(KERNEL_CONFIG if self.configured else (), "true")
         found |= {f"{name}.present": "true" for name in (*BOARD[arch], *self.devices)}
         return {F + name: value for name, value in (found | dict(self.labels)).items()}
 
 
+STILL = "storage-nonrotationaldisk"
+HUBS = ("usb-09_1d6b_0002", "usb-09_1d6b_0003")
+RNG = ("pci-00ff_1af4_1005",)
 SYSTEM = {
     "system-os_release.ID": "debian",
     "system-os_release.VERSION_ID": "12",
     "system-os_release.VERSION_ID.major": "12",
 }
-KERNEL_CONFIG: Mapping[str, tuple[str, ...]] = {
-    "amd64": ("kernel-config.NO_HZ_FULL",),
-    "cloud-amd64": ("kernel-config.NO_HZ_IDLE",),
-    "arm64": ("kernel-config.NO_HZ_IDLE",),
-}
+KERNEL_CONFIG = ("kernel-config.NO_HZ_FULL",)
 """Options of Debian's kernels, which have no /proc/config.gz: their configuration lies in /boot."""
 COMMON = (
     "pci-0100_1af4_1001",
@@ -97,8 +96,19 @@ def cpu(vendor: str, family: int, model: int, *, threads: bool = False) -> dict[
     }
 
 
-def hardware(cpu: str, *devices: str, **more: str) -> Hardware:
-    return replace(Hardware(cpu, devices=(FREE_SLOT, *devices)), **more)  # type: ignore[arg-type]  # its texts
+def arm_cpu(vendor: str, family: int, model: int) -> dict[str, str]:
+    """Labels of an arm64 processor; without DMI there is nothing that tells a hypervisor."""
+    labels = cpu(vendor, family, model)
+    del labels["cpu-model.hypervisor"]
+    return labels
+
+
+def arm(cpu: str, *devices: str) -> Hardware:
+    return hardware(cpu, *devices, flavour="arm64")
+
+
+def hardware(cpu: str, *devices: str, **more: str | bool) -> Hardware:
+    return replace(Hardware(cpu, devices=(FREE_SLOT, *devices)), **more)  # type: ignore[arg-type]  # fields of it
 
 
 SHAPES = {
@@ -132,8 +142,9 @@ SHAPES = {
             memory="1G,slots=2,maxmem=8G",
             board="q35,nvdimm=on,cxl=on",
         ),
-        cpu("Intel", 6, 143) | {"memory-nv.present": "true", "memory-nv.dax": "true"},
+        cpu("Intel", 6, 143) | dict.fromkeys(("memory-nv.present", "memory-nv.dax", STILL), "true"),
         ("pci-0502_8086_0d93", "pci-0604_8086_7075"),
+        prepare="test -e /sys/bus/cxl/devices/mem0 && test -e /sys/bus/nd/devices/namespace0.0",
         note="Icelake-Server with that model's number; NVDIMM, CXL memory",
     ),
     "qemu-epyc-rome": Shape(
@@ -141,10 +152,12 @@ SHAPES = {
             "EPYC-Rome",
             *(USB, "-device usb-storage,bus=usb.0,drive=stick -device usb-kbd,bus=usb.0 -device usb-tablet,bus=usb.0"),
             kernel="security=selinux selinux=1 enforcing=1",
+            tpm=True,
         ),
         cpu("AMD", 23, 49) | {"kernel-selinux.enabled": "true"},
-        ("pci-0c03_1b36_000d", "usb-08_46f4_0001", "usb-03_0627_0001", "usb-09_1d6b_0002", "usb-09_1d6b_0003"),
-        note="USB stick, keyboard, tablet; SELinux enforcing",
+        ("pci-0c03_1b36_000d", "usb-08_46f4_0001", "usb-03_0627_0001", *HUBS),
+        prepare="test -e /sys/class/tpm/tpm0",
+        note="USB stick, keyboard, tablet; SELinux enforcing; TPM 2.0, of which no source tells",
     ),
     "qemu-epyc-genoa": Shape(
         hardware(
@@ -153,7 +166,15 @@ SHAPES = {
             flavour="cloud-amd64",
         ),
         cpu("AMD", 25, 17),
-        ("pci-0380_1af4_1050", "pci-00ff_1af4_1005"),
+        ("pci-0380_1af4_1050", *RNG),
         note="EPYC-Milan with that model's number; virtio devices; Debian's cloud kernel",
+    ),
+    "qemu-cortex-a72": Shape(arm("cortex-a72"), arm_cpu("ARM", 15, 0xD083)),
+    "qemu-neoverse-n1": Shape(arm("neoverse-n1", "-device virtio-rng-pci,bus=pcie.0"), arm_cpu("ARM", 79, 0xD0C1), RNG),
+    "qemu-arm64-max": Shape(
+        arm("max,pauth-impdef=on", USB, "-device usb-storage,bus=usb.0,drive=stick"),
+        arm_cpu("VendorUnknown", 15, 0x0510),
+        ("pci-0c03_1b36_000d", "usb-08_46f4_0001", *HUBS),
+        note="an implementer that nobody knows; USB stick",
     ),
 }

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -61,6 +62,18 @@ class Watch:
                     return state
             assert time.monotonic() < deadline, f"not within {seconds} s; changes: {self.changes()}"
             time.sleep(0.02)
+
+    def until(self, holds: Callable[[Mapping[str, str]], bool], seconds: float) -> None:
+        """Wait until that holds of the newest state."""
+        deadline = time.monotonic() + seconds
+        while not holds(self.states[-1].labels if self.states else self.first):
+            assert time.monotonic() < deadline, f"not within {seconds} s; changes: {self.changes()}"
+            time.sleep(0.02)
+
+    def idle(self) -> int:
+        """How many writes changed no label."""
+        labels = [self.first, *(state.labels for state in self.states)]
+        return sum(one == other for one, other in pairwise(labels))
 
     def changes(self) -> list[tuple[str, str | None]]:
         """Key and new value, None if it went, of each change in order."""
