@@ -66,7 +66,7 @@ class Source:
     dependent: bool = False
     """Its labels come from the features of other sources: none is removed before all of these have been read once."""
     wakes: frozenset[str] = frozenset()
-    """Subsystems (pci, usb, block, module, net, cpu, memory) whose kernel events concern it."""
+    """Subsystems (pci, usb, block, module, net, cpu, memory, nd) whose kernel events concern it."""
     watches: tuple[str, ...] = ()
     """Directories of the host whose files concern it."""
     settled: bool = False

@@ -114,4 +114,4 @@ def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-SOURCE = Source("memory", Section, discover, labels, wakes=frozenset({"memory"}))
+SOURCE = Source("memory", Section, discover, labels, wakes=frozenset({"memory", "nd"}))
