@@ -146,7 +146,11 @@ def resident(pid: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Time on a CPU of all living threads, to the nanosecond (kernel scheduler/sched-stats)."""
-    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+    nanoseconds = 0
+    for one in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError):  # a thread that has just ended
+            nanoseconds += int(one.read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 if __name__ == "__main__":
