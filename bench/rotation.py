@@ -55,6 +55,7 @@ class Rotation:
     link: Link
     servers: list[str]
     seen: Seen = field(default_factory=Seen)
+    bundle: str = ""
 
     def mount(self, number: int, name: str) -> Path:
         return self.run.folder / f"{number}-{name}"
@@ -66,14 +67,16 @@ class Rotation:
             text = json.loads(await self.link.send("GET", BUNDLE)).get("data", {}).get("ca.crt", "")
             if text != known:
                 self.seen.authorities |= {part for part in text.split("-----BEGIN CERTIFICATE-----") if part.strip()}
+                self.bundle = text
                 for number in range(workers):
-                    group.create_task(self._follow(number, text, at_once=not known))
+                    group.create_task(self._follow(number, at_once=not known))
                 known = text
             await asyncio.sleep(0.5)
 
-    async def _follow(self, number: int, text: str, *, at_once: bool) -> None:
+    async def _follow(self, number: int, *, at_once: bool) -> None:
+        """What is there then, not what was there when the wait began: mounts never go back."""
         await asyncio.sleep(0 if at_once else random.uniform(0.0, LAG))
-        replace(self.mount(number, "ca.crt"), text)
+        replace(self.mount(number, "ca.crt"), self.bundle)
 
     async def renew_tokens(self, number: int) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nfd-worker/token"
