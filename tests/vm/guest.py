@@ -17,7 +17,6 @@ from tests.vm.pod import GuestPod
 REPORT_SECONDS = 300
 VIRTUAL_FUNCTION = F + "vm-virtual-function"
 DUMMY = F + "vm-dummy-module"
-KVM = F + "vm-kvm"
 SETTINGS: dict[str, Any] = {
     "core": {"sleepInterval": "10m"},
     "sources": {
@@ -43,13 +42,6 @@ SETTINGS: dict[str, Any] = {
                 "labels": {DUMMY: "true"},
                 "matchFeatures": [
                     {"feature": "kernel.loadedmodule", "matchExpressions": {"dummy": {"op": "Exists"}}},
-                ],
-            },
-            {
-                "name": "virtualization",
-                "labels": {KVM: "true"},
-                "matchFeatures": [
-                    {"feature": "kernel.kvm", "matchExpressions": {"enabled": {"op": "IsTrue"}}},
                 ],
             },
         ],
