@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.controlplane.build import locked, print_line
 from tests.deploy.rendering import ROOT
+from tests.deploy.seccomp import PROFILE
 
 PROGRAMS = ("buildah", "mmdebstrap", "runc")
 """Each is a Debian package of the same name."""
@@ -32,6 +33,8 @@ def obstacle() -> str:
         return f"images are built and run with {', '.join(PROGRAMS)}: apt-get install {' '.join(absent)}"
     if os.geteuid():
         return "images are built and run by root alone"
+    if not PROFILE.exists():
+        return f"pods are run with the profile {PROFILE}: apt-get install golang-github-containers-common"
     return "" if any(map(os.path.exists, SOURCES)) else "images are built on Debian, whose apt sources are not here"
 
 
@@ -76,7 +79,9 @@ class Images:
         archive = self.folder / "base.tar"
         sources = [path for path in SOURCES if Path(path).exists()][:1]
         command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", suite, str(archive), *sources]
-        subprocess.run(command, check=True, capture_output=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-3000:]}")
         container = self.buildah("from", "scratch")
         self.buildah("add", container, str(archive), "/")
         self.buildah("config", "--env=PATH=/usr/local/bin:/usr/bin:/bin", container)

@@ -17,6 +17,8 @@ from typing import Any
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.images import Config
 from tests.deploy.rendering import NAMESPACE, Object, container_of, one, pod_of
+from tests.deploy.seccomp import runtime_default
+from tests.nvml.library import Libraries
 
 READ_ONLY = ["rbind", "ro", "nosuid", "nodev"]
 HIDDEN = ("/usr/bin/dash", "/usr/bin/bash", "/usr/sbin/ldconfig", "/usr/bin/ldd")
@@ -36,6 +38,8 @@ class Pod:
     ports: Mapping[str, int]
     host_paths: Mapping[str, Path] = field(default_factory=dict)
     uid: int | None = None
+    driver: Libraries | None = None
+    """What the container runtime `nvidia` puts into a pod that asks for it."""
     _running: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -83,6 +87,7 @@ class Pod:
         """The OCI runtime's configuration."""
         container = container_of(self.workload)
         context = container["securityContext"]
+        assert pod_of(self.workload)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         user = self.uid or context.get("runAsUser", int(image["User"].partition(":")[0]))
         assert user or not context.get("runAsNonRoot")
         assert context["capabilities"] == {"drop": ["ALL"]}
@@ -99,12 +104,13 @@ class Pod:
                 "noNewPrivileges": not context["allowPrivilegeEscalation"],
             },
             "root": {"path": str(root), "readonly": context["readOnlyRootFilesystem"]},
-            "mounts": [*self.file_systems(), *self.volume_mounts(container), *self.account()],
+            "mounts": [*self.file_systems(), *self.volume_mounts(container), *self.account(), *self.driver_mounts()],
             "linux": {
                 "namespaces": [{"type": kind} for kind in ("pid", "ipc", "uts", "mount")],
                 "resources": {"memory": {"limit": mebibytes(container["resources"]["limits"]["memory"]) << 20}},
                 "maskedPaths": ["/proc/kcore", "/proc/keys", "/sys/firmware"],
                 "readonlyPaths": ["/proc/sys", "/proc/irq", "/proc/bus"],
+                "seccomp": runtime_default(),
             },
         }
 
@@ -117,7 +123,15 @@ class Pod:
         given = {each["name"]: each.get("value", self.node) for each in container.get("env", ())}
         port = self.cluster.url.rpartition(":")[2]
         given |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+        given |= self.driver.env if self.driver is not None else {}
         return [f"{name}={value}" for name, value in given.items()]
+
+    def driver_mounts(self) -> list[dict[str, Any]]:
+        """The libraries, where they lie behind the links, and the machine that they speak of."""
+        if self.driver is None:
+            return []
+        real = self.driver.nvml.resolve().parent
+        return [bind(place, str(place)) for place in (self.driver.machine.parent, real)]
 
     def file_systems(self) -> list[dict[str, Any]]:
         hosts = self.folder / "hosts"

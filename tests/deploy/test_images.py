@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,15 @@ from tests.controlplane.process import free_ports
 from tests.deploy import images
 from tests.deploy.images import Images
 from tests.deploy.pods import Pod, workload_of
-from tests.deploy.rendering import OVERLAYS, overlay
+from tests.deploy.rendering import OVERLAYS, one, overlay
+from tests.gfd.machines import H100
+from tests.nvml.library import build
 
 MB = 1_000_000
-BUDGETS = {"nfd-worker": 90 * MB, "nfd-master": 160 * MB}
+BUDGETS = {"nfd-worker": 90 * MB, "nfd-master": 160 * MB, "nfd-gfd": 160 * MB}
 """Above the base."""
+IMAGES = {"gpu-feature-discovery": "nfd-gfd"}
+"""Where the image is not called as the workload."""
 FEATURE = "feature.node.kubernetes.io/from-a-file"
 
 
@@ -36,7 +41,7 @@ def store() -> Images:
 
 @pytest.fixture(scope="module")
 def roots(store: Images) -> Iterator[dict[str, Path]]:
-    """The files of both images by program, and of the base."""
+    """The files of each image, and of the base."""
     with ExitStack() as stack:
         mounted = {name: stack.enter_context(store.mounted(store.build(name))) for name in BUDGETS}
         yield {**mounted, "base": stack.enter_context(store.mounted(store.base()))}
@@ -49,8 +54,9 @@ def test_size(roots: dict[str, Path], program: str) -> None:
 
 @pytest.mark.parametrize("program", BUDGETS)
 def test_bill_of_materials(roots: dict[str, Path], program: str) -> None:
+    """It was validated when it was written: `--validate` in the Dockerfile makes the build fail otherwise."""
     bill = json.loads((roots[program] / "opt/nfd/sbom.cdx.json").read_text())
-    assert bill["bomFormat"] == "CycloneDX"
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert {"grpcio", "pydantic", "nfd-gfd"} <= {each["name"] for each in bill["components"]}
 
 
@@ -63,32 +69,36 @@ def test_byte_code_is_compiled_in(roots: dict[str, Path], program: str) -> None:
             assert list(source.parent.glob(f"__pycache__/{source.stem}.*.pyc")), source
 
 
+Start = Callable[..., Pod]
+
+
 @pytest.fixture
 def pods(
     cluster: ControlPlane, store: Images, roots: dict[str, Path], node_name: str, tmp_path: Path
-) -> Iterator[Callable[..., Pod]]:
-    """Starts the pod of a program on a node that has one feature file; it is ready when it is handed over."""
+) -> Iterator[Start]:
+    """Starts a workload's pod, of an image, on a node that has one feature file."""
     cluster.kubectl("apply", "-k", str(OVERLAYS / "default"))
     cluster.create_node(node_name)
     features = tmp_path / "features.d"
     features.mkdir()
     (features / "mine").write_text("from-a-file=yes\n")
     tmp_path.chmod(0o755)
-    objects = overlay("default")
+    objects = [*overlay("default"), one(overlay("gpu"), "DaemonSet", "gpu-feature-discovery")]
     with ExitStack() as stack:
 
-        def start(program: str, ports: dict[str, int], entrypoint: tuple[str, ...] = (), uid: int | None = None) -> Pod:
+        def start(workload: str, ports: dict[str, int], entrypoint: tuple[str, ...] = (), **fields: Any) -> Pod:
+            image = IMAGES.get(workload, workload)
             pod = Pod(
                 cluster,
                 objects,
-                workload_of(objects, program),
+                workload_of(objects, workload),
                 node_name,
-                tmp_path / program,
+                tmp_path / workload,
                 ports,
                 {"features-d": features},
-                uid,
+                **fields,
             )
-            pod.start(store.config(f"localhost/{program}"), roots[program], entrypoint)
+            pod.start(store.config(f"localhost/{image}"), roots[image], entrypoint)
             stack.callback(pod.stop)
             return pod
 
@@ -106,7 +116,7 @@ def ready(port: int) -> bool:
         connection.close()
 
 
-def test_a_node_is_labelled(cluster: ControlPlane, pods: Callable[..., Pod], node_name: str) -> None:
+def test_a_node_is_labelled(cluster: ControlPlane, pods: Start, node_name: str) -> None:
     """Token, certificates, RBAC and mounts as shipped; no shell, ldconfig or compiler in reach."""
     grpc, master_http, worker_http = free_ports(3)
     master = pods("nfd-master", {"--port": grpc, "--http-port": master_http})
@@ -130,8 +140,33 @@ def test_a_node_is_labelled(cluster: ControlPlane, pods: Callable[..., Pod], nod
     assert "kernel events cannot be heard" not in worker.text()
 
 
-def test_any_user_will_do(pods: Callable[..., Pod]) -> None:
+def test_any_user_will_do(pods: Start) -> None:
     """As OpenShift gives one: from the namespace's range, in group 0."""
-    pod = pods("nfd-worker", {}, ("/opt/nfd/bin/nfd", "discover", "-o", "labels"), 1000660000)
+    pod = pods("nfd-worker", {}, ("/opt/nfd/bin/nfd", "discover", "-o", "labels"), uid=1000660000)
     assert pod.wait() == 0, pod.text()
     assert FEATURE in pod.text()
+
+
+def test_gpus_are_written_by_their_own_pod(cluster: ControlPlane, pods: Start, tmp_path: Path) -> None:
+    """Root without a capability, and a driver that the container runtime puts there."""
+    driver = build({"devices": [H100]}, tmp_path / "driver")
+    pod = pods("gpu-feature-discovery", {}, driver=driver)
+    file = tmp_path / "features.d/gfd"
+    try:
+        cluster.wait(file.exists, 30, "the feature file")
+        found = dict(line.split("=", 1) for line in file.read_text().splitlines())
+        assert found["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+        assert file.stat().st_mode & 0o777 == 0o644
+    finally:
+        print(pod.text())
+    assert pod.stop() == 0
+    assert file.exists(), "labels stay while the pod is away"
+
+
+def test_the_confinement_is_in_force(pods: Start) -> None:
+    """What the kernel says of a process in the worker's pod (proc_pid_status(5)): mode 2 is a seccomp filter."""
+    pod = pods("nfd-worker", {}, ("/opt/nfd/bin/python", "-c", "print(open('/proc/self/status').read())"))
+    assert pod.wait() == 0, pod.text()
+    found = dict(line.split(":\t", 1) for line in pod.text().splitlines() if ":\t" in line)
+    assert (found["Seccomp"], found["NoNewPrivs"], int(found["CapBnd"], 16)) == ("2", "1", 0)
+    assert set(found["Uid"].split()) == {"65534"}
