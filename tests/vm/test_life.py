@@ -146,17 +146,6 @@ def test_memory_pressure(guest: Guest, seen: Callable[..., None]) -> None:
     seen(*times)
 
 
-def test_suspend(guest: Guest, seen: Callable[..., None]) -> None:
-    with still(guest):
-        guest.machine.agent.begin("echo mem >/sys/power/state")
-        guest.machine.qmp.event("SUSPEND")
-        guest.machine.qmp.ask("system_wakeup")
-        guest.machine.qmp.event("WAKEUP")
-        guest.machine.agent.end()
-    slot = Slot(guest)
-    seen(slot.plug(), slot.unplug())
-
-
 def test_root_gone_read_only(guest: Guest, seen: Callable[..., None]) -> None:
     with still(guest):
         guest.machine.run("mount -o remount,ro /")
@@ -195,3 +184,15 @@ def test_panic_and_reboot(guest: Guest, seen: Callable[..., None]) -> None:
         guest.start_worker()
     slot = Slot(guest)
     seen(slot.plug(), slot.unplug())
+
+
+def test_suspend(guest: Guest, seen: Callable[..., None]) -> None:
+    """The last one: the slots of this board do not notice a disk any more after it."""
+    with still(guest):
+        guest.machine.agent.begin("echo mem >/sys/power/state")
+        guest.machine.qmp.event("SUSPEND")
+        guest.machine.qmp.ask("system_wakeup")
+        guest.machine.qmp.event("WAKEUP")
+        guest.machine.agent.end()
+    told = happened("module", "add")
+    seen(follow(guest, lambda: guest.machine.run("modprobe dummy"), told, {DUMMY: "true"}, ("kernel", "cpu")))
