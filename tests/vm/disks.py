@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.controlplane.build import locked, print_line
 from tests.vm.packages import CACHE, dependencies, refresh, sources, unpack
 
-GUEST = Path(__file__).parent / "guest"
+GUEST = Path(__file__).parent / "inside"
 FORMAT = "1"
 """Changes when disks of older runs cannot be used any more."""
 PACKAGES = ("busybox-static", "runc", "libseccomp2", "libc6", "libgcc-s1", "base-files")

@@ -171,5 +171,5 @@ class Machine:
 
 def machine_files() -> dict[str, bytes]:
     """Our programs of the guest."""
-    guest = Path(__file__).parent / "guest"
+    guest = Path(__file__).parent / "inside"
     return {"usr/sbin/init": (guest / "init").read_bytes(), "usr/sbin/hotplug": (guest / "hotplug").read_bytes()}
