@@ -50,6 +50,8 @@ class Intake:
         self._instance = instance
         self._pool = Pool()
         self._waiting: dict[str, asyncio.Future[bool]] = {}
+        self._later: dict[str, asyncio.Future[bool]] = {}
+        """Those that came while a pass was under way, which may have begun without them: the next one is theirs."""
 
     async def accept(self, report: Report, peer: Peer) -> Reply:
         """Keep the report, let its node have a pass, and answer once that is through or takes long.
@@ -75,6 +77,8 @@ class Intake:
         waiting = self._waiting.pop(name, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(written)
+        if (later := self._later.pop(name, None)) is not None:
+            self._waiting[name] = later
 
     def drop(self, nodes: Iterable[str]) -> None:
         """What was reported of these nodes is known no more."""
@@ -104,7 +108,8 @@ class Intake:
 
     async def _wait(self, name: str) -> bool:
         """Whether the node was written in time."""
-        waiting = self._waiting.setdefault(name, asyncio.get_running_loop().create_future())
+        place = self._later if self._queue.is_busy(name) else self._waiting
+        waiting = place.setdefault(name, asyncio.get_running_loop().create_future())
         self._queue.add(name)
         try:
             return await asyncio.wait_for(asyncio.shield(waiting), ANSWER_WITHIN)

@@ -54,6 +54,10 @@ class Queue:
         self.add_later(name, max(delay, at_least) * random.uniform(1.0, 1.25))
         return failures + 1
 
+    def is_busy(self, name: str) -> bool:
+        """Whether a pass over the node is under way."""
+        return name in self._busy
+
     def succeeded(self, name: str) -> None:
         self._failures.pop(name, None)
 

@@ -1,0 +1,54 @@
+"""A report is answered as written by a pass that has begun after it came, not by one that was under way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nfd.store.base import Node, Patch
+from nfd.store.file import FileStore
+from tests.master.conftest import BOOT, Masters, Worker, send
+from tests.master.places import Folder, labels_of, until
+
+KEY = "feature.node.kubernetes.io/cpu-a"
+
+
+class Gated(FileStore):
+    """Each patch needs a permit."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.begun = 0
+        self.permits = asyncio.Semaphore(0)
+
+    async def patch(self, name: str, patch: Patch) -> Node:
+        self.begun += 1
+        await self.permits.acquire()
+        return await super().patch(name, patch)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+async def test_the_second_report_waits_for_a_pass_of_its_own(
+    place: Folder, tmp_path: Path, masters: Masters, name: str
+) -> None:
+    place.create(name, {}, {}, BOOT)
+    store, worker = Gated(tmp_path), Worker(name)
+    master = await masters.start(store)
+    first = asyncio.create_task(send(master, worker.report({KEY: "1"})))
+    await until(lambda: store.begun == 1)
+    second = asyncio.create_task(send(master, worker.report({KEY: "2"})))
+    await until(lambda: len(master.queue) == 1)
+    store.permits.release()
+    await first
+    await until(lambda: store.begun == 2)
+    assert not second.done()
+    assert labels_of(place, name) == {KEY: "1"}
+    store.permits.release()
+    await second
+    assert labels_of(place, name) == {KEY: "2"}
