@@ -26,6 +26,11 @@ COMMANDS = {
     "record": "write what a scan reads to a directory, to replay it elsewhere",
     "rules": "try out and check NodeFeatureRules: eval, validate",
     "config": "the configuration's schema, example and reference; validate a file",
+    "validate": "check a rule file, as NFD's plug-in does",
+    "test": "evaluate rules on a node of the cluster, as NFD's plug-in does",
+    "dryrun": "evaluate rules on a file of features, as NFD's plug-in does",
+    "export": "features or labels of this machine as JSON, as NFD's client does",
+    "compat": "does this machine suit an image: validate-node, as NFD's client does",
     "completion": "completion for bash, zsh and fish",
 }
 

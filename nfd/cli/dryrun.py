@@ -1,0 +1,30 @@
+"""Evaluate rules on the features of a file, as NFD's `kubectl nfd dryrun` does: what they ask for, in sections, and
+what the master would refuse of it. Exit status 1 if a rule fails."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from nfd.cli.rules import text_of
+from nfd.cli.trial import read_objects, try_rules
+from nfd.errors import ConfigError
+from nfd.rules.report import parse_features
+
+EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "the features as `nfd discover -o features` prints them"),)
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", required=True, help="rules to evaluate")
+    parser.add_argument("-n", "--nodefeature-file", metavar="FILE", required=True, help="a NodeFeature object or spec")
+
+
+def run(args: Namespace) -> int:
+    rules, features = args.nodefeaturerule_file, args.nodefeature_file
+    objects = read_objects(rules, text_of(rules))
+    try:
+        found, _, _ = parse_features(text_of(features), features)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    sys.stdout.write(f'Evaluating NodeFeatureRule "{rules}" against NodeFeature "{features}"\n')
+    return try_rules(objects, found).tell(f'NodeFeatureRule "{rules}"', f'NodeFeature "{features}"')

@@ -1,0 +1,55 @@
+"""What this machine has, as JSON in the shapes that `nfd export` of NFD writes: raw features, or labels. All sources
+run but `fake`, with the default configuration. If one of them fails there is no output, and the exit status is 1."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
+from nfd.cli.screen import visible
+from nfd.errors import NfdError
+from nfd.features import to_json
+
+EXAMPLES = (
+    ("export features", "raw features, in the shape of a NodeFeature's spec.features"),
+    ("export labels --path labels.json", "labels with their full keys, into a file"),
+)
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="features|labels")
+    for name, about in (
+        ("features", "raw features"),
+        ("labels", "labels as a default master writes them"),
+    ):
+        job = jobs.add_parser(name, help=about, allow_abbrev=False)
+        job.add_argument("-p", "--path", metavar="FILE", default="", help="write to this file, without a last newline")
+        add_machine_flags(job)
+
+
+def run(args: Namespace) -> int:
+    plan, _ = plan_of(Namespace(config=None, sources=None))
+    seen = scan(host_of(args), plan)
+    failed = {name: found.error for name, found in seen.discovery.scans.items() if found.error is not None}
+    if failed:
+        raise NfdError("; ".join(f"source {name} failed: {error}" for name, error in failed.items()))
+    for name, reason in seen.discovery.label_errors.items():
+        sys.stderr.write(f"labels of source {name} failed: {visible(reason)}\n")
+    text = json.dumps(value_of(args.job, seen), indent=4, ensure_ascii=False)
+    if not args.path:
+        sys.stdout.write(f"{text}\n")
+        return 0
+    try:
+        Path(args.path).write_text(text)
+    except OSError as error:
+        raise NfdError(f"--path {args.path}: {error.strerror}") from error
+    return 0
+
+
+def value_of(job: str, seen: Seen) -> Mapping[str, Any]:
+    return to_json(seen.discovery.features) if job == "features" else dict(sorted(seen.labels.items()))

@@ -1,0 +1,30 @@
+"""Check a rule file, as NFD's `kubectl nfd validate` does: every mistake with its line, on standard error. Exit
+status 1 if there is one. `nfd rules validate` takes several files and prints nothing else."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from nfd.cli.rules import text_of
+from nfd.cli.screen import visible
+from nfd.rules.check import validate_text
+from nfd.rules.parse import parse_text
+
+EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", required=True, help="rules to check")
+
+
+def run(args: Namespace) -> int:
+    path = args.nodefeaturerule_file
+    text = text_of(path)
+    mistakes = validate_text(path, text)
+    names = [rule.name for one in parse_text(text).objects for rule in one.rules]
+    lines = [f"Validating NodeFeatureRule {path}", *(f"Validating rule:  {name}" for name in names)]
+    lines.append(f"NodeFeatureRule {path} is {'not ' if mistakes else ''}valid")
+    sys.stdout.write("".join(f"{visible(line)}\n" for line in lines))
+    sys.stderr.write("".join(f"{visible(mistake)}\n" for mistake in mistakes))
+    return 1 if mistakes else 0
