@@ -19,7 +19,8 @@ from nfd.kube.lease import Lease, Timing
 from nfd.master.config import Config
 from nfd.master.leadership import Election, where_we_are
 from nfd.master.objects import Joining
-from nfd.master.readers import Readers
+from nfd.master.page.server import Page
+from nfd.master.readers import Admission, Readers
 from nfd.master.reconcile import Settings
 from nfd.master.resources import CustomResources, Wishes
 from nfd.master.reveal import Standing
@@ -113,7 +114,10 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
         if parsed["serve-reports"]:
             raise ConfigError("--serve-reports needs an API server to ask who may read: not with a store of files")
         options = replace(options, security=make_security(parsed, mode))
-        return Master(Service(await open_store(parsed["node-store"], "", 0), options), config, parsed)
+        service = Service(await open_store(parsed["node-store"], "", 0), options)
+        if parsed["serve-page"]:
+            service.serve(Page(service.nodes, service.starting).routes())
+        return Master(service, config, parsed)
     client = await connect(parsed["kubeconfig"])
     options = replace(options, security=make_security(parsed, mode, client, own_namespace(parsed)))
     if parsed["enable-leader-election"]:
@@ -123,9 +127,11 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     store = KubeStore(client, config.informer_page_size)
     service = Service(store, options, lambda metrics: CustomResources(client, wishes, metrics))
     master = Master(service, config, parsed, client)
+    admission = Admission(Access(client))
     if parsed["serve-reports"]:
-        readers = Readers(Access(client), master.standing, master.missing, service.reported, service.heard)
-        service.serve(readers.routes())
+        service.serve(Readers(admission, master.standing, master.missing, service.reported, service.heard).routes())
+    if parsed["serve-page"]:
+        service.serve(Page(service.nodes, service.starting, admission.check).routes())
     return master
 
 

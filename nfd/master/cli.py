@@ -132,6 +132,7 @@ FLAGS = (
         aliases=("metrics",),
     ),
     Extra("serve-reports", "serve /reports to those who may get it, for nfd plan", False, switch=True),
+    Extra("serve-page", "show the fleet in a browser, at /page/ of the HTTP port", False, switch=True),
     Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, parse_port, hidden=True),
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),

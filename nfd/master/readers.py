@@ -18,29 +18,15 @@ from nfd.master.reveal import Heard, Standing
 _log = log.get("master")
 
 
-class Readers:
-    """`missing` says why nothing can be told at present, "" if it can; `names` and `find` are about reports."""
+class Admission:
+    """Lets in who shows a token and may get the path."""
 
-    def __init__(
-        self,
-        access: Access,
-        standing: Callable[[], Standing],
-        missing: Callable[[], str],
-        names: Callable[[], list[str]],
-        find: Callable[[str], Heard | None],
-    ) -> None:
+    def __init__(self, access: Access) -> None:
         self._access = access
-        self._standing = standing
-        self._missing = missing
-        self._names = names
-        self._find = find
         self._said: OrderedDict[str, float] = OrderedDict()
 
-    def routes(self) -> list[web.RouteDef]:
-        return [web.get(reveal.PATH, self._reports)]
-
-    async def _admit(self, request: web.Request) -> None:
-        """Raises: web.HTTPException for whoever may not, and while there is nothing to tell."""
+    async def check(self, request: web.Request) -> None:
+        """Raises: web.HTTPException for whoever may not."""
         try:
             await self._access.check(request.headers.get("Authorization", ""), request.path)
         except Forbidden as error:
@@ -48,8 +34,6 @@ class Readers:
             raise web.HTTPForbidden(text=f"{error}\n") from error
         except Unavailable as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
-        if missing := self._missing():
-            raise web.HTTPServiceUnavailable(text=f"{missing}\n")
 
     def _complain(self, path: str, reason: str) -> None:
         """The same refusal once a minute: a flood of them must not become one of the log."""
@@ -61,8 +45,31 @@ class Readers:
             if len(self._said) > REMEMBERED:
                 self._said.popitem(last=False)
 
+
+class Readers:
+    """`missing` says why nothing can be told at present, "" if it can; `names` and `find` are about reports."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        standing: Callable[[], Standing],
+        missing: Callable[[], str],
+        names: Callable[[], list[str]],
+        find: Callable[[str], Heard | None],
+    ) -> None:
+        self._admission = admission
+        self._standing = standing
+        self._missing = missing
+        self._names = names
+        self._find = find
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get(reveal.PATH, self._reports)]
+
     async def _reports(self, request: web.Request) -> web.StreamResponse:
-        await self._admit(request)
+        await self._admission.check(request)
+        if missing := self._missing():
+            raise web.HTTPServiceUnavailable(text=f"{missing}\n")
         response = web.StreamResponse(headers={"Content-Type": reveal.CONTENT_TYPE, "Cache-Control": "no-store"})
         await response.prepare(request)
         async for line in reveal.lines(self._standing(), self._names(), self._find):

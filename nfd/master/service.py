@@ -24,7 +24,7 @@ from nfd.master.resources import CustomResources
 from nfd.master.reveal import Heard
 from nfd.master.security import Security
 from nfd.rpc.server import LabelerServer
-from nfd.store.base import NodeStore
+from nfd.store.base import Node, NodeStore
 
 DRAIN = 10.0
 """Seconds for calls and passes under way when the master stops."""
@@ -102,6 +102,14 @@ class Service:
     def reported(self) -> list[str]:
         """The nodes of which there is a report."""
         return sorted(self._intake.reports.names())
+
+    def nodes(self) -> list[Node]:
+        """All Nodes as last heard of."""
+        return [node for name in list(self._store.names()) if (node := self._store.get(name)) is not None]
+
+    def starting(self) -> str:
+        """What is still missing before nodes are known; "" if they are."""
+        return self.leadership.missing
 
     async def start(self) -> None:
         """Serve HTTP, get a certificate, fill the node cache, then take reports, or tell where to bring them.

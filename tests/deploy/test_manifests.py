@@ -124,7 +124,8 @@ def test_components(cluster: ControlPlane) -> None:
         Path(each).name for each in yaml.safe_load((ALL_COMPONENTS / "kustomization.yaml").read_text())["components"]
     }
     assert "--enable-leader-election" in container_of(one(objects, "Deployment"))["args"]
-    master = {**RELEASE["master"], "replicaCount": 2, "serveReports": True, "rbac": {"lookUpPods": True}}
+    served = {"serveReports": True, "servePage": True}
+    master = {**RELEASE["master"], **served, "replicaCount": 2, "rbac": {"lookUpPods": True}}
     assert rights(chart_objects({**RELEASE, "master": master, "postDeleteCleanup": False})) == rights(objects)
 
 

@@ -16,6 +16,9 @@
 {{- if .Values.master.serveReports }}
 - --serve-reports
 {{- end }}
+{{- if .Values.master.servePage }}
+- --serve-page
+{{- end }}
 {{- if include "nfd.ownCertificates" . }}
 - --service-name={{ include "nfd.componentName" (dict "root" . "suffix" "master") }}
 - --certificate-objects={{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}

@@ -1,0 +1,210 @@
+// The fleet as the master draws it (picture.py), and conditions on labels as Kubernetes means them. No DOM here.
+
+export const OPERATORS = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
+const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
+const PREFIX = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const LOWEST = -(2n ** 63n), HIGHEST = 2n ** 63n - 1n;
+
+/** Calls `each` with the number of every node in `runs`: [gap, length, gap, length, …]. */
+export function walk(runs, each) {
+  let at = 0;
+  for (let index = 0; index < runs.length; index += 2) {
+    at += runs[index];
+    for (const end = at + runs[index + 1]; at < end; at += 1) each(at);
+  }
+}
+
+export class Fleet {
+  constructor(data) {
+    this.nodes = data.nodes;
+    this.size = data.nodes.length;
+    this.keys = new Map(Object.entries(data.keys));
+    this.labels = new Map(data.labels.map(([key, values]) => [key, new Map(values)]));
+    this.facts = new Map(Object.entries(data.facts).map(([name, values]) => [name, new Map(values)]));
+    this.models = data.models;
+  }
+
+  /** One byte for each node. */
+  none() {
+    return new Uint8Array(this.size);
+  }
+
+  members(runs) {
+    const found = this.none();
+    walk(runs, (node) => { found[node] = 1; });
+    return found;
+  }
+
+  /** Which nodes fulfil the conditions but for lists of these keys: what one could choose as well. */
+  without(conditions, keys) {
+    return this.select(conditions.filter((one) => one.operator !== "In" || !keys.includes(one.key)));
+  }
+
+  /** How many of `runs` are in `chosen`. */
+  count(runs, chosen) {
+    let found = 0;
+    walk(runs, (node) => { found += chosen[node]; });
+    return found;
+  }
+
+  /** Which nodes fulfil one condition; a missing label is in no list. */
+  fulfil({ key, operator, values }) {
+    const negative = operator === "NotIn" || operator === "DoesNotExist";
+    const found = this.none().fill(negative ? 1 : 0);
+    const wanted = new Set(values);
+    for (const [value, runs] of this.labels.get(key) ?? []) {
+      const listed = operator === "Exists" || operator === "DoesNotExist" || (
+        operator === "Gt" || operator === "Lt" ? compare(value, operator, values[0]) : wanted.has(value));
+      if (listed) walk(runs, (node) => { found[node] = negative ? 0 : 1; });
+    }
+    return found;
+  }
+
+  /** Which nodes fulfil all of them. */
+  select(conditions) {
+    const found = this.none().fill(1);
+    for (const condition of conditions) {
+      const one = this.fulfil(condition);
+      for (let node = 0; node < this.size; node += 1) found[node] &= one[node];
+    }
+    return found;
+  }
+
+  /** For each node its value of a fact, of the first one where it has several; null where it has none. */
+  column(name) {
+    const found = new Array(this.size).fill(null);
+    for (const [value, runs] of this.facts.get(name)) walk(runs, (node) => { found[node] ??= value; });
+    return found;
+  }
+
+  /** For each node a list, of the values of a fact. */
+  lists(name) {
+    const found = Array.from({ length: this.size }, () => []);
+    for (const [value, runs] of this.facts.get(name)) walk(runs, (node) => found[node].push(value));
+    return found;
+  }
+
+  /** Sum of a fact that is a number, over the chosen nodes. */
+  sum(name, chosen) {
+    let found = 0;
+    for (const [value, runs] of this.facts.get(name)) found += value * this.count(runs, chosen);
+    return found;
+  }
+
+  /** Devices by product, the most numerous first: [product, devices, nodes]. */
+  products(chosen) {
+    const found = new Map();
+    for (const [product, count, , runs] of this.models) {
+      const nodes = this.count(runs, chosen);
+      const [devices, before] = found.get(product) ?? [0, 0];
+      if (nodes) found.set(product, [devices + count * nodes, before + nodes]);
+    }
+    return [...found].map(([product, [devices, nodes]]) => [product, devices, nodes]).sort(byCount);
+  }
+
+  /** Values of a fact, the most numerous first: [value, nodes]. */
+  values(name, chosen) {
+    const counted = [...this.facts.get(name)].map(([value, runs]) => [value, this.count(runs, chosen)]);
+    return counted.filter(([, nodes]) => nodes).sort(byCount);
+  }
+
+  /** The labels of one node: [key, value]. */
+  labelsOf(node) {
+    const found = [];
+    for (const [key, values] of this.labels) {
+      for (const [value, runs] of values) if (includes(runs, node)) found.push([key, value]);
+    }
+    return found;
+  }
+
+  /** Conditions that select nodes with these values of a fact, by its labels; none where a label is missing. */
+  conditionsFor(name, values) {
+    const facts = this.facts.get(name);
+    const nodes = this.none();
+    for (const value of values) walk(facts.get(value) ?? [], (node) => { nodes[node] = 1; });
+    return (this.keys.get(name) ?? []).map((key) => {
+      const found = [...(this.labels.get(key) ?? [])].filter(([, runs]) => this.count(runs, nodes));
+      return { key, operator: "In", values: found.map(([value]) => value) };
+    }).filter((one) => one.values.length);
+  }
+}
+
+function byCount(one, other) {
+  return other[1] - one[1] || (one[0] < other[0] ? -1 : 1);
+}
+
+function includes(runs, node) {
+  let at = 0;
+  for (let index = 0; index < runs.length; index += 2) {
+    at += runs[index];
+    if (node < at) return false;
+    at += runs[index + 1];
+    if (node < at) return true;
+  }
+  return false;
+}
+
+function integer(text) {
+  if (!/^[+-]?[0-9]{1,40}$/.test(text)) return null;
+  const number = BigInt(text.replace("+", ""));
+  return number < LOWEST || number > HIGHEST ? null : number;
+}
+
+function compare(value, operator, bound) {
+  const [one, other] = [integer(value), integer(bound)];
+  if (one === null || other === null) return false;
+  return operator === "Gt" ? one > other : one < other;
+}
+
+/** Why the API server would refuse a condition, or what it lacks; "" if it is whole. */
+export function problem({ key, operator, values }) {
+  const [name, prefix, ...rest] = key.split("/").reverse();
+  if (!key) return "choose a label";
+  if (!NAME.test(name) || rest.length || (prefix !== undefined && (!PREFIX.test(prefix) || prefix.length > 253))) {
+    return "this is no label key";
+  }
+  if (!OPERATORS.includes(operator)) return "this is no operator";
+  if (operator === "Exists" || operator === "DoesNotExist") return "";
+  if (!values.length) return "choose a value";
+  if (operator === "Gt" || operator === "Lt") {
+    return values.length === 1 && /^[0-9]+$/.test(values[0]) && integer(values[0]) !== null ? "" : "give a whole number";
+  }
+  const odd = values.find((value) => value !== "" && !NAME.test(value));
+  return odd === undefined ? "" : `“${odd}” is no label value`;
+}
+
+/** As `kubectl get nodes -l` takes it. */
+export function asText(conditions) {
+  return conditions.map(({ key, operator, values }) => {
+    if (operator === "Exists") return key;
+    if (operator === "DoesNotExist") return `!${key}`;
+    if (operator === "Gt" || operator === "Lt") return `${key}${operator === "Gt" ? ">" : "<"}${values[0]}`;
+    if (values.length === 1 && values[0]) return `${key}${operator === "In" ? "=" : "!="}${values[0]}`;
+    return `${key} ${operator === "In" ? "in" : "notin"} (${values.join(",")})`;
+  }).join(",");
+}
+
+/** The field `nodeSelector` of a pod; null where it cannot say it: one value for each label, and nothing else. */
+export function asNodeSelector(conditions) {
+  const keys = new Set(conditions.map((one) => one.key));
+  if (keys.size !== conditions.length) return null;
+  if (!conditions.every((one) => one.operator === "In" && one.values.length === 1)) return null;
+  return ["nodeSelector:", ...conditions.map((one) => `  ${quoted(one.key)}: ${quoted(one.values[0])}`)].join("\n");
+}
+
+/** The field `affinity` of a pod. */
+export function asAffinity(conditions) {
+  const lines = ["affinity:", "  nodeAffinity:", "    requiredDuringSchedulingIgnoredDuringExecution:"];
+  lines.push("      nodeSelectorTerms:");
+  conditions.forEach(({ key, operator, values }, index) => {
+    if (!index) lines.push("      - matchExpressions:");
+    lines.push(`        - key: ${quoted(key)}`, `          operator: ${operator}`);
+    if (values.length) lines.push("          values:", ...values.map((value) => `          - ${quoted(value)}`));
+  });
+  return lines.join("\n");
+}
+
+/** A YAML scalar that is text whatever it looks like; keys with a namespace need no quotes. */
+function quoted(text) {
+  return /^[a-z][-a-z0-9.]*\/[-A-Za-z0-9_.]+$/.test(text) ? text : JSON.stringify(text);
+}

@@ -1,0 +1,269 @@
+// The page: asks the master for the fleet, keeps what is chosen, and shows it.
+
+import { Builder } from "./builder.js";
+import { Fleet } from "./fleet.js";
+import { STEP, bars, element, gpuTexts, labels, named, plural, replace, table } from "./lists.js";
+import { COLOURS, Picture, colours } from "./picture.js";
+
+const EVERY = 30_000;
+const FACTS = { driver: "GPU drivers", kernel: "kernels", os: "systems", cpu: "processors", problem: "problems" };
+const NOUNS = { nodes: "node", gpus: "GPU", products: "GPU product", kernels: "kernel", drivers: "GPU driver" };
+const THEMES = ["auto", "light", "dark"];
+const $ = (id) => document.getElementById(id);
+const words = (input) => input.value.toLowerCase().split(/\s+/).filter(Boolean);
+const state = { fleet: null, tag: "", token: "", limit: STEP, open: new Set(), all: new Set(), chosen: null, busy: false };
+
+const builder = new Builder({
+  rows: $("conditions"), keys: $("keys"), output: $("output"), note: $("note"), copied: $("copied"), changed: () => choose(),
+});
+const picture = new Picture($("picture"), $("tip"), (node) => showNode(node));
+
+/** Ask again; what has not changed comes without a body. */
+async function load() {
+  if (state.busy) return;
+  state.busy = true;
+  try {
+    const headers = state.tag ? { "If-None-Match": state.tag } : {};
+    if (state.token) headers.Authorization = `Bearer ${state.token}`;
+    const answer = await fetch("fleet.json", { headers, cache: "no-store" });
+    if (answer.status === 403) return ask((await answer.text()).trim());
+    if (answer.status === 200) {
+      const data = await answer.json();
+      state.tag = answer.headers.get("ETag") ?? "";
+      take(new Fleet(data));
+    } else if (answer.status !== 304) throw new Error((await answer.text()).trim().slice(0, 200) || `status ${answer.status}`);
+    tell(`as of ${new Date().toLocaleTimeString()}`);
+  } catch (error) {
+    tell(`${state.fleet ? "This is old: the" : "The"} master does not answer (${error.message})`, true);
+  } finally {
+    state.busy = false;
+  }
+}
+
+function tell(text, bad = false) {
+  $("state").textContent = text;
+  $("state").classList.toggle("bad", bad);
+}
+
+function ask(reason) {
+  $("door").hidden = false;
+  $("main").hidden = true;
+  $("door-reason").textContent = `The master says: ${reason}`;
+  tell("");
+  $("token").focus();
+}
+
+function take(fleet) {
+  state.fleet = builder.fleet = fleet;
+  const [present, usable] = ["present", "usable"].map((name) => fleet.column(name).map((count) => count ?? 0));
+  state.columns = { present, usable, gpus: gpuTexts(fleet, present, usable), problems: fleet.lists("problem") };
+  for (const name of ["driver", "kernel", "os", "cpu"]) state.columns[name] = fleet.column(name);
+  $("door").hidden = true;
+  $("main").hidden = false;
+  builder.suggest("");
+  choose();
+}
+
+/** What follows from the conditions. */
+function choose() {
+  const fleet = state.fleet;
+  if (!fleet) return;
+  state.chosen = fleet.select(builder.whole);
+  state.limit = STEP;
+  const count = state.chosen.reduce((sum, one) => sum + one, 0);
+  $("matches").textContent = count.toLocaleString("en");
+  $("of").textContent = `of ${plural(fleet.size, "node")}`;
+  builder.write();
+  remember();
+  numbers(count);
+  facts();
+  paint();
+  search();
+  nodes();
+}
+
+function numbers(count) {
+  const { fleet, chosen } = state;
+  const [present, usable] = [fleet.sum("present", chosen), fleet.sum("usable", chosen)];
+  const set = (name, value, text) => {
+    $(`n-${name}`).textContent = value.toLocaleString("en");
+    $(`t-${name}`).textContent = text ?? plural(value, NOUNS[name]).replace(/^\S+ /, "");
+  };
+  set("nodes", count);
+  set("gpus", usable, usable === present ? undefined : `of ${plural(present, "GPU")} usable`);
+  set("products", fleet.products(chosen).length);
+  set("kernels", fleet.values("kernel", chosen).length);
+  set("drivers", fleet.values("driver", chosen).length);
+  const odd = state.columns.problems.filter((found, node) => chosen[node] && found.length).length;
+  set("problems", odd, odd === 1 ? "needs a look" : "need a look");
+}
+
+/** Bars count what there is to choose from: the conditions on their own labels are left out. */
+function facts() {
+  const { fleet, all } = state;
+  const free = (name) => fleet.without(builder.whole, fleet.keys.get(name) ?? []);
+  const palette = paletteOf("product");
+  const colour = (value) => `c${palette.get(value)}`;
+  const products = fleet.products(free("product")).map(([product, devices]) => [product, devices, devices.toLocaleString("en")]);
+  const options = (name, noun) => ({ all, noun, pressed: (value) => pressed(name, value), chosen: (value) => flip(name, value) });
+  bars($("product"), products, { ...options("product", "GPUs"), colour });
+  for (const [name, noun] of Object.entries(FACTS)) {
+    const rows = fleet.values(name, free(name)).map(([value, count]) => [value, count, count.toLocaleString("en")]);
+    bars($(name), rows, options(name, noun));
+  }
+}
+
+/** Which values of a fact the conditions ask for. */
+function asked(name) {
+  const all = [...state.fleet.facts.get(name).keys()];
+  const wanted = (value) => {
+    const conditions = state.fleet.conditionsFor(name, [value]);
+    return conditions.length > 0 && conditions.every((one) => one.values.every((text) => builder.has(one.key, text)));
+  };
+  return all.filter(wanted);
+}
+
+function pressed(name, value) {
+  return asked(name).includes(value);
+}
+
+/** A bar adds its value to the selector or takes it out; what needs a look is no label, so its nodes are only listed. */
+function flip(name, value) {
+  if (!state.fleet.keys.has(name)) {
+    $("colour").value = name;
+    paint();
+    $("picture").focus();
+    return;
+  }
+  const before = asked(name);
+  const values = before.includes(value) ? before.filter((one) => one !== value) : [...before, value];
+  builder.put(state.fleet.keys.get(name), values.length ? state.fleet.conditionsFor(name, values) : []);
+}
+
+/** One colour for a value whatever is chosen; of several products together, that of the first. */
+function paletteOf(name) {
+  const { fleet } = state;
+  const all = fleet.none().fill(1);
+  const palette = colours((name === "product" ? fleet.products(all) : fleet.values(name, all)).map(([value]) => value));
+  for (const [value] of fleet.facts.get(name)) if (!palette.has(value)) palette.set(value, palette.get(value.split(" + ")[0]));
+  return palette;
+}
+
+function paint() {
+  const { fleet, chosen, columns } = state;
+  const name = $("colour").value;
+  const column = fleet.column(name);
+  const palette = paletteOf(name);
+  const gpus = (node) => [columns.present[node], columns.usable[node]];
+  const about = (node) => [columns.gpus[node], columns.kernel[node], columns.os[node], ...columns.problems[node]].filter(Boolean).join(" · ");
+  picture.show(fleet, { chosen, column, palette, about, gpus });
+  $("picture").setAttribute("aria-label", `One cell for each of ${plural(fleet.size, "node")}; arrow keys walk over them`);
+  const counts = new Map(fleet.values(name, chosen));
+  const shown = fleet.values(name, fleet.none().fill(1)).map(([value]) => value).sort((one, other) => palette.get(one) - palette.get(other));
+  const entry = (swatch, text, count) => element("li", { className: count ? "" : "none" },
+    element("span", { className: `swatch ${swatch}` }), `${text} `, element("span", { className: "number" }, count.toLocaleString("en")));
+  const items = shown.slice(0, COLOURS + 2).map((value) => entry(`c${palette.get(value)}`, value, counts.get(value) ?? 0));
+  if (shown.length > items.length) items.push(element("li", { className: "quiet" }, `and ${shown.length - items.length} more`));
+  if (column.includes(null)) items.push(entry("blank", "none", column.reduce((sum, value, node) => sum + (value === null ? chosen[node] : 0), 0)));
+  replace($("legend"), ...items);
+}
+
+function search() {
+  const { fleet, open } = state;
+  const has = (key, value) => builder.has(key, value), toggle = (key, value) => builder.toggle(key, value);
+  const count = labels($("labels"), fleet, { words: words($("search")), conditions: builder.whole, open, has, toggle, refresh: search });
+  $("found").textContent = plural(count, "label");
+}
+
+function nodes() {
+  const { fleet, chosen, columns, limit } = state;
+  const found = named(fleet, chosen, words($("names")));
+  const text = (name, node) => columns[name][node] ?? "";
+  const cells = (node) => [fleet.nodes[node], columns.gpus[node], ...["driver", "kernel", "os", "cpu"].map((name) => text(name, node)),
+    columns.problems[node].join(", ")];
+  table($("rows"), found, { limit, cells, open: showNode });
+  $("listed").textContent = plural(found.length, "node");
+  $("more").hidden = found.length <= limit;
+  $("more").textContent = `Show more: ${Math.max(0, found.length - limit).toLocaleString("en")} are left`;
+}
+
+function showNode(node) {
+  const { fleet, columns } = state;
+  $("node-name").textContent = fleet.nodes[node];
+  const taints = [...fleet.facts.get("taint")].filter(([, runs]) => fleet.members(runs)[node]).map(([taint]) => taint);
+  $("node-about").textContent = [columns.gpus[node], ...columns.problems[node], ...taints.map((one) => `taint ${one}`)].filter(Boolean).join(" · ");
+  const found = fleet.labelsOf(node), field = $("node-search");
+  const list = () => replace($("node-labels"), ...found.filter((one) => words(field).every((word) => one.join("=").toLowerCase().includes(word)))
+    .map(([key, value]) => element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, value))));
+  field.value = "";
+  field.oninput = list;
+  list();
+  $("node").showModal();
+}
+
+/** The address says what is chosen, so that it can be sent to somebody. */
+function remember() {
+  const found = { c: $("colour").value, s: builder.conditions };
+  const text = builder.conditions.length || found.c !== "product" ? `#${encodeURIComponent(JSON.stringify(found))}` : location.pathname;
+  history.replaceState(null, "", text);
+}
+
+function recall() {
+  try {
+    const found = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}");
+    if ([...$("colour").options].some((one) => one.value === found?.c)) $("colour").value = found.c;
+    builder.restore(found?.s);
+  } catch {
+    builder.restore([]);
+  }
+}
+
+function theme(next) {
+  const name = THEMES.includes(next) ? next : "auto";
+  document.documentElement.dataset.theme = name;
+  $("theme").textContent = `Theme: ${name}`;
+  try { localStorage.setItem("theme", name); } catch { /* a browser may forbid it */ }
+  if (state.fleet) picture.draw();
+}
+
+function nextTheme() {
+  theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
+}
+
+const SHORTCUTS = {
+  "/": () => $("search").focus(), n: () => builder.add(), c: () => builder.copy(), x: () => builder.clear(),
+  p: () => $("picture").focus(), t: nextTheme, "?": () => $("help").showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, select, textarea, dialog");
+  if (event.key === "Escape" && event.target.matches("input:not(dialog *)")) event.target.blur();
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !state.fleet || !Object.hasOwn(SHORTCUTS, event.key)) return;
+  event.preventDefault();
+  SHORTCUTS[event.key]();
+});
+$("door").addEventListener("submit", (event) => {
+  event.preventDefault();
+  state.token = $("token").value.trim();
+  $("token").value = "";
+  load();
+});
+for (const [id, act] of Object.entries({
+  theme: nextTheme, add: () => builder.add(), clear: () => builder.clear(), copy: () => builder.copy(),
+  "help-button": () => $("help").showModal(), more: () => { state.limit += STEP; nodes(); },
+})) $(id).addEventListener("click", act);
+$("search").addEventListener("input", search);
+$("names").addEventListener("input", () => { state.limit = STEP; nodes(); });
+$("colour").addEventListener("change", () => { paint(); remember(); });
+for (const one of document.querySelectorAll("input[name=form]")) {
+  one.addEventListener("change", () => { builder.form = one.value; builder.write(); });
+}
+addEventListener("hashchange", recall);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => picture.draw());
+document.addEventListener("visibilitychange", () => { if (!document.hidden) load(); });
+setInterval(() => { if (!document.hidden && state.fleet) load(); }, EVERY);
+let remembered = "auto";
+try { remembered = localStorage.getItem("theme") ?? "auto"; } catch { /* a browser may forbid it */ }
+theme(remembered);
+recall();
+load();

@@ -1,0 +1,113 @@
+"""The fleet as the page wants it: for each label and each fact of a summary, which nodes have it (pure).
+
+Nodes are numbered by name. A list of numbers is written as runs, `[gap, length, gap, length, …]`, a gap being counted
+from the end of the run before: alike nodes have names in a row, so that 5,000 of them are a few numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nfd.fleet.gpus import sharing_of
+from nfd.fleet.nodes import NodeSummary, summarize
+from nfd.names import FEATURE_NS, NVIDIA_NS
+from nfd.store.base import Node
+
+KEYS = {
+    "product": (f"{NVIDIA_NS}/gpu.product",),
+    "driver": (f"{NVIDIA_NS}/cuda.driver-version.full",),
+    "kernel": (f"{FEATURE_NS}/kernel-version.full",),
+    "os": tuple(f"{FEATURE_NS}/system-os_release.{name}" for name in ("ID", "VERSION_ID")),
+    "cpu": tuple(f"{FEATURE_NS}/cpu-model.{name}" for name in ("vendor_id", "family", "id")),
+    "arch": ("kubernetes.io/arch",),
+}
+"""The labels by which nodes with a fact are selected."""
+TAINTS = "node.kubernetes.io"
+_PRESSURES = {
+    "memory-pressure": "MemoryPressure",
+    "disk-pressure": "DiskPressure",
+    "pid-pressure": "PIDPressure",
+    "network-unavailable": "NetworkUnavailable",
+}
+Index = dict[Any, list[int]]
+Runs = list[int]
+
+
+def draw(nodes: Iterable[Node]) -> dict[str, Any]:
+    """All that the page shows. What has several values on a node, taints for one, has it in several lists."""
+    ordered = sorted(nodes, key=lambda node: node.name)
+    labels: dict[str, Index] = {}
+    facts: dict[str, Index] = {name: {} for name in (*KEYS, "mig", "sharing", "taint", "problem", "usable", "present")}
+    models: Index = {}
+    for number, node in enumerate(ordered):
+        for key, value in node.labels.items():
+            labels.setdefault(key, {}).setdefault(value, []).append(number)
+        summary = summarize(as_object(node))
+        for name, values in _facts(summary).items():
+            for one in values:
+                facts[name].setdefault(one, []).append(number)
+        for model in summary.gpus.models:
+            models.setdefault((model.product, model.count, model.memory), []).append(number)
+    return {
+        "nodes": [node.name for node in ordered],
+        "keys": {name: list(keys) for name, keys in KEYS.items()},
+        "labels": [[key, _listed(labels[key])] for key in sorted(labels)],
+        "facts": {name: _listed(index) for name, index in facts.items()},
+        "models": [[*model, runs(numbers)] for model, numbers in sorted(models.items())],
+    }
+
+
+def as_object(node: Node) -> dict[str, Any]:
+    """The v1 Node as far as it is known: of its conditions, those that the control plane writes as taints too.
+
+    Source: Kubernetes documentation, "Taints and Tolerations", "Taint Nodes by Condition".
+    """
+    said = {key.rpartition("/")[2] for taint in node.taints if (key := taint.get("key", "")).startswith(f"{TAINTS}/")}
+    ready = "False" if said & {"not-ready", "unreachable"} else "True"
+    pressures = [{"type": kind, "status": "True"} for name, kind in _PRESSURES.items() if name in said]
+    return {
+        "metadata": {"name": node.name, "labels": node.labels},
+        "spec": {"taints": node.taints, "unschedulable": "unschedulable" in said},
+        "status": {
+            "capacity": node.resources,
+            "allocatable": node.resources,
+            "conditions": [{"type": "Ready", "status": ready}, *pressures],
+        },
+    }
+
+
+def runs(numbers: Sequence[int]) -> Runs:
+    """Rising numbers as gaps and lengths."""
+    found: Runs = []
+    end = 0
+    for number in numbers:
+        if found and number == end:
+            found[-1] += 1
+        else:
+            found += (number - end, 1)
+        end = number + 1
+    return found
+
+
+def _facts(summary: NodeSummary) -> Mapping[str, Iterable[Any]]:
+    """By name, the values that the node has; none where it has none."""
+    gpus = summary.gpus
+    single = {
+        "product": gpus.product,
+        "driver": gpus.driver,
+        "kernel": summary.kernel,
+        "os": summary.os,
+        "cpu": summary.cpu,
+        "arch": summary.arch,
+        "mig": gpus.layout,
+        "sharing": sharing_of(summary),
+        "usable": gpus.usable,
+        "present": gpus.present,
+    }
+    found = {name: (value,) if value else () for name, value in single.items()}
+    return {**found, "taint": dict.fromkeys(summary.taints), "problem": dict.fromkeys(summary.problems)}
+
+
+def _listed(index: Index) -> list[list[Any]]:
+    return [[value, runs(index[value])] for value in sorted(index)]

@@ -1,0 +1,136 @@
+"""The page over HTTP: its files to anybody, the fleet to who may see it.
+
+Whoever comes from this machine itself came through `kubectl port-forward`, so the API server has let them into the pod;
+its own Host name keeps out what other web sites make a browser ask. Everybody else shows a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.resources import files
+from ipaddress import ip_address
+
+from aiohttp import web
+
+from nfd.master.page.picture import draw
+from nfd.store.base import Node
+
+PATH = "/page/"
+DATA = f"{PATH}fleet.json"
+FRESH = 5.0
+"""Seconds that an answer is given again, so that many who look cost no more than one."""
+ASSETS = {
+    "index.html": "text/html",
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "fleet.js": "text/javascript",
+    "picture.js": "text/javascript",
+    "builder.js": "text/javascript",
+    "lists.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+_POLICY = {
+    "default-src": "'none'",
+    **dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'"),
+    **dict.fromkeys(("base-uri", "form-action", "frame-ancestors"), "'none'"),
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "'none'",
+}
+HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Vary": "Accept-Encoding",
+}
+_OWN = frozenset({"127.0.0.1", "::1"})
+_OWN_NAMES = frozenset({"localhost", *_OWN})
+_PROXIES = ("Forwarded", "X-Forwarded-For", "Via")
+Shown = tuple[str, Mapping[str, str], Mapping[str, str], tuple[Mapping[str, str], ...]]
+"""What the picture of a Node is made of."""
+Admit = Callable[[web.Request], Awaitable[None]]
+
+
+class Page:
+    """`admit` lets in who shows a token, None if there is nobody to ask; `missing` says why nodes are not known yet."""
+
+    def __init__(
+        self, nodes: Callable[[], Sequence[Node]], missing: Callable[[], str], admit: Admit | None = None
+    ) -> None:
+        self._nodes = nodes
+        self._missing = missing
+        self._admit = admit
+        self._packed = b""
+        self._drawn: list[Shown] | None = None
+        self._until = 0.0
+        self._drawing = asyncio.Lock()
+
+    def routes(self) -> list[web.RouteDef]:
+        shown = [web.get(PATH + ("" if name == "index.html" else name), _asset(name)) for name in ASSETS]
+        to_page = [web.get(path, _to_page) for path in ("/", PATH.rstrip("/"))]
+        return [*shown, *to_page, web.get(DATA, self._data)]
+
+    async def _data(self, request: web.Request) -> web.Response:
+        if not _from_here(request):
+            if self._admit is None:
+                raise web.HTTPForbidden(text="the fleet is shown to this machine alone\n")
+            await self._admit(request)
+        if missing := self._missing():
+            raise web.HTTPServiceUnavailable(text=f"{missing}\n")
+        return _answer(request, await self._pack(), "application/json", "no-store")
+
+    async def _pack(self) -> bytes:
+        """Drawn anew if something has changed, and beside the event loop, which thousands of workers need."""
+        async with self._drawing:
+            if time.monotonic() >= self._until:
+                nodes = self._nodes()
+                shown = [(node.name, node.labels, node.resources, node.taints) for node in nodes]
+                if shown != self._drawn:
+                    self._packed, self._drawn = await asyncio.to_thread(_pack, nodes), shown
+                self._until = time.monotonic() + FRESH
+            return self._packed
+
+
+def _pack(nodes: Sequence[Node]) -> bytes:
+    return gzip.compress(json.dumps(draw(nodes), separators=(",", ":")).encode(), 6, mtime=0)
+
+
+def _from_here(request: web.Request) -> bool:
+    """Whether the caller is on this machine, says so, and hands nobody else's request on."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    if not peer or any(name in request.headers for name in _PROXIES):
+        return False
+    address = ip_address(str(peer[0]).partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    return str(address) in _OWN and request.url.host in _OWN_NAMES
+
+
+def _asset(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    packed = gzip.compress(files("nfd.master.page").joinpath("assets", name).read_bytes(), 9, mtime=0)
+
+    async def answer(request: web.Request) -> web.Response:
+        return _answer(request, packed, ASSETS[name], "no-cache")
+
+    return answer
+
+
+async def _to_page(request: web.Request) -> web.Response:
+    raise web.HTTPFound(PATH)
+
+
+def _answer(request: web.Request, packed: bytes, kind: str, keep: str) -> web.Response:
+    tag = f'W/"{hashlib.sha256(packed).hexdigest()[:32]}"'
+    headers = {**HEADERS, "ETag": tag, "Cache-Control": keep}
+    if tag in request.headers.get("If-None-Match", ""):
+        return web.Response(status=304, headers=headers)
+    body = packed
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+    else:
+        body = gzip.decompress(packed)
+    return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
