@@ -110,7 +110,7 @@ def notes_of(place: Place, name: str) -> dict[str, str]:
     return found
 
 
-async def until(done: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(done: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait for a condition; a TimeoutError if it does not come true in time."""
     async with asyncio.timeout(seconds):
         while not done():
