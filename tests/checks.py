@@ -23,13 +23,16 @@ MAX_LINES = 300
 SOURCES = {".py", ".c", ".h", ".proto", ".sh"}
 
 
+PROTOCOLS = ("nfd/rpc/labeler", "nfd/topology/podresources")
+
+
 def grpc_code() -> dict[str, str]:
-    """The Python form of the worker→master contract."""
+    """The Python form of the worker→master contract, and of the kubelet's."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "grpc_tools.protoc", "-Infd/rpc=nfd/rpc"]
-        command += [f"--python_out={folder}", f"--pyi_out={folder}", "nfd/rpc/labeler.proto"]
+        command = [sys.executable, "-m", "grpc_tools.protoc", "-I."]
+        command += [f"--python_out={folder}", f"--pyi_out={folder}", *(f"{name}.proto" for name in PROTOCOLS)]
         subprocess.run(command, cwd=ROOT, check=True)
-        return {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("labeler_pb2.py*")}
+        return {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*_pb2.py*")}
 
 
 def reference() -> dict[str, str]:

@@ -1,0 +1,73 @@
+"""Writes the object with server-side apply, and only when it says something new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from nfd import log
+from nfd.errors import Forbidden, KubeError, NotFound
+from nfd.kube.connect import KubeClient
+from nfd.topology.zones import API_VERSION, Json, owned, same
+
+TOPOLOGIES = f"/apis/{API_VERSION}/noderesourcetopologies"
+APPLY = "application/apply-patch+yaml"
+MANAGER = "node-feature-discovery-topology-updater"
+"""The field manager, NFD's."""
+
+_log = log.get("topology")
+
+
+class Publisher:
+    """Holds what was written last; `namespace` owns the object, so that it goes with us ("": nobody does)."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._written: Mapping[str, Any] | None = None
+        self._owner: Json | None = None
+        self._refused = False
+
+    async def publish(self, wanted: Json, *, look: bool) -> bool:
+        """Whether it was written. With `look` what is there is compared, else what we wrote last. Raises: KubeError."""
+        wanted = owned(wanted, await self._find_owner())
+        if not look and self._written == wanted:
+            return False
+        path = f"{TOPOLOGIES}/{quote(wanted['metadata']['name'], safe='')}"
+        differs = not same(wanted, await self._there(path))
+        if differs:
+            await self._apply(path, wanted)
+        self._written = wanted
+        return differs
+
+    async def _find_owner(self) -> Json | None:
+        """A reference to our namespace; None if there is none or we may not read it. Raises: KubeError."""
+        if self._owner is None and self._namespace and not self._refused:
+            try:
+                found = await self._client.json("GET", f"/api/v1/namespaces/{quote(self._namespace, safe='')}")
+            except (Forbidden, NotFound) as error:
+                self._refused = True
+                _log.warning("the object will have no owner", path=self._namespace, error=error)
+                return None
+            uid = found["metadata"]["uid"]
+            self._owner = {"apiVersion": "v1", "kind": "Namespace", "name": self._namespace, "uid": uid}
+        return self._owner
+
+    async def _there(self, path: str) -> Mapping[str, Any]:
+        """Empty if there is none."""
+        try:
+            found: Mapping[str, Any] = await self._client.json("GET", path)
+        except NotFound:
+            return {}
+        return found
+
+    async def _apply(self, path: str, wanted: Json) -> None:
+        query = {"fieldManager": MANAGER, "force": "true"}
+        try:
+            await self._client.json("PATCH", path, wanted, query=query, content_type=APPLY)
+        except NotFound as error:
+            raise KubeError(
+                "the cluster has no definition of NodeResourceTopology: apply deploy/crds/topology, or set"
+                " topologyUpdater.createCRDs"
+            ) from error

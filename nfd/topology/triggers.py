@@ -1,0 +1,93 @@
+"""What asks for a scan before the interval is over: files in which the kubelet keeps what it has given out, and pods.
+
+The kubelet replaces `cpu_manager_state` and `memory_manager_state` in its own folder, `kubelet_internal_checkpoint` in
+`device-plugins`, whenever it gives CPUs, memory or devices to a container or takes them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from nfd import log
+from nfd.events.files import Folder, Watches
+
+FILES = (
+    "cpu_manager_state",
+    "memory_manager_state",
+    "kubelet_internal_checkpoint",
+    "device-plugins/kubelet_internal_checkpoint",
+)
+QUIET = 0.5
+"""Seconds to wait after an event, since one seldom comes alone."""
+
+_log = log.get("topology")
+
+
+class Triggers:
+    """`state_dir` is the kubelet's folder; "" watches no files."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._event = asyncio.Event()
+        self._state_dir = state_dir
+        self._files: tuple[tuple[int, ...], ...] = ()
+        self._watches = self._watch() if state_dir else None
+        if self._watches is not None:
+            self._files = self._identities()
+            asyncio.get_running_loop().add_reader(self._watches.fileno(), self._read)
+
+    def close(self) -> None:
+        if self._watches is not None:
+            asyncio.get_running_loop().remove_reader(self._watches.fileno())
+            self._watches.close()
+
+    def pull(self) -> None:
+        """Something has happened."""
+        self._event.set()
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Whether something happened within that time (None: however long it takes)."""
+        try:
+            await asyncio.wait_for(self._event.wait(), seconds)
+        except TimeoutError:
+            return False
+        await asyncio.sleep(QUIET)
+        self._event.clear()
+        return True
+
+    def _read(self) -> None:
+        """Other files come and go in these folders: only a change of those that we know counts."""
+        if self._watches is not None:
+            self._watches.read()
+        found = self._identities()
+        if found != self._files:
+            self._files = found
+            self.pull()
+
+    def _identities(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(_identity(Path(self._state_dir, name)) for name in FILES)
+
+    def _watch(self) -> Watches | None:
+        folders = [Folder("state", path, _directory, deep=False) for path in self._folders()]
+        try:
+            return Watches(folders)
+        except OSError as error:
+            _log.warning("files cannot be watched, the interval and pods remain", path=self._state_dir, error=error)
+            return None
+
+    def _folders(self) -> tuple[str, str]:
+        path = str(Path(self._state_dir).absolute())
+        return path, f"{path}/device-plugins"
+
+
+def _directory(path: str) -> int:
+    return os.open(path or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return ()

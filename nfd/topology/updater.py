@@ -1,0 +1,161 @@
+"""The loop: scan, account, write what differs; at once, at every interval, and when something happens.
+
+A pass that fails removes nothing: what was published stays; the failure is counted, said when it is new, and the pass
+tried again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from nfd import log
+from nfd.errors import HostError, NfdError
+from nfd.host import Host
+from nfd.topology import podresources
+from nfd.topology.accounting import EVERY_NAMESPACE, account, counted, excluded_for
+from nfd.topology.claims import Claims
+from nfd.topology.held import Allocatable, Pod
+from nfd.topology.kubelet import Manager, read_manager
+from nfd.topology.metrics import Metrics
+from nfd.topology.numa import read_hybrid, read_nodes
+from nfd.topology.publisher import Publisher
+from nfd.topology.triggers import Triggers
+from nfd.topology.zones import FINGERPRINT, Json, fingerprint, topology, zones_of
+
+RETRY = (5.0, 60.0)
+"""Seconds until a failed pass is tried again: the first time, and at most."""
+
+_log = log.get("topology")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line and the configuration say; `interval` 0 leaves it to events."""
+
+    node: str
+    socket: str
+    kubelet_uri: str
+    token_file: str
+    interval: float = 60.0
+    namespace: str = EVERY_NAMESPACE
+    fingerprint: bool = True
+    exclude_list: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Updater:
+    """`show` takes the object instead of the API server, where nothing is to be published."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: Settings,
+        claims: Claims,
+        publisher: Publisher,
+        metrics: Metrics,
+        show: Callable[[Json], None] | None = None,
+    ) -> None:
+        self._host = host
+        self._settings = settings
+        self._claims = claims
+        self._publisher = publisher
+        self._metrics = metrics
+        self._show = show
+        self._shown: Json | None = None
+        self._manager: Manager | None = None
+        self._trouble = ""
+        self._problems: tuple[tuple[str, str], ...] = ()
+        self._stale = False
+        self.ready = False
+        self.busy_since = 0.0
+        """Monotonic seconds; 0 between passes."""
+
+    async def run(self, triggers: Triggers) -> None:
+        """Until cancelled."""
+        await self._claims.synced.wait()
+        whole, delay = True, RETRY[0]
+        while True:
+            if await self.one_pass(whole=whole):
+                delay, pause = RETRY[0], self._settings.interval or None
+            else:
+                delay, pause = min(delay * 2, RETRY[1]), delay
+            whole = not await triggers.wait(pause) or bool(self._trouble)
+
+    async def one_pass(self, *, whole: bool = True) -> bool:
+        """Whether it went well. A whole one also looks at the kubelet's configuration and at what is published."""
+        self.busy_since = time.monotonic()
+        try:
+            wanted = await self._scan(whole)
+        except NfdError as error:
+            self._metrics.scan_errors += 1
+            return self._failed("scan failed", error)
+        else:
+            return await self._publish(wanted, whole)
+        finally:
+            self.busy_since = 0.0
+
+    async def _scan(self, whole: bool) -> Json:
+        """The object, without an owner. Raises: HostError, KubeError."""
+        allocatable, pods = await podresources.read(self._settings.socket)
+        zones = await self._account(allocatable, pods)
+        manager = await self._read_manager(whole)
+        attributes = read_hybrid(self._host)
+        if self._settings.fingerprint and pods:
+            attributes[FINGERPRINT] = fingerprint((pod.namespace, pod.name) for pod in pods)
+        return topology(self._settings.node, zones, manager.policy, manager.scope, attributes)
+
+    async def _account(self, allocatable: Allocatable, pods: tuple[Pod, ...]) -> list[Json]:
+        settings = self._settings
+        nodes = read_nodes(self._host)
+        holding = counted(pods, settings.namespace)
+        claims = await self._claims.of(holding)
+        left = account(nodes, allocatable, holding, claims, excluded_for(settings.node, settings.exclude_list))
+        problems = (*left.problems, *self._host.take_notes())
+        for subject, reason in set(problems) - set(self._problems):
+            _log.warning("not counted", path=subject, error=reason)
+        self._problems = problems
+        return zones_of(nodes, left)
+
+    async def _read_manager(self, fresh: bool) -> Manager:
+        """As the kubelet says now, or said last. Raises: HostError while it has never said."""
+        if fresh or self._manager is None:
+            try:
+                self._manager = await read_manager(self._settings.kubelet_uri, self._settings.token_file)
+                self._stale = False
+            except HostError as error:
+                if self._manager is None:
+                    raise
+                tell = _log.debug if self._stale else _log.warning
+                tell("kubelet configuration cannot be read, what it was counts", error=error)
+                self._stale = True
+        return self._manager
+
+    async def _publish(self, wanted: Json, whole: bool) -> bool:
+        if self._show is not None:
+            if wanted != self._shown:
+                self._show(wanted)
+            self._shown = wanted
+            return self._well()
+        try:
+            written = await self._publisher.publish(wanted, look=whole or bool(self._trouble))
+        except NfdError as error:
+            self._metrics.publish_errors += 1
+            return self._failed("topology not published", error)
+        if written:
+            self._metrics.written += 1
+            _log.info("topology published", node=self._settings.node)
+        return self._well()
+
+    def _failed(self, what: str, error: Exception) -> bool:
+        """Said when it is new; it goes on for as long as it lasts."""
+        tell = _log.debug if self._trouble == what else _log.warning
+        tell(what, node=self._settings.node, error=error)
+        self._trouble = what
+        return False
+
+    def _well(self) -> bool:
+        if self._trouble:
+            _log.info("all is well again", node=self._settings.node)
+        self._trouble, self.ready = "", True
+        return True
