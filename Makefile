@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help up test install-test check format generate bench chaos fuzz vm lock clean
+.PHONY: help up test install-test cluster check format generate bench chaos fuzz vm lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,10 @@ test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 
 install-test: $(VENV)/.dev ## install the chart on a test control plane of its own, and label a node there
 	@$(BIN)/python -m tests.deploy.install
+
+cluster: $(VENV)/.dev ## a cluster to try things on: real control plane, recorded GPU nodes (Ctrl-C ends)
+	@$(BIN)/python -m tests.controlplane.build etcd kube-apiserver kube-controller-manager kube-scheduler > /dev/null
+	@$(BIN)/python -m tests.docs.cluster $(STATE)/cluster
 
 fuzz: $(VENV)/.dev ## feed each parser INPUTS odd inputs (1000000); TARGET=name, SEED=text; call again to go on
 	@$(BIN)/python -m tests.fuzz --inputs=$(or $(INPUTS),1000000) --seed=$(SEED) $(TARGET)
