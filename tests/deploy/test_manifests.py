@@ -123,7 +123,7 @@ def test_components(cluster: ControlPlane) -> None:
     assert {path.name for path in (ROOT / "deploy/kustomize/components").iterdir()} == {
         Path(each).name for each in yaml.safe_load((ALL_COMPONENTS / "kustomization.yaml").read_text())["components"]
     }
-    assert "--enable-leader-election" in container_of(one(objects, "Deployment"))["args"]
+    assert {"--enable-leader-election", "--serve-page"} <= set(container_of(one(objects, "Deployment"))["args"])
     served = {"serveReports": True, "servePage": True}
     master = {**RELEASE["master"], **served, "replicaCount": 2, "rbac": {"lookUpPods": True}}
     assert rights(chart_objects({**RELEASE, "master": master, "postDeleteCleanup": False})) == rights(objects)

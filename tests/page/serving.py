@@ -18,6 +18,27 @@ def make_node(name: str, labels: Mapping[str, str], taints: tuple[Mapping[str, s
     return Node(name, f"uid-{name}", "1", "boot", labels, {}, {}, taints)
 
 
+def many_nodes(count: int) -> list[Node]:
+    """As fleets are: a few kinds of machine, a hundred labels each, and some that are on every node another one."""
+    kinds = [{f"example.com/feature-{kind}-{index}": "true" for index in range(60)} for kind in range(12)]
+    common = {f"example.com/common-{index}": str(index) for index in range(40)}
+    return [
+        make_node(
+            f"node-{number:05}",
+            {
+                **common,
+                **kinds[number * 7 // 100 % len(kinds)],
+                "kubernetes.io/hostname": f"node-{number:05}",
+                "example.com/rack": f"rack-{number * 31 % 997}",
+                "nvidia.com/gpu.product": f"GPU-{number // 50 % 9}",
+                "nvidia.com/gpu.count": "8",
+                "feature.node.kubernetes.io/kernel-version.full": f"6.{number // 300}.0",
+            },
+        )
+        for number in range(count)
+    ]
+
+
 @contextmanager
 def served(nodes: Sequence[Node]) -> Iterator[str]:
     """Its address."""
@@ -31,7 +52,7 @@ def served(nodes: Sequence[Node]) -> Iterator[str]:
     server = HttpServer(Metrics("test", 0.0), lambda: "")
     (port,) = free_ports(1)
     try:
-        server.add(Page(lambda: nodes, lambda: "").routes())
+        server.add(Page(lambda: nodes, lambda: "", fresh=0.0).routes())
         wait(server.start("127.0.0.1", port))
         yield f"http://127.0.0.1:{port}/page/"
         wait(server.stop())

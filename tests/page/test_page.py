@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 OURS = {"key": MARK, "operator": "In", "values": ["twenty"]}
 """Other tests may have nodes on the control plane, too."""
 MOST_BYTES, MOST_REQUESTS, MOST_PIXELS = 150_000, 10, 150_000
+MOST_MILLISECONDS = 1000.0
 GPU, FEATURE = "nvidia.com/gpu", "feature.node.kubernetes.io"
 Json = dict[str, Any]
 
@@ -109,14 +110,20 @@ def test_the_picture_is_the_fleet(shown: Shown) -> None:
 
 
 def test_it_is_small_and_fast(shown: Shown) -> None:
-    """Bytes and requests are the same on every machine; the time is told."""
+    """Bytes and requests are the same on every machine; the time is that of one try of five, for a busy one."""
     shown.browser.forget()
     shown.browser.open(shown.url)
     traffic = shown.browser.traffic()
     paint = shown.browser.first_paint()
+    for _ in range(4):
+        if paint < MOST_MILLISECONDS:
+            break
+        shown.browser.open(shown.url)
+        paint = shown.browser.first_paint()
     print(f"{sum(traffic.values())} bytes in {len(traffic)} requests, first contentful paint after {paint:.0f} ms")
     assert sum(traffic.values()) < MOST_BYTES, traffic
     assert 8 < len(traffic) <= MOST_REQUESTS, traffic
+    assert paint < MOST_MILLISECONDS
     assert all(address.startswith(shown.url) for address in traffic)
 
 
@@ -211,7 +218,7 @@ def test_by_keyboard_alone(shown: Shown) -> None:
 
 
 def test_bars_choose(shown: Shown) -> None:
-    """Two bars of one fact are alternatives; pressed again they are taken back."""
+    """Two bars of one fact are alternatives; pressed again they are taken back. A problem is looked up in the list."""
     shown.select()
     browser, press = shown.browser, "document.querySelectorAll('#kernel .row')[arguments[0]].click()"
     first, second = list(bars(browser, "kernel").items())[:2]
@@ -223,6 +230,11 @@ def test_bars_choose(shown: Shown) -> None:
     assert shown.matches() == second[1]
     browser.script(press, 1)
     assert shown.matches() == 20
+    problem, count = next(iter(bars(browser, "problem").items()))
+    browser.script("document.querySelector('#problem .row').click()")
+    rows = browser.texts("#rows td:last-child")
+    assert len(rows) == count
+    assert all(problem in text for text in rows)
 
 
 def test_whoever_is_elsewhere_shows_a_token(shown: Shown, control_plane: ControlPlane) -> None:

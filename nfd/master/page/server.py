@@ -10,6 +10,7 @@ import asyncio
 import gzip
 import hashlib
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
@@ -49,7 +50,7 @@ HEADERS = {
     "Vary": "Accept-Encoding",
 }
 _OWN = frozenset({"127.0.0.1", "::1"})
-_OWN_NAMES = frozenset({"localhost", *_OWN})
+_OWN_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?", re.ASCII | re.IGNORECASE)
 _PROXIES = ("Forwarded", "X-Forwarded-For", "Via")
 Shown = tuple[str, Mapping[str, str], Mapping[str, str], tuple[Mapping[str, str], ...]]
 """What the picture of a Node is made of."""
@@ -57,14 +58,22 @@ Admit = Callable[[web.Request], Awaitable[None]]
 
 
 class Page:
-    """`admit` lets in who shows a token, None if there is nobody to ask; `missing` says why nodes are not known yet."""
+    """`missing` says why nodes are not known yet, "" if they are.
+
+    `admit` lets in who shows a token, None if there is nobody to ask; an answer is given again for `fresh` seconds.
+    """
 
     def __init__(
-        self, nodes: Callable[[], Sequence[Node]], missing: Callable[[], str], admit: Admit | None = None
+        self,
+        nodes: Callable[[], Sequence[Node]],
+        missing: Callable[[], str],
+        admit: Admit | None = None,
+        fresh: float = FRESH,
     ) -> None:
         self._nodes = nodes
         self._missing = missing
         self._admit = admit
+        self._fresh = fresh
         self._packed = b""
         self._drawn: list[Shown] | None = None
         self._until = 0.0
@@ -92,7 +101,7 @@ class Page:
                 shown = [(node.name, node.labels, node.resources, node.taints) for node in nodes]
                 if shown != self._drawn:
                     self._packed, self._drawn = await asyncio.to_thread(_pack, nodes), shown
-                self._until = time.monotonic() + FRESH
+                self._until = time.monotonic() + self._fresh
             return self._packed
 
 
@@ -107,7 +116,7 @@ def _from_here(request: web.Request) -> bool:
         return False
     address = ip_address(str(peer[0]).partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
-    return str(address) in _OWN and request.url.host in _OWN_NAMES
+    return str(address) in _OWN and _OWN_HOST.fullmatch(request.headers.get("Host", "")) is not None
 
 
 def _asset(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -80,7 +80,7 @@ export function labels(place, fleet, { words, conditions, open, has, toggle, ref
 
 /** First what tells nodes apart, last what has another value on each: 0, 1 or 2. */
 function telling(fleet, [, , size]) {
-  return size === 1 ? 1 : size > 2 && size > fleet.size / 2 ? 2 : 0;
+  return size === 1 ? 1 : size > 2 && size > 0.9 * fleet.size ? 2 : 0;
 }
 
 function valuesOf(fleet, key, fitting, { chosen, has, toggle }) {
@@ -110,11 +110,11 @@ export function table(place, nodes, { limit, cells, open }) {
 
 export const STEP = ROWS;
 
-/** The numbers of the chosen nodes whose names have the words. */
-export function named(fleet, chosen, words) {
+/** The numbers of the chosen nodes whose text has the words. */
+export function fitting(fleet, chosen, words, text) {
   const found = [];
   for (let node = 0; node < fleet.size; node += 1) {
-    if (chosen[node] && words.every((word) => fleet.nodes[node].toLowerCase().includes(word))) found.push(node);
+    if (chosen[node] && words.every((word) => text(node).toLowerCase().includes(word))) found.push(node);
   }
   return found;
 }

@@ -2,7 +2,7 @@
 
 import { Builder } from "./builder.js";
 import { Fleet } from "./fleet.js";
-import { STEP, bars, element, gpuTexts, labels, named, plural, replace, table } from "./lists.js";
+import { STEP, bars, element, fitting, gpuTexts, labels, plural, replace, table } from "./lists.js";
 import { COLOURS, Picture, colours } from "./picture.js";
 
 const EVERY = 30_000;
@@ -14,7 +14,7 @@ const words = (input) => input.value.toLowerCase().split(/\s+/).filter(Boolean);
 const state = { fleet: null, tag: "", token: "", limit: STEP, open: new Set(), all: new Set(), chosen: null, busy: false };
 
 const builder = new Builder({
-  rows: $("conditions"), keys: $("keys"), output: $("output"), note: $("note"), copied: $("copied"), changed: () => choose(),
+  rows: $("conditions"), keys: $("keys"), output: $("output"), note: $("note"), copied: $("copied"), changed: () => { state.limit = STEP; choose(); },
 });
 const picture = new Picture($("picture"), $("tip"), (node) => showNode(node));
 
@@ -43,6 +43,7 @@ async function load() {
 function tell(text, bad = false) {
   $("state").textContent = text;
   $("state").classList.toggle("bad", bad);
+  $("state").setAttribute("aria-live", bad ? "assertive" : "off");
 }
 
 function ask(reason) {
@@ -69,7 +70,6 @@ function choose() {
   const fleet = state.fleet;
   if (!fleet) return;
   state.chosen = fleet.select(builder.whole);
-  state.limit = STEP;
   const count = state.chosen.reduce((sum, one) => sum + one, 0);
   $("matches").textContent = count.toLocaleString("en");
   $("of").textContent = `of ${plural(fleet.size, "node")}`;
@@ -124,15 +124,16 @@ function asked(name) {
 }
 
 function pressed(name, value) {
-  return asked(name).includes(value);
+  return state.fleet.keys.has(name) ? asked(name).includes(value) : $("names").value === value;
 }
 
-/** A bar adds its value to the selector or takes it out; what needs a look is no label, so its nodes are only listed. */
+/** A bar adds its value to the selector or takes it out; what needs a look is no label: the list is searched for it. */
 function flip(name, value) {
   if (!state.fleet.keys.has(name)) {
-    $("colour").value = name;
-    paint();
-    $("picture").focus();
+    $("names").value = pressed(name, value) ? "" : value;
+    nodes();
+    facts();
+    $("h-nodes").scrollIntoView({ block: "start" });
     return;
   }
   const before = asked(name);
@@ -177,7 +178,7 @@ function search() {
 
 function nodes() {
   const { fleet, chosen, columns, limit } = state;
-  const found = named(fleet, chosen, words($("names")));
+  const found = fitting(fleet, chosen, words($("names")), (node) => [fleet.nodes[node], ...columns.problems[node]].join(" "));
   const text = (name, node) => columns[name][node] ?? "";
   const cells = (node) => [fleet.nodes[node], columns.gpus[node], ...["driver", "kernel", "os", "cpu"].map((name) => text(name, node)),
     columns.problems[node].join(", ")];
@@ -261,7 +262,7 @@ for (const one of document.querySelectorAll("input[name=form]")) {
 addEventListener("hashchange", recall);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => picture.draw());
 document.addEventListener("visibilitychange", () => { if (!document.hidden) load(); });
-setInterval(() => { if (!document.hidden && state.fleet) load(); }, EVERY);
+setInterval(() => { if (!document.hidden && $("door").hidden) load(); }, EVERY);
 let remembered = "auto";
 try { remembered = localStorage.getItem("theme") ?? "auto"; } catch { /* a browser may forbid it */ }
 theme(remembered);
