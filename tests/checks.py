@@ -17,6 +17,7 @@ from nfd.master.config import Config as MasterConfig
 from nfd.worker.config import model as worker_model
 from tests.consumers import page as consumers
 from tests.deploy import monitoring
+from tests.docs import labels
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 300
@@ -49,7 +50,8 @@ def reference() -> dict[str, str]:
 
 def tables() -> dict[str, str]:
     """Tables that stand in pages written by hand."""
-    return {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text())} | monitoring.pages()
+    found = {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text()), labels.NAME: labels.page()}
+    return found | monitoring.pages()
 
 
 def long_files() -> Iterator[str]:

@@ -17,6 +17,11 @@ def capabilities(inventory: Inventory, settings: Settings) -> Labelled:
     """`mig.capable`, `mps.capable` and the configured `mig.strategy`.
 
     MPS does not work beside a GPU in MIG mode: then the node is not capable of it, whatever is configured.
+
+    Labels:
+        mig.capable = true, false: whether a GPU can be divided by MIG
+        mig.strategy = single, mixed: the MIG strategy that is configured
+        mps.capable = true, false: whether GPUs are shared by MPS
     """
     gpus = inventory.compute_gpus
     if not gpus:
@@ -34,7 +39,19 @@ def capabilities(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def whole_gpus(inventory: Inventory, settings: Settings) -> Labelled:
-    """`gpu.count`, `.product`, `.memory`, `.replicas`, `.sharing-strategy`, `.family`, `.compute.*` of one model."""
+    """Of one model.
+
+    Labels:
+        gpu.count = number: GPUs that the driver can use
+        gpu.product = text: the model, such as `NVIDIA-H200`; `-SHARED` is added where GPUs are shared under their name
+        gpu.memory = number: MiB of one GPU
+        gpu.memory.unified = true: that is the memory of the machine
+        gpu.replicas = number: how often each GPU is offered
+        gpu.sharing-strategy = none, time-slicing, mps: how GPUs are shared
+        gpu.family = text: the architecture, such as `hopper`
+        gpu.compute.major = number: compute capability, first part
+        gpu.compute.minor = number: compute capability, second part
+    """
     found = models(inventory)
     if not found:
         return Labelled({})
@@ -72,7 +89,11 @@ def architecture(model: Model, settings: Settings) -> dict[str, str]:
 
 
 def mode(inventory: Inventory, settings: Settings) -> Labelled:
-    """`graphics` or `compute` after the PCI class that all devices have, else `unknown`."""
+    """After the PCI class that all devices have.
+
+    Labels:
+        gpu.mode = graphics, compute, unknown: whether the GPUs are display controllers
+    """
     classes = {gpu.pci_class for gpu in inventory.compute_gpus if not gpu.mute or gpu.pci_class}
     if not classes:
         return Labelled({})
@@ -80,7 +101,11 @@ def mode(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def clique(inventory: Inventory, settings: Settings) -> Labelled:
-    """The fabric clique that the attached devices share; none if they differ."""
+    """None if they differ.
+
+    Labels:
+        gpu.clique = text: cluster UUID and clique of the NVLink fabric that the GPUs are attached to
+    """
     found = sorted({gpu.clique for gpu in inventory.compute_gpus if gpu.clique})
     if len(found) > 1:
         return Labelled({}, (("gpu.clique", f"left out, since the devices differ: {', '.join(found)}"),))

@@ -8,7 +8,19 @@ from nfd.source import Labelled
 
 
 def versions(inventory: Inventory, settings: Settings) -> Labelled:
-    """Parts of the driver version stay text (`04`); without a third part the revision is empty."""
+    """Parts of the driver version stay text (`04`); without a third part the revision is empty.
+
+    Labels:
+        cuda.driver-version.full = text: the driver's version
+        cuda.driver-version.major = text: first part of the driver's version
+        cuda.driver-version.minor = text: second part of the driver's version
+        cuda.driver-version.revision = text: third part of the driver's version
+        cuda.runtime-version.full = text: the newest CUDA version that the driver supports
+        cuda.runtime-version.major = number: first part of that CUDA version
+        cuda.runtime-version.minor = number: second part of that CUDA version
+        cuda.driver.major, cuda.driver.minor, cuda.driver.rev = text: the same as driver-version, under their old names
+        cuda.runtime.major, cuda.runtime.minor = number: the same as runtime-version, under their old names
+    """
     if not inventory.compute_gpus:
         return Labelled({})
     driver, notes = driver_version(inventory.driver.version)

@@ -9,7 +9,11 @@ from nfd.source import Labelled
 
 
 def timestamp(inventory: Inventory, settings: Settings) -> Labelled:
-    """Seconds since the epoch."""
+    """When.
+
+    Labels:
+        gfd.timestamp = number: seconds since the epoch; when the GPU labels last changed, alone when it started
+    """
     when = inventory.node.timestamp
     if when is None or not (settings.alone or inventory.gpus):
         return Labelled({})
@@ -17,5 +21,9 @@ def timestamp(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def machine(inventory: Inventory, settings: Settings) -> Labelled:
-    """The machine's product name, or `unknown`."""
+    """The product.
+
+    Labels:
+        gpu.machine = text: the machine's product name, or `unknown`
+    """
     return Labelled({"gpu.machine": sanitize(inventory.node.machine)} if inventory.compute_gpus else {})

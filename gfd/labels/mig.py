@@ -27,6 +27,17 @@ def devices(inventory: Inventory, settings: Settings) -> Labelled:
 
     Where the layout does not fit the strategy `single`, or a GPU is still being carved, the labels of the whole GPU
     stay, and `gpu.state` tells.
+
+    Labels, where <devices> is `gpu` with the strategy single, `mig-<profile>` (such as `mig-1g.5gb`) with mixed:
+        <devices>.count = number: MIG devices of one profile
+        <devices>.product = text: model and profile, such as `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`
+        <devices>.memory = number: MiB of one MIG device
+        <devices>.multiprocessors = number: multiprocessors of one MIG device
+        <devices>.replicas = number: how often each MIG device is offered
+        <devices>.sharing-strategy = none, time-slicing: how MIG devices are shared
+        <devices>.slices.gi, <devices>.slices.ci = number: slices of a device's GPU instance, compute instance
+        <devices>.engines.copy, <devices>.engines.decoder, <devices>.engines.encoder = number: engines of a device
+        <devices>.engines.jpeg, <devices>.engines.ofa = number: engines of a device
     """
     found = mig_devices(inventory)
     if settings.mig_strategy == SINGLE:

@@ -60,7 +60,14 @@ def models(inventory: Inventory) -> tuple[Model, ...]:
 
 
 def per_model(inventory: Inventory, settings: Settings) -> Labelled:
-    """`gpu.mixed` and `gpu.model.<product>.*`, on a node with several models."""
+    """On a node with several models.
+
+    Labels:
+        gpu.mixed = true: the GPUs are of several models; the plain labels are about the most numerous one
+        gpu.model.<product>.count = number: GPUs of that model
+        gpu.model.<product>.memory = number: MiB of one GPU of that model
+        gpu.model.<product>.product = text: the model in full
+    """
     found = models(inventory)
     if len(found) < 2:
         return Labelled({})

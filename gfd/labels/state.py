@@ -10,7 +10,14 @@ from nfd.source import Labelled
 
 
 def health(inventory: Inventory, settings: Settings) -> Labelled:
-    """`gpu.present`, `gpu.state`, `gpu.count.present` and `gpu.count.failing`."""
+    """Most of them only where something is wrong.
+
+    Labels:
+        gpu.present = true: an NVIDIA display controller is on PCI
+        gpu.state = no-driver, driver-error, stale, degraded, mig-pending, mig-invalid: what is wrong with the GPUs
+        gpu.count.present = number: GPUs on PCI, where they are more than count
+        gpu.count.failing = number: GPUs that do not answer, where there are such
+    """
     node = inventory.node
     labels: dict[str, str] = {}
     notes = [("driver", reason) for reason in driver_problems(inventory, settings)]

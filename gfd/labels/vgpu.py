@@ -8,7 +8,13 @@ from nfd.source import Labelled
 
 
 def guest(inventory: Inventory, settings: Settings) -> Labelled:
-    """`vgpu.present` where PCI configuration space can be read, and the host driver's version and branch."""
+    """Where PCI configuration space can be read.
+
+    Labels:
+        vgpu.present = true, false: whether the node is a guest with a vGPU
+        vgpu.host-driver-version = text: the version of the host's driver
+        vgpu.host-driver-branch = text: the branch of the host's driver
+    """
     node = inventory.node
     if node.vgpu_present is None or not (settings.alone or inventory.gpus):
         return Labelled({})

@@ -130,7 +130,13 @@ def parse_file(data: bytes) -> RuleFile:
 
 
 def labels(features: Features, config: Rules) -> Labelled:
-    """The labels of all rules that hold, later ones overwriting equal names; a rule that fails gives none."""
+    """The labels of all rules that hold, later ones overwriting equal names; a rule that fails gives none.
+
+    Labels:
+        rdma.capable = true: a Mellanox device is there
+        rdma.available = true: the kernel modules ib_uverbs and rdma_ucm are loaded
+        <key> = text: what rules of the configuration and of `custom.d` give
+    """
     given = run_custom(config.rules, features, clock=config.clock)
     failures = tuple((f"rule {failure.rule!r}", failure.reason) for failure in given.errors)
     return Labelled(given.labels, config.notes + failures, config.error)

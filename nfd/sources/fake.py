@@ -39,7 +39,12 @@ def discover(host: Host, config: Config) -> Features:
 
 
 def labels(features: Features, config: Config) -> Labels:
-    """The configured labels, whether or not the features were asked for; a name with a slash is a full key."""
+    """The configured labels, whether or not the features were asked for; a name with a slash is a full key.
+
+    Labels:
+        fakefeature1, fakefeature2, fakefeature3 = true: for tests; other names by configuration
+        <name> = text: as configured
+    """
     return dict(config.labels)
 
 

@@ -99,7 +99,14 @@ def page_size(name: str) -> str | None:
 
 
 def labels(features: Features, config: Section) -> Labels:
-    """`numa`, `swap`, `nv.present` and `nv.dax`, each `true` or missing."""
+    """Each `true` or missing.
+
+    Labels:
+        numa = true: the machine has several NUMA nodes
+        swap = true: swap space is in use
+        nv.present = true: a non-volatile memory device is there
+        nv.dax = true: a non-volatile memory device is set up for direct access
+    """
     devices: tuple[Instance, ...] = features.instances.get(NV, ())
     conditions = {
         "numa": features.attributes.get(NUMA, {}).get("is_numa") == "true",

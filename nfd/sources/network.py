@@ -51,7 +51,12 @@ def _read(reading: Reading, feature: str, files: dict[str, str], *, hardware: bo
 
 
 def labels(features: Features, config: Section) -> Labels:
-    """`sriov.capable`: some device can have virtual functions; `sriov.configured`: some device has."""
+    """Each `true` or missing.
+
+    Labels:
+        sriov.capable = true: a network device can have virtual functions
+        sriov.configured = true: a network device has virtual functions
+    """
     devices = features.instances.get(DEVICE, ())
     files = {"sriov.capable": "sriov_totalvfs", "sriov.configured": "sriov_numvfs"}
     return {name: "true" for name, key in files.items() if any(is_positive(one.get(key)) for one in devices)}

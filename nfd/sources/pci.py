@@ -68,6 +68,11 @@ def labels(features: Features, config: Config) -> Labelled:
     """`<fields>.present`, and `<fields>.sriov.capable` where the device tells a number of virtual functions, even 0.
 
     The vendor-only alias is for the same devices, and `.present` alone.
+
+    Labels:
+        <class>_<vendor>.present = true: a listed PCI device is there; the fields are those of `deviceLabelFields`
+        <class>_<vendor>.sriov.capable = true: a listed PCI device can have virtual functions
+        <vendor>.present = true: a listed PCI device of that vendor is there, whatever its class (`vendorAlias`)
     """
     fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor"))
     found: dict[str, str] = {}

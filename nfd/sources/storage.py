@@ -35,7 +35,11 @@ def read_devices(reading: Reading) -> Features:
 
 
 def labels(features: Features, config: Section) -> Labels:
-    """`nonrotationaldisk` when any device says rotational=0."""
+    """When any device says rotational=0.
+
+    Labels:
+        nonrotationaldisk = true: a block device does not rotate, such as an SSD
+    """
     still = any(device.get("rotational") == "0" for device in features.instances.get(BLOCK, ()))
     return {"nonrotationaldisk": "true"} if still else {}
 

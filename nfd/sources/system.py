@@ -101,7 +101,14 @@ def split_version(version: str) -> dict[str, str]:
 
 
 def labels(features: Features, config: Section) -> Labels:
-    """`os_release.<field>` for the fields that schedulers ask for."""
+    """The fields that schedulers ask for.
+
+    Labels:
+        os_release.ID = text: the operating system, such as `ubuntu`
+        os_release.VERSION_ID = text: the operating system's version, such as `24.04`
+        os_release.VERSION_ID.major = text: first part of that version
+        os_release.VERSION_ID.minor = text: second part of that version
+    """
     fields = features.attributes.get(OS_RELEASE, {})
     return {f"os_release.{name}": fields[name] for name in LABELLED if name in fields}
 

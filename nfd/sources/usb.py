@@ -62,7 +62,11 @@ def read_device(reading: Reading, folder: str) -> Iterator[Instance]:
 
 
 def labels(features: Features, config: Config) -> Labelled:
-    """`<fields>.present` for each listed device; a slash in a serial number is no namespace."""
+    """For each listed device; a slash in a serial number is no namespace.
+
+    Labels:
+        <class>_<vendor>_<device>.present = true: a listed USB device is there; the fields are `deviceLabelFields`
+    """
     fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor", "device"))
     listed = (one for one in features.instances.get(DEVICE, ()) if is_listed(one, config.device_class_whitelist))
     return Labelled({f"{join_fields(device, fields)}.present": "true" for device in listed}, tuple(notes))

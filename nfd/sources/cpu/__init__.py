@@ -124,7 +124,32 @@ def read_coprocessor(host: Host) -> Attributes:
 
 
 def labels(features: Features, config: Config) -> Labels:
-    """`true` for every flag that the configuration lets through; attributes by value, but for counts."""
+    """Flags that the configuration lets through; attributes by value, but for counts.
+
+    Labels:
+        cpuid.<flag> = true: the processor has the feature, and the kernel lets programs use it
+        cpuid.<name> = number: a property with a value, such as `cpuid.AVX10_VERSION`
+        cpu_core = true: a hybrid processor has performance cores
+        cpu_atom = true: a hybrid processor has efficiency cores
+        model.vendor_id = text: who made the processor, such as `Intel`, `AMD`, `ARM`
+        model.family = number: the processor's family
+        model.id = number: the processor's model within its family
+        model.hypervisor = text: the hypervisor that the machine runs on, `none` without one
+        hardware_multithreading = true, false: whether a core runs several threads
+        cstate.enabled = true, false: whether intel_idle may enter idle states
+        pstate.status = active, passive, off: what intel_pstate does
+        pstate.turbo = true, false: whether frequencies above the base may be used
+        pstate.scaling_governor = text: the governor that all CPUs have
+        power.sst_bf.enabled = true: Speed Select Base Frequency is in use
+        coprocessor.nx_gzip = true: the POWER accelerator for gzip is there
+        security.sgx.enabled = true: SGX is switched on
+        security.se.enabled = true: IBM Secure Execution is switched on
+        security.tdx.enabled = true: the host can start TDX guests
+        security.tdx.protected = true: this machine is a TDX guest
+        security.sev.enabled = true: the host can start SEV guests
+        security.sev.es.enabled = true: the host can start SEV-ES guests
+        security.sev.snp.enabled = true: the host can start SEV-SNP guests
+    """
     flagged = (name for name in sorted(features.flags.get(CPUID, ())) if _is_wanted(name, config.cpuid))
     return {
         **{f"cpuid.{name}": "true" for name in flagged},

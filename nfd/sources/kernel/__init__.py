@@ -91,7 +91,16 @@ def _flags(feature: str, names: frozenset[str] | None) -> Features:
 
 
 def labels(features: Features, config: Config) -> Labels:
-    """`version.<part>`, `config.<option>` (`true` for y and m, else the value) and `selinux.enabled`."""
+    """Of the running kernel.
+
+    Labels:
+        version.full = text: the release, as `uname -r` tells it
+        version.major = number: first part of the release
+        version.minor = number: second part of the release
+        version.revision = number: third part of the release
+        config.<option> = true, text: an option of `configOpts` is set: `true` for y and m, else its value
+        selinux.enabled = true: SELinux enforces its policy
+    """
     version_of = features.attributes.get(VERSION, {})
     options = features.attributes.get(CONFIG, {})
     found = {f"version.{part}": text for part, text in version_of.items() if text}

@@ -66,7 +66,11 @@ def _merge(host: Host, found: Entries, new: Entries, name: str) -> None:
 
 
 def labels(features: Features, config: Section) -> Labels:
-    """The entries of `local.label`."""
+    """The entries of `local.label`.
+
+    Labels:
+        <key> = text: a line of a file in `features.d`; a key without a namespace gets ours
+    """
     return features.attributes.get(LABEL, {})
 
 

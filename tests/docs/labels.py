@@ -1,0 +1,93 @@
+"""docs/labels.md: all labels, from the docstrings of what makes them: `python -m tests.checks --write`.
+
+The docstring of a source's `labels` and of each GPU labeler has a part `Labels…:` with lines `NAME = VALUES: MEANING`;
+several names have commas between them, and what stands in `<…>` is filled in by the machine.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gfd.labels import LABELERS
+from nfd.names import FEATURE_NS, NVIDIA_NS
+from nfd.source import Source
+from nfd.sources import BUILT_IN
+
+NAME = "docs/labels.md"
+NVIDIA = "nvidia"
+_ROW = re.compile(r"^ {4}(\S.*?) = (.*?): (.*)$")
+_HEAD = re.compile(r"^Labels\b.*:$")
+_BLANK = re.compile(r"<[^>]*>")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A label, or a kind of labels; `key` may have blanks in `<…>`."""
+
+    key: str
+    values: str
+    about: str
+    source: str
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether it says nothing about the name."""
+        return bool(_BLANK.fullmatch(self.key.rpartition("/")[2]))
+
+    def covers(self, key: str) -> bool:
+        parts = [re.escape(part) for part in _BLANK.split(self.key)]
+        return re.fullmatch(r"[^/]+".join(parts), key) is not None
+
+
+def rows() -> list[Row]:
+    """In the order of sources and their docstrings."""
+    found = [row for source in BUILT_IN for row in told(source.labels, source.name, prefix_of(source))]
+    return found + [row for labeler in LABELERS for row in told(labeler, NVIDIA, f"{NVIDIA_NS}/")]
+
+
+def prefix_of(source: Source) -> str:
+    return f"{FEATURE_NS}/" if source.verbatim else f"{FEATURE_NS}/{source.name}-"
+
+
+def told(makes: Callable[..., Any], source: str, prefix: str) -> Iterator[Row]:
+    lines = (inspect.getdoc(makes) or "").splitlines()
+    start = next((number for number, line in enumerate(lines) if _HEAD.match(line)), len(lines))
+    for line in lines[start + 1 :]:
+        found = _ROW.match(line)
+        assert found, f"{makes.__module__}.{makes.__qualname__}: not of the form NAME = VALUES: MEANING: {line!r}"
+        for name in found[1].split(", "):
+            for key, when in filled(name):
+                yield Row(f"{prefix}{key}", found[2], f"{found[3]}{when}", source)
+
+
+def filled(name: str) -> list[tuple[str, str]]:
+    """MIG devices have two names, by strategy."""
+    if "<devices>" not in name:
+        return [(name, "")]
+    ways = {"gpu": "single", "mig-<profile>": "mixed"}
+    return [(name.replace("<devices>", one), f" (MIG strategy `{strategy}`)") for one, strategy in ways.items()]
+
+
+def page() -> str:
+    lines = [HEAD, "| label | values | meaning | source |", "| --- | --- | --- | --- |"]
+    for row in sorted(rows(), key=lambda one: (one.source == NVIDIA, one.key.replace("<", "~"))):
+        values = ", ".join(one if one in KINDS else f"`{one}`" for one in row.values.split(", "))
+        lines.append(f"| `{row.key}` | {values} | {row.about} | {row.source} |")
+    return "\n".join(lines) + "\n"
+
+
+KINDS = ("text", "number")
+HEAD = """# Labels
+
+Every label that comes without rules of yours, from the docstrings of what makes it. What stands in `<…>` is told by the
+machine. A label is there only where it has something to say: what is not so has no label, but for those with the value
+`false`.
+
+Besides, NodeFeatureRules and NodeFeature objects give labels of any name ([rules.md](rules.md)). Who made a label:
+`nfd explain NODE LABEL`. Which pods and operators choose by them: [consumers.md](consumers.md). Options that change
+them: [reference/nfd-worker.md](reference/nfd-worker.md).
+"""
