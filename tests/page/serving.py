@@ -40,8 +40,8 @@ def many_nodes(count: int) -> list[Node]:
 
 
 @contextmanager
-def served(nodes: Sequence[Node]) -> Iterator[str]:
-    """Its address."""
+def served(nodes: Sequence[Node], missing: str = "") -> Iterator[str]:
+    """Its address; each answer is drawn anew."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -52,7 +52,7 @@ def served(nodes: Sequence[Node]) -> Iterator[str]:
     server = HttpServer(Metrics("test", 0.0), lambda: "")
     (port,) = free_ports(1)
     try:
-        server.add(Page(lambda: nodes, lambda: "", fresh=0.0).routes())
+        server.add(Page(lambda: nodes, lambda: missing, fresh=0.0).routes())
         wait(server.start("127.0.0.1", port))
         yield f"http://127.0.0.1:{port}/page/"
         wait(server.stop())

@@ -16,6 +16,7 @@ from nfd.fleet.affinity import parse_terms
 from nfd.fleet.gpus import group
 from nfd.fleet.nodes import summarize_all
 from tests.controlplane.cluster import ControlPlane
+from tests.e2e.programs import eventually
 from tests.fleet20.place import MARK, FleetPlace, fleet_on
 from tests.page.browser import ELSEWHERE, Browser, Keys
 
@@ -63,12 +64,18 @@ def place(
 ) -> Iterator[FleetPlace]:
     """After the browser: without one there is nothing to show it to."""
     with fleet_on(control_plane, tmp_path_factory.mktemp("page"), "--serve-page") as found:
+        reporting = [node.name for node in found.nodes if node.worker]
+        eventually(lambda: all(is_labelled(found.node(name)) for name in reporting))
         yield found
 
 
 @pytest.fixture
 def shown(place: FleetPlace, browser: Browser) -> Shown:
     return Shown(place, browser)
+
+
+def is_labelled(node: Json) -> bool:
+    return any(key.startswith(FEATURE) for key in node["metadata"]["labels"])
 
 
 def bars(browser: Browser, name: str) -> dict[str, int]:

@@ -49,7 +49,13 @@ def test_what_is_sent() -> None:
             status, _, data = get(url, name if name != "index.html" else "", If_None_Match=headers["ETag"])
             assert (status, data) == (304, b"")
         assert get(url, "../fleet.json")[0] == 404
-        assert get(url.removesuffix("page/"))[1]["Location"] == "/page/"
+        for path in ("page/", "/"):
+            assert get(url.removesuffix(path))[1]["Location"] == "page/"
+
+
+def test_as_long_as_nodes_are_not_known_it_says_so() -> None:
+    with served([], "the nodes are not known yet") as url:
+        assert get(url, "fleet.json")[::2] == (503, b"the nodes are not known yet\n")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def _asset(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 
 async def _to_page(request: web.Request) -> web.Response:
-    raise web.HTTPFound(PATH)
+    raise web.HTTPFound(PATH.lstrip("/"))  # a proxy may have put something before it
 
 
 def _answer(request: web.Request, packed: bytes, kind: str, keep: str) -> web.Response:
