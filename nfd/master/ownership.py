@@ -14,6 +14,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from nfd import names
@@ -31,6 +33,11 @@ LISTS = {
 ORIGINS = "origins"
 LEGACY = ("master.version", "worker.version")
 """Written by NFD up to 0.14; only ever removed."""
+
+ALIKE = 256
+"""Lists that are remembered, as text and as keys: thousands of nodes have the same ones."""
+LONGEST = 32 * 1024
+"""Letters of a list that is remembered; that of 61 labels has 2,000, a hostile one as many as a Node has room for."""
 
 _DEFAULT = names.FEATURE_NS + "/"
 _UNKNOWN = "?"
@@ -64,18 +71,21 @@ def parse_owned(annotations: Mapping[str, str], instance: str = "") -> Owned:
     lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
     record = _parse_origins(annotations.get(annotation(ORIGINS, instance), ""))
     known = record.get("lists") == _digest(lists.values())
-    taints = dict(_parse_taints(lists[Kind.TAINTS]))
-    keys: dict[Kind, Mapping[str, Origin]] = {}
-    for kind, text in lists.items():
-        found = taints if kind is Kind.TAINTS else [_full(item) for item in text.split(",") if item]
-        keys[kind] = _with_origins(found, record.get(kind.value), known)
+    parse = _parse_keys if sum(map(len, annotations.values())) <= LONGEST else _parse_keys.__wrapped__
+    keys = {
+        kind: parse(text, kind is Kind.TAINTS, _explicit(record.get(kind.value)) if known else None)
+        for kind, text in lists.items()
+    }
     boot_id = record.get("boot", "")
-    return Owned(keys, taints, boot_id if isinstance(boot_id, str) else "")
+    return Owned(keys, dict(_parse_taints(lists[Kind.TAINTS])), boot_id if isinstance(boot_id, str) else "")
 
 
 def render_owned(owned: Owned, instance: str = "") -> dict[str, str]:
     """The annotations that say so; none of those whose list is empty."""
-    lists = {kind: ",".join(sorted(_short(key) for key in owned.of(kind))) for kind in LISTS}
+    letters = sum(len(key) for keys in owned.keys.values() for key in keys)
+    render = _render_keys if letters <= LONGEST else _render_keys.__wrapped__
+    found = {kind: render(frozenset(owned.of(kind).items())) for kind in LISTS}
+    lists = {kind: text for kind, (text, _) in found.items()}
     lists[Kind.TAINTS] = ",".join(_taint(key, owned.taints.get(key, "")) for key in sorted(owned.of(Kind.TAINTS)))
     rendered = {annotation(LISTS[kind], instance): text for kind, text in lists.items() if text}
     if not rendered:
@@ -83,7 +93,7 @@ def render_owned(owned: Owned, instance: str = "") -> dict[str, str]:
     record: dict[str, Any] = {"boot": owned.boot_id} if owned.boot_id else {}
     if any(origin is not None for keys in owned.keys.values() for origin in keys.values()):
         record["lists"] = _digest(lists.values())
-        record |= {kind.value: groups for kind in LISTS if (groups := _group(owned.of(kind)))}
+        record |= {kind.value: groups for kind, (_, groups) in found.items() if groups}
     if record:
         rendered[annotation(ORIGINS, instance)] = json.dumps(record, separators=(",", ":"), sort_keys=True)
     return rendered
@@ -95,8 +105,10 @@ def implied_origin(key: str) -> Origin:
     return source if dash and key.startswith(_DEFAULT) else None
 
 
-def _group(keys: Mapping[str, Origin]) -> dict[str, list[str]]:
-    """Origin → short keys, for all keys whose origin is not the implied one."""
+@lru_cache(ALIKE)
+def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str, list[str]]]:
+    """The list of the keys, and origin → short keys, for all keys whose origin is not the implied one."""
+    keys = dict(owned)
     uniform = _uniform_namespaces(keys)
     groups: dict[str, set[str]] = {}
     for key, origin in keys.items():
@@ -105,7 +117,7 @@ def _group(keys: Mapping[str, Origin]) -> dict[str, list[str]]:
         namespace = names.namespace_of(key)
         item = f"{namespace}/*" if namespace in uniform else _short(key)
         groups.setdefault(_UNKNOWN if origin is None else origin, set()).add(item)
-    return {origin: sorted(items) for origin, items in sorted(groups.items())}
+    return ",".join(sorted(map(_short, keys))), {origin: sorted(items) for origin, items in sorted(groups.items())}
 
 
 def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
@@ -116,18 +128,27 @@ def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
     return frozenset(name for name, found in origins.items() if len(found) == 1 and name not in ("", names.FEATURE_NS))
 
 
-def _with_origins(keys: Iterable[str], groups: Any, known: bool) -> dict[str, Origin]:
-    if not known:
-        return dict.fromkeys(keys)
-    explicit: dict[str, Origin] = {}
-    for origin, items in groups.items() if isinstance(groups, Mapping) else ():
-        for item in items if isinstance(items, list) else ():
-            explicit[str(item)] = None if origin == _UNKNOWN else str(origin)
+def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
+    """Short keys and the origins that are written for them."""
+    return tuple(
+        (str(item), None if origin == _UNKNOWN else str(origin))
+        for origin, items in (groups.items() if isinstance(groups, Mapping) else ())
+        for item in (items if isinstance(items, list) else ())
+    )
+
+
+@lru_cache(ALIKE)
+def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin], ...] | None) -> Mapping[str, Origin]:
+    """The keys of a list, each with its origin; None for `explicit` if nobody knows any."""
+    keys = dict(_parse_taints(text)) if are_taints else [_full(item) for item in text.split(",") if item]
+    if explicit is None:
+        return MappingProxyType(dict.fromkeys(keys))
+    written = dict(explicit)
     found: dict[str, Origin] = {}
     for key in keys:
         wildcard = f"{names.namespace_of(key)}/*"
-        found[key] = explicit.get(_short(key), explicit.get(wildcard, implied_origin(key)))
-    return found
+        found[key] = written.get(_short(key), written.get(wildcard, implied_origin(key)))
+    return MappingProxyType(found)
 
 
 def _parse_origins(text: str) -> Mapping[str, Any]:

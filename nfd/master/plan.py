@@ -128,7 +128,12 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
     owned, wanted, actual = before.of(kind), desired.of(kind), node.actual(kind)
     if kind is Kind.RESOURCES:
         actual = {key: _spelt(text, wanted.get(key)) for key, text in actual.items()}
-    held = {key for key in owned.keys() & actual.keys() if _holds(key, owned[key], desired, kind, goal.fresh)}
+    silent = {origin for origin in set(owned.values()) if not goal.fresh.tells_of(origin)}
+    held = {
+        key
+        for key, origin in owned.items()
+        if origin in silent and key in actual and _holds(key, origin, desired, kind)
+    }
     return plan(
         wanted,
         owned.keys(),
@@ -139,13 +144,11 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
     )
 
 
-def _holds(key: str, origin: Origin, desired: Desired, kind: Kind, fresh: Freshness) -> bool:
-    """Whether a key of ours must stay as it is, since nothing fresh speaks for its origin.
+def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
+    """Whether a key of ours must stay as it is, where nothing fresh speaks for its origin.
 
     A source that failed holds its keys against others too. A key of unknown origin is held only against removal.
     """
-    if fresh.tells_of(origin):
-        return False
     return key not in desired.of(kind) or (origin is not None and origin != desired.origin(kind, key))
 
 
