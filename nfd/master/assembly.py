@@ -110,10 +110,12 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     """On a cluster it watches custom resources too, and may be one of several. Raises: ConfigError."""
     options = options_of(config, parsed)
     if parsed["node-store"] != "kubernetes":
+        if parsed["node-selector"]:
+            raise ConfigError("--node-selector needs an API server that selects: not with a store of files")
         if parsed["serve-reports"]:
             raise ConfigError("--serve-reports needs an API server to ask who may read: not with a store of files")
         options = replace(options, security=make_security(parsed, mode))
-        service = Service(await open_store(parsed["node-store"], "", 0), options)
+        service = Service(FileStore(folder_of(parsed)), options)
         if parsed["serve-page"]:
             serve_page(service)
         return Master(service, config, parsed)
@@ -123,7 +125,7 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
         options = replace(options, election=await open_election(config, parsed))
         client.fence = options.election.lease if options.election else client.fence
     wishes = wishes_of(config, parsed, options.settings)
-    store = KubeStore(client, config.informer_page_size)
+    store = KubeStore(client, config.informer_page_size, selector=parsed["node-selector"])
     service = Service(store, options, lambda metrics: CustomResources(client, wishes, metrics))
     master = Master(service, config, parsed, client)
     admission = Admission(Access(client))
@@ -153,11 +155,17 @@ async def open_election(config: Config, parsed: Parsed) -> Election:
     return Election(Lease(await connect(parsed["kubeconfig"]), namespace, LEASE, times), pod, host)
 
 
-async def open_store(where: str, kubeconfig: str, page_size: int) -> NodeStore:
+async def open_store(config: Config, parsed: Parsed) -> NodeStore:
     """The node store that `--node-store` names. Raises: ConfigError."""
-    if where == "kubernetes":
-        return KubeStore(await connect(kubeconfig), page_size)
-    return FileStore(Path(where.removeprefix("file:")))
+    if parsed["node-store"] != "kubernetes":
+        return FileStore(folder_of(parsed))
+    client = await connect(parsed["kubeconfig"])
+    return KubeStore(client, config.informer_page_size, selector=parsed["node-selector"])
+
+
+def folder_of(parsed: Parsed) -> Path:
+    """DIR in `--node-store=file:DIR`."""
+    return Path(parsed["node-store"].removeprefix("file:"))
 
 
 def options_of(config: Config, parsed: Parsed) -> Options:

@@ -14,6 +14,7 @@ from nfd import log
 from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse, say
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
+from nfd.kube.selector import parse_selector
 from nfd.master.assembly import Master, open_master, open_store
 from nfd.master.config import Config
 from nfd.master.prune import prune
@@ -95,7 +96,7 @@ async def _prune(config: Config, parsed: Parsed) -> None:
     """Prints each key as `NODE KIND KEY`, as it is removed or, with --dry-run, would be."""
     if config.no_publish:
         return
-    store = await open_store(parsed["node-store"], parsed["kubeconfig"], config.informer_page_size)
+    store = await open_store(config, parsed)
     try:
         await store.start(lambda name: None)
         async for planned in prune(store, parsed["instance"], dry_run=parsed["dry-run"]):
@@ -135,6 +136,12 @@ FLAGS = (
     Extra("serve-page", "show the fleet in a browser, at /page/ of the HTTP port", False, switch=True),
     Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, parse_port, hidden=True),
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),
+    Extra(
+        "node-selector",
+        "label selector of the Nodes that are this master's, of several in one cluster; reports of others are refused",
+        "",
+        parse_selector,
+    ),
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),
     Extra("dry-run", "with --prune: only print what would be removed", False, switch=True),
     Extra(

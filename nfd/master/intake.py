@@ -24,6 +24,8 @@ ANSWER_WITHIN = 5.0
 """Seconds that a report waits for its node to be written; then it is answered all the same, and the pass goes on."""
 CROWDED = 2000
 """Queued nodes from which on new reports are told to come later."""
+ELSEWHERE = 60.0
+"""Seconds after which the worker of a node that is another master's asks again: labels of Nodes change."""
 
 _log = log.get("master")
 
@@ -58,12 +60,16 @@ class Intake:
 
         A worker whose node is not written by then comes again soon, should this master not live to do it.
 
-        Raises: ReportError if another master leads, for a report that is old, or for a name that no node can have.
+        Raises: ReportError if another master leads, for a report that is old, for a name that no node can have, or for
+        a node that we do not select.
         """
         self._leadership.refer()
         name = report.node
         if problem := names.subdomain_problem(name):
             raise ReportError(f"node name {name[:80]!r} {problem}", retry=False, code="INVALID_ARGUMENT")
+        if (selector := self._store.selector) and self._store.get(name) is None:
+            reason = f"no node {name} is selected by this master's --node-selector={selector}"
+            raise ReportError(reason, retry=False, retry_after=ELSEWHERE)
         if len(self._queue) >= CROWDED:
             wait = random.uniform(5.0, 15.0)
             raise ReportError("too many nodes are waiting", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")

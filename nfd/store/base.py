@@ -78,6 +78,10 @@ class Patch:
 class NodeStore(Protocol):
     """A place where Nodes are kept, with a cache of all of them that follows every change."""
 
+    @property
+    def selector(self) -> str:
+        """The label selector of those that it tells of; "" if of all. For it, others do not exist."""
+
     async def start(self, changed: Callable[[str], None]) -> None:
         """Fill the cache, then keep it filled; `changed(name)` tells of each Node that came, changed or went.
 

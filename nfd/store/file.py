@@ -49,6 +49,9 @@ class _Entry:
 class FileStore:
     """A NodeStore in `folder`, which is made if it is not there."""
 
+    selector = ""
+    """It tells of all Nodes."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._entries: dict[str, _Entry] = {}

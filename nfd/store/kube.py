@@ -24,12 +24,20 @@ class KubeStore:
     """A NodeStore on an API server; the client is closed with it."""
 
     def __init__(
-        self, client: KubeClient, page_size: int = 200, patience: float = PATIENCE, silence: float = SILENCE
+        self,
+        client: KubeClient,
+        page_size: int = 200,
+        patience: float = PATIENCE,
+        silence: float = SILENCE,
+        *,
+        selector: str = "",
     ) -> None:
+        self.selector = selector
         self._client = client
         self._nodes: dict[str, Node] = {}
         self._changed: Callable[[str], None] = lambda name: None
-        self._watch = Watch(client, NODES, self, page_size, patience, silence)
+        query = {"labelSelector": selector} if selector else {}
+        self._watch = Watch(client, NODES, self, page_size, patience, silence, query=query)
         self._watching: asyncio.Task[None] | None = None
 
     @property

@@ -1,0 +1,34 @@
+"""Selectors that the API server takes pass, and others do not."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from nfd.kube.selector import parse_selector
+from tests.controlplane.api import ApiError
+from tests.controlplane.cluster import ControlPlane
+
+GOOD = (
+    "", "pool", "!pool", "pool=a", "pool==a", "pool!=a", "pool=", "example.com/pool=a-b.c_d", "a=1,b=2,!c", "pool = a",
+    "pool in (a,b)", "pool notin (a, b),zone=1", "a,pool in (b),c", "pool in (a,)", " pool=a ",
+)  # fmt: skip
+BAD = (
+    "pool=a b", "=a", "pool=a,", ",", "pool in a", "pool in (a", "pool in (a/b)", "-pool", "a/b/c=d", "pool>a",
+    "pool=-a", "!", "pool in (a)(b)", "Example.com/pool=a", "pool=a=b", "a" * 64,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_good(text: str, control_plane: ControlPlane) -> None:
+    assert parse_selector(text) == text.strip()
+    control_plane.request("GET", f"/api/v1/nodes?limit=1&labelSelector={quote(text)}")
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad(text: str, control_plane: ControlPlane) -> None:
+    with pytest.raises(ValueError, match=r"'|is none of"):
+        parse_selector(text)
+    with pytest.raises(ApiError, match="400"):
+        control_plane.request("GET", f"/api/v1/nodes?limit=1&labelSelector={quote(text)}")
