@@ -12,85 +12,10 @@ import pytest
 
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import CHART, ROOT, Values, chart_objects, container_of, notes, one, pod_of, values_in
+from tests.deploy.settings import SETTINGS
 
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
 FOREIGN = ("monitoring.coreos.com", "cert-manager.io")
-SETTINGS: dict[str, Values] = {
-    "default": {},
-    "sub-chart": {"enabled": True, "global": {"imagePullSecrets": [{"name": "pull"}], "other": 1}},
-    "names": {"fullnameOverride": "x" * 63, "namespaceOverride": "node-feature-discovery"},
-    "everything-off": {"master": {"enable": False}, "worker": {"enable": False}, "postDeleteCleanup": False},
-    "priority-classes": {"priorityClassName": "all", "worker": {"priorityClassName": "mine"}},
-    "replicas": {"master": {"replicaCount": 3, "podDisruptionBudget": {"enable": True}}},
-    "budget": {"master": {"podDisruptionBudget": {"enable": True, "minAvailable": "50%"}}},
-    "network-policies": {
-        "master": {"networkPolicy": {"enabled": True}},
-        "worker": {"networkPolicy": {"enabled": True}},
-    },
-    "gpu-network-policy": {"gpu": {"mode": "daemonset", "networkPolicy": {"enabled": True}}},
-    "own-egress": {"worker": {"networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 53}]}]}}},
-    "prometheus": {"prometheus": {"enable": True, "labels": {"release": "prometheus"}, "rules": {"enable": True}}},
-    "tls": {"tls": {"enable": True}},
-    "mtls-alone": {"tls": {"enable": True}, "master": {"auth": "mtls"}},
-    "cert-manager": {"tls": {"enable": True, "certManager": True}},
-    "own-issuer": {
-        "tls": {
-            "enable": True,
-            "certManager": True,
-            "certManagerCertificate": {"issuerKind": "ClusterIssuer", "issuerName": "corporate"},
-        }
-    },
-    "no-auth": {"master": {"auth": "none"}},
-    "before-1.30": {"master": {"rbac": {"lookUpPods": True}}},
-    "no-rbac": {"master": {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "given"}}},
-    "gpu-daemonset": {"gpu": {"mode": "daemonset", "runtimeClassName": "nvidia", "migStrategy": "mixed"}},
-    "gpu-in-worker": {"gpu": {"runtimeClassName": "nvidia", "migStrategy": "single"}},
-    "gpu-off": {"gpu": {"mode": "off"}},
-    "configs": {
-        "checksumValuesOnly": True,
-        "master": {"config": {"extraLabelNs": ["nvidia.com"]}},
-        "worker": {"config": {"core": {"sleepInterval": "5m"}, "sources": {"pci": {"deviceClassWhitelist": ["0300"]}}}},
-    },
-    "many-flags": {
-        "featureGates": {"NodeFeatureGroupAPI": True, "DisableAutoPrefix": False},
-        "master": {
-            "instance": "blue",
-            "extraLabelNs": ["a.io", "b.io"],
-            "denyLabelNs": ["*.c.io"],
-            "resourceLabels": ["a.io/n"],
-            "enableTaints": True,
-            "resyncPeriod": "2h",
-            "nfdApiParallelism": 20,
-            "extraArgs": ["-v=1"],
-            "port": 9090,
-            "service": {"type": "NodePort", "port": 12000},
-        },
-        "worker": {
-            "extraArgs": ["-v=1"],
-            "extraEnvs": [{"name": "A", "value": "b"}],
-            "mountUsrSrc": True,
-            "port": 8080,
-        },
-    },
-    "placement": {
-        block: {
-            "nodeSelector": {"a": "b"},
-            "tolerations": [{"operator": "Exists"}],
-            "affinity": {"podAntiAffinity": {}},
-            "annotations": {"n": "1"},
-            "labels": {"l": "2"},
-            "hostNetwork": True,
-            "dnsPolicy": "Default",
-            "revisionHistoryLimit": 0,
-            "podSecurityContext": {"fsGroup": 2000},
-            "initContainers": [{"name": "first", "image": "busybox:1"}],
-            "serviceAccount": {"annotations": {"s": "3"}},
-        }
-        for block in ("master", "worker")
-    },
-    "user-namespaces": {"master": {"hostUsers": False}, "worker": {"hostUsers": False}},
-    "images": {"image": {"registry": "registry.example.com/team", "tag": "2.0"}, "worker": {"image": {"tag": "2.1"}}},
-}
 
 
 @cache
@@ -121,6 +46,8 @@ def test_lint_finds_nothing() -> None:
 
 
 def test_definitions_are_those_of_deploy_crds() -> None:
+    topologies = "noderesourcetopologies.yaml"
+    assert (CHART / "files" / topologies).read_text() == (ROOT / "deploy/crds/topology" / topologies).read_text()
     ours = {path.name: path.read_text() for path in (CHART / "crds").iterdir()}
     assert ours == {path.name: path.read_text() for path in (ROOT / "deploy/crds").glob("node*.yaml")}
 
@@ -162,6 +89,20 @@ def test_definitions_are_those_of_deploy_crds() -> None:
         ({"worker": {"metricsPort": 9100}}, "DaemonSet", "worker", {"--http-port=9100"}),
         ({"master": {"metricsPort": 9100}}, "Deployment", "master", {"--http-port=9100"}),
         ({"master": {"instance": "blue"}}, "Job", "prune", {"--prune", "--instance=blue"}),
+        ({"gc": {"enable": True, "interval": "5m"}}, "Deployment", "gc", {"--gc-interval=5m", "--port=8080"}),
+        (
+            SETTINGS["topology-updater-files"],
+            "DaemonSet",
+            "topology-updater",
+            {
+                "--sleep-interval=0s",
+                "--watch-namespace=mine",
+                "--pods-fingerprint=false",
+                "--kubelet-state-dir=/kubelet-state",
+                "--kubelet-config-uri=file:///kubelet-config",
+                "--podresources-socket=/host/var/lib/kubelet/pod-resources/pods.sock",
+            },
+        ),
         (SETTINGS["gpu-daemonset"], "DaemonSet", "gpu-feature-discovery", {"--mig-strategy=mixed"}),
     ],
 )
@@ -235,7 +176,7 @@ OLD: dict[str, tuple[Values, set[str]]] = {
             "tls": {"enable": True, "certManager": True},
             "gc": {"enable": True, "replicaCount": 1},
         },
-        {"image.repository", "enableNodeFeatureApi", "featureGates.NodeFeatureAPI", "master.featureApi", "gc"},
+        {"image.repository", "enableNodeFeatureApi", "featureGates.NodeFeatureAPI", "master.featureApi"},
     ),
     "0.17": (
         {
@@ -250,7 +191,7 @@ OLD: dict[str, tuple[Values, set[str]]] = {
             "worker": {"port": 8080, "ownerRefs": ["pod"], "rbac": {"create": True}},
             "topologyUpdater": {"enable": True},
         },
-        {"master.crdController", "worker.ownerRefs", "worker.rbac", "topologyUpdater.enable"},
+        {"master.crdController", "worker.ownerRefs", "worker.rbac"},
     ),
     "gpu-operator": (
         {
@@ -262,7 +203,7 @@ OLD: dict[str, tuple[Values, set[str]]] = {
             },
             "master": {"serviceAccount": {"name": "node-feature-discovery", "create": True}},
         },
-        {"gc"},
+        set(),
     ),
 }
 

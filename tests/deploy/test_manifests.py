@@ -31,6 +31,8 @@ ALL_COMPONENTS = ROOT / "tests/deploy/all-components"
 WORKLOADS = ("Deployment", "DaemonSet", "Job")
 WRITES_FEATURES = "gpu-feature-discovery"
 """The one whose job it is to write on the host, so it may be root there, without capabilities."""
+ROOT_USERS = (WRITES_FEATURES, "nfd-topology-updater")
+"""And the one that speaks to the kubelet, on a socket that is root's."""
 
 
 def workloads(objects: list[Object]) -> list[Object]:
@@ -62,7 +64,7 @@ def test_pods_are_restricted_but_for_read_only_host_mounts(name: str) -> None:
         assert context["readOnlyRootFilesystem"]
         assert not context["allowPrivilegeEscalation"]
         assert context["capabilities"] == {"drop": ["ALL"]}
-        assert context.get("runAsNonRoot", False) is not writer
+        assert context.get("runAsNonRoot", False) is (workload["metadata"]["name"] not in ROOT_USERS)
         host = {volume["name"] for volume in pod.get("volumes", ()) if "hostPath" in volume}
         writable = {each["name"] for each in container.get("volumeMounts", ()) if not each.get("readOnly")}
         assert writable == ({"features-d"} if writer else set())
@@ -123,10 +125,12 @@ def test_components(cluster: ControlPlane) -> None:
     assert {path.name for path in (ROOT / "deploy/kustomize/components").iterdir()} == {
         Path(each).name for each in yaml.safe_load((ALL_COMPONENTS / "kustomization.yaml").read_text())["components"]
     }
-    assert {"--enable-leader-election", "--serve-page"} <= set(container_of(one(objects, "Deployment"))["args"])
+    assert {"--enable-leader-election", "--serve-page"} <= set(
+        container_of(one(objects, "Deployment", "nfd-master"))["args"]
+    )
     served = {"serveReports": True, "servePage": True}
     master = {**RELEASE["master"], **served, "replicaCount": 2, "rbac": {"lookUpPods": True}}
-    assert rights(chart_objects({**RELEASE, "master": master, "postDeleteCleanup": False})) == rights(objects)
+    assert rights(chart_objects({**RELEASE, **BESIDE, "master": master, "postDeleteCleanup": False})) == rights(objects)
 
 
 def test_network_policies_name_ports_that_pods_have() -> None:
@@ -159,6 +163,10 @@ RELEASE: dict[str, Any] = {
     "master": {"serviceAccount": {"name": "nfd-master"}},
     "gpu": {"serviceAccount": {"name": "gpu-feature-discovery"}},
 }
+BESIDE: dict[str, Any] = {
+    "gc": {"enable": True, "serviceAccount": {"name": "nfd-gc"}},
+    "topologyUpdater": {"enable": True, "serviceAccount": {"name": "nfd-topology-updater"}},
+}
 OF_A_RELEASE = ("--worker-accounts=nfd-worker", "--service-name=nfd-master", "--certificate-objects=nfd-master-ca")
 """Flags of the chart alone: they say what are the defaults where the release is called as the manifests are."""
 
@@ -166,6 +174,8 @@ OF_A_RELEASE = ("--worker-accounts=nfd-worker", "--service-name=nfd-master", "--
 @pytest.mark.parametrize(
     ("name", "kind", "theirs", "ours", "values"),
     [
+        ("topologyupdater", "Deployment", "gc", "nfd-gc", {}),
+        ("topologyupdater", "DaemonSet", "topology-updater", "nfd-topology-updater", {}),
         ("default", "Deployment", "master", "nfd-master", {}),
         ("default", "DaemonSet", "worker", "nfd-worker", {}),
         ("gpu", "DaemonSet", "gpu-feature-discovery", "gpu-feature-discovery", {"runtimeClassName": "nvidia"}),
@@ -175,7 +185,7 @@ def test_chart_and_manifests_run_the_same_pods(
     name: str, kind: str, theirs: str, ours: str, values: dict[str, Any]
 ) -> None:
     """Whoever changes one changes both."""
-    release = {**RELEASE, "gpu": {**RELEASE["gpu"], **values, "mode": "daemonset" if values else "worker"}}
+    release = {**RELEASE, **BESIDE, "gpu": {**RELEASE["gpu"], **values, "mode": "daemonset" if values else "worker"}}
     chart = normal(one(chart_objects(release), kind, theirs), {theirs: ours})
     manifest = normal(one(overlay(name), kind, ours), {})
     (container,) = chart["containers"]

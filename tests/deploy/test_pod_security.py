@@ -1,6 +1,7 @@
 """Pod Security admission of a real API server, asked about every pod that we ship: what each level says of it.
 
-All of it is `restricted` but for hostPath volumes, and for the user of gpu-feature-discovery: it writes as root does.
+All of it is `restricted` but for hostPath volumes, and for two users: gpu-feature-discovery writes as root does, and
+nfd-topology-updater speaks to the kubelet on a socket that is root's.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ LEVELS = ("baseline", "restricted")
 WORKLOADS = ("Deployment", "DaemonSet", "Job")
 ON_HOST = {"baseline": {"hostPath volumes"}, "restricted": {"restricted volume types"}}
 AS_ROOT: dict[str, set[str]] = {"baseline": set(), "restricted": {"runAsNonRoot != true", "runAsUser=0"}}
+EVERYTHING = {"gpu": {"mode": "daemonset"}, "gc": {"enable": True}, "topologyUpdater": {"enable": True}}
 _WHAT = re.compile(r"(?:^|, )([^,(]+?) \(")
 
 
 @cache
 def workloads() -> dict[str, Object]:
     """Each workload of chart and overlays, by where it comes from."""
-    gpus = {"gpu": {"mode": "daemonset"}}
-    rendered = {"chart": chart_objects(gpus), "components": load(kustomized(ROOT / "tests/deploy/all-components"))}
+    rendered = {
+        "chart": chart_objects(EVERYTHING),
+        "components": load(kustomized(ROOT / "tests/deploy/all-components")),
+    }
     rendered |= {path.parent.name: overlay(path.parent.name) for path in OVERLAYS.glob("*/kustomization.yaml")}
     return {
         f"{place}-{each['metadata']['name']}": each
@@ -64,18 +68,18 @@ def complaints(cluster: ControlPlane, pod: Object, level: str) -> set[str]:
 def test_what_each_level_says(cluster: ControlPlane, level: str, name: str) -> None:
     pod = pod_of(workloads()[name])
     mounting = any("hostPath" in volume for volume in pod.get("volumes", ()))
-    writer = name.endswith("gpu-feature-discovery")
-    wanted = (ON_HOST[level] if mounting else set()) | (AS_ROOT[level] if writer else set())
+    root = name.endswith(("gpu-feature-discovery", "topology-updater"))
+    wanted = (ON_HOST[level] if mounting else set()) | (AS_ROOT[level] if root else set())
     assert complaints(cluster, pod, level) == wanted
-    assert mounting == (writer or "worker" in name)
+    assert mounting == (root or name.endswith("-worker"))
 
 
 def test_tokens_of_the_api_server_are_only_where_they_are_used() -> None:
-    """By pod and by service account: master and prune job speak to the API server, nobody else."""
+    """By pod and by service account: workers and gpu-feature-discovery do not speak to the API server."""
     for name, workload in workloads().items():
-        speaks = name.endswith(("-master", "-prune"))
+        speaks = name.endswith(("-master", "-prune", "-gc", "-topology-updater"))
         assert pod_of(workload).get("automountServiceAccountToken", True) is speaks, name
-    for objects in (chart_objects({"gpu": {"mode": "daemonset"}}), overlay("gpu"), overlay("prune")):
+    for objects in (chart_objects(EVERYTHING), overlay("gpu"), overlay("prune"), overlay("topologyupdater")):
         for account in (each for each in objects if each["kind"] == "ServiceAccount"):
             name = account["metadata"]["name"]
             speaks = not name.endswith(("worker", "gpu-feature-discovery"))

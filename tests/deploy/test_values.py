@@ -94,7 +94,16 @@ BLOCKS: dict[str, Values] = {
         "metricsPort": 9998,
         "healthPort": 8082,
     },
-    "gc": {**COMMON, "enable": True, "interval": "2h", "replicaCount": 2, "deploymentAnnotations": {"mine": "yes"}},
+    "gc": {
+        **COMMON,
+        "enable": True,
+        "interval": "2h",
+        "replicaCount": 2,
+        "deploymentAnnotations": {"mine": "yes"},
+        "podDisruptionBudget": BUDGET,
+        "metricsPort": 9998,
+        "healthPort": 8082,
+    },
     "topologyUpdater": {
         **COMMON,
         "enable": True,
@@ -106,6 +115,8 @@ BLOCKS: dict[str, Values] = {
         "watchNamespace": "mine",
         "kubeletStateDir": "/var/lib/mine",
         "podSetFingerprint": False,
+        "metricsPort": 9998,
+        "healthPort": 8082,
         "daemonsetAnnotations": {"mine": "yes"},
     },
     "tls": {
@@ -117,6 +128,9 @@ BLOCKS: dict[str, Values] = {
 BESIDE: dict[str, Any] = {
     "master.networkPolicy.enabled": True,
     "worker.networkPolicy.enabled": True,
+    "gc.networkPolicy.enabled": True,
+    "topologyUpdater.networkPolicy.enabled": True,
+    "gc.podDisruptionBudget.enable": True,
     "master.podDisruptionBudget.enable": True,
     "prometheus.enable": True,
     "topologyUpdater.enable": True,

@@ -6,6 +6,12 @@
 {{- end }}
 {{- end }}
 
+{{- define "nfd.topologyUpdaterConfig" -}}
+{{- with .Values.topologyUpdater.config }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* nfd-worker.conf, with what gpu.mode and gpu.migStrategy say laid under it. */}}
 {{- define "nfd.workerConfig" -}}
 {{- $config := deepCopy (.Values.worker.config | default dict) }}

@@ -4,12 +4,11 @@
 {{- define "nfd.gone" -}}
 {{- $api := "reports go over gRPC, always" }}
 {{- $probes := "probes go to the HTTP port" }}
-{{- $collect := "there is nothing to collect: no object is kept per node" }}
 {{- $rules := "rules and third-party NodeFeatures are always looked at" }}
 {{- $reasons := dict
   "enableNodeFeatureApi" $api
   "featureGates.NodeFeatureAPI" $api
-  "gc" $collect
+  "gc.healthPort" $probes
   "image.repository" "that image is NFD's, and neither it nor image.tag is used: see image.registry and master.image"
   "master.crdController" $rules
   "master.featureApi" $api
@@ -19,15 +18,17 @@
   "master.readinessProbe.grpc" $probes
   "master.startupProbe.grpc" $probes
   "nodeFeatureRule" "the custom resource definitions are in crds/"
-  "topologyGC" $collect
-  "topologyUpdater.enable" "it is not part of this chart; NFD's own runs beside it"
+  "topologyGC" "its place is gc: our own workers leave nothing to collect, nfd-topology-updater does"
+  "topologyUpdater.healthPort" $probes
+  "topologyUpdater.livenessProbe.grpc" $probes
+  "topologyUpdater.readinessProbe.grpc" $probes
   "worker.healthPort" $probes
   "worker.livenessProbe.grpc" $probes
   "worker.ownerRefs" "no object is written that could have an owner"
   "worker.rbac" "the worker has no access to the API server"
   "worker.readinessProbe.grpc" $probes
 }}
-{{- $ours := dict "enableNodeFeatureApi" false "featureGates.NodeFeatureAPI" false "topologyUpdater.enable" false
+{{- $ours := dict "enableNodeFeatureApi" false "featureGates.NodeFeatureAPI" false
   "master.crdController" true "master.featureRulesController" true }}
 {{- range $path, $reason := $reasons }}
 {{- $at := $.Values }}

@@ -61,6 +61,14 @@ labels:
 {{- include "nfd.serviceAccountName" (dict "root" . "suffix" "gpu-feature-discovery" "account" .Values.gpu.serviceAccount) }}
 {{- end }}
 
+{{- define "nfd.gcAccount" -}}
+{{- include "nfd.serviceAccountName" (dict "root" . "suffix" "gc" "account" .Values.gc.serviceAccount) }}
+{{- end }}
+
+{{- define "nfd.topologyUpdaterAccount" -}}
+{{- include "nfd.serviceAccountName" (dict "root" . "suffix" "topology-updater" "account" .Values.topologyUpdater.serviceAccount) }}
+{{- end }}
+
 {{- define "nfd.image" -}}
 {{- $shared := .root.Values.image }}
 {{- $repository := list $shared.registry .image.repository | compact | join "/" }}
