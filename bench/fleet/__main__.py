@@ -34,7 +34,7 @@ async def fleet(given: argparse.Namespace) -> None:
 
 
 async def measure(run: Run, given: argparse.Namespace) -> None:
-    rate = 0.0
+    rate = least = 0.0
     for stage in [stage for stage in STAGES if stage < given.nodes] + [given.nodes]:
         fresh = await run.grow(stage)
         if not run.masters:
@@ -42,7 +42,8 @@ async def measure(run: Run, given: argparse.Namespace) -> None:
             run.table.add(f"master memory, {run.nodes} nodes known", f"{resident(run.master.pid):.0f} MiB")
             await run.crew.start(ca_of(run), run.tokens)
         rate = await scenarios.bare_loop(run, fresh)
-        await scenarios.cold_start(run, fresh, given.at_once, rate)
+        least = await scenarios.least_master(run, fresh, given.at_once)
+        await scenarios.cold_start(run, fresh, given.at_once, rate, least)
     only = given.only.split(",")
     if "idle" in only:
         await scenarios.nothing_changes(run, given.seconds)
@@ -63,10 +64,10 @@ async def measure(run: Run, given: argparse.Namespace) -> None:
 
 
 def ca_of(run: Run) -> Path:
-    """The CA of the master's making, as workers mount it."""
+    """The CA of the master's making, as workers mount it, and that of the least master."""
     path = run.folder / "ca.crt"
     found = run.plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/nfd-master-ca")
-    path.write_text(found["data"]["ca.crt"])
+    path.write_text(found["data"]["ca.crt"] + run.least.ca)
     return path
 
 

@@ -38,12 +38,13 @@ async def plan(plane: ControlPlane, numbers: range) -> dict[int, bytes]:
 async def send(plane: ControlPlane, bodies: dict[int, bytes]) -> None:
     link = Link(plane, PARALLEL)
 
-    async def one(number: int) -> None:
-        path = f"{node_path(node_name(number))}?fieldManager={FIELD_MANAGER}&timeout=10000ms"
-        await link.send("PATCH", path, bodies[number], MERGE, Accept=METADATA_ONLY)
-
-    await each(bodies, PARALLEL, one)
+    await each(bodies, PARALLEL, lambda number: write(link, node_name(number), bodies[number]))
     await link.close()
+
+
+async def write(link: Link, node: str, body: bytes) -> None:
+    path = f"{node_path(node)}?fieldManager={FIELD_MANAGER}&timeout=10000ms"
+    await link.send("PATCH", path, body, MERGE, Accept=METADATA_ONLY)
 
 
 async def undo(plane: ControlPlane, bodies: dict[int, bytes]) -> None:

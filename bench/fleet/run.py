@@ -15,6 +15,7 @@ from bench._table import Table
 from bench.fleet import cluster
 from bench.fleet.crew import Crew
 from bench.fleet.gauges import Spent, look, requests
+from bench.fleet.least import Least
 from bench.fleet.machines import node_name
 from bench.fleet.watcher import Watcher
 from tests.controlplane.cluster import ControlPlane
@@ -41,6 +42,7 @@ class Run:
     tokens: Path | None
     watcher: Watcher
     crew: Crew
+    least: Least
     table: Table = field(default_factory=Table)
     masters: list[Program] = field(default_factory=list)
     nodes: int = 0
@@ -102,8 +104,9 @@ async def setting(processes: int) -> AsyncIterator[Run]:
     with ControlPlane() as plane, tempfile.TemporaryDirectory(prefix="nfd-fleet-") as name:
         folder = Path(name)
         kubeconfig = await asyncio.to_thread(cluster.prepare, plane)
-        run = Run(plane, kubeconfig, folder, folder / "tokens", Watcher(plane), Crew(processes))
+        run = Run(plane, kubeconfig, folder, folder / "tokens", Watcher(plane), Crew(processes), Least(plane))
         await run.watcher.start()
+        await run.least.start()
         beating = asyncio.create_task(cluster.heartbeats(plane, lambda: run.nodes))
         try:
             yield run
@@ -111,6 +114,7 @@ async def setting(processes: int) -> AsyncIterator[Run]:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
             await run.crew.stop()
+            await run.least.stop()
             await run.watcher.stop()
             for master in run.masters:
                 master.kill()

@@ -40,7 +40,19 @@ async def bare_loop(run: Run, fresh: range) -> float:
     return rate
 
 
-async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float) -> None:
+async def least_master(run: Run, fresh: range, at_once: int) -> float:
+    """Nodes per second if the same workers ask for the same PATCHes, each over a connection; then they are undone."""
+    bodies = await bare.plan(run.plane, fresh[:BARE])
+    run.least.bodies = {node_name(number): body for number, body in bodies.items()}
+    async with run.cost() as cost:
+        await run.crew.report(bodies, run.least.target, at_once)
+    await bare.undo(run.plane, bodies)
+    rate = len(bodies) / cost.seconds
+    run.table.add("the same, asked for by workers over TLS", f"{rate:.0f} nodes/s", "", per_node(cost, len(bodies)))
+    return rate
+
+
+async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float, least_rate: float) -> None:
     run.watcher.expect(run.names(numbers), lambda labels: len(labels) > LABELS)
     async with run.cost() as cost:
         came = await run.crew.report(numbers, run.target, at_once)
@@ -48,6 +60,7 @@ async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float) -
     count, rate = len(numbers), len(numbers) / cost.seconds
     what = f"cold start of {count}, {run.nodes} known"
     run.table.add(f"{what}: share of the bare loop", f"{rate / bare_rate:.2f}", "0.8", f"{rate:.0f} nodes/s")
+    run.table.add(f"{what}: share of the same over TLS", f"{rate / least_rate:.2f}", "", "")
     run.table.add(
         f"{what}: master CPU per node", f"{cost.spent.master / count * 1e3:.2f} ms", "6 ms", per_node(cost, count)
     )
