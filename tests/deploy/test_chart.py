@@ -14,6 +14,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import CHART, ROOT, Values, chart_objects, container_of, notes, one, pod_of, values_in
 from tests.deploy.settings import SETTINGS
 
+POOL: Values = {"master": {"nodeLabelSelector": "pool in (a,b)"}}
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
 FOREIGN = ("monitoring.coreos.com", "cert-manager.io")
 
@@ -89,6 +90,8 @@ def test_definitions_are_those_of_deploy_crds() -> None:
         ({"worker": {"metricsPort": 9100}}, "DaemonSet", "worker", {"--http-port=9100"}),
         ({"master": {"metricsPort": 9100}}, "Deployment", "master", {"--http-port=9100"}),
         ({"master": {"instance": "blue"}}, "Job", "prune", {"--prune", "--instance=blue"}),
+        (POOL, "Job", "prune", {"--prune", "--node-selector=pool in (a,b)"}),
+        (POOL, "Deployment", "master", {"--node-selector=pool in (a,b)"}),
         ({"gc": {"enable": True, "interval": "5m"}}, "Deployment", "gc", {"--gc-interval=5m", "--port=8080"}),
         (
             SETTINGS["topology-updater-files"],
