@@ -1,7 +1,8 @@
 """A worker that means harm: `python -m bench._attacker CA TOKEN TARGET NODE`, a process of its own.
 
 It has a good token of its own node and sends, a minute, 10,000 reports that are too large, malformed, or not its own to
-make, while it holds calls open that say nothing. On a line of stdin it says as JSON what came of them, and ends.
+make, while it holds calls open that say nothing. On a line of stdin it says as JSON what came of them, and ends. It has
+a machine of its own in life: here it gives way to all others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import random
 import sys
 import time
@@ -92,6 +94,7 @@ class Attacker:
                 task.add_done_callback(open_calls.discard)
 
     async def _send(self, number: int) -> None:
+        self.codes["sent"] += 1
         data = self._reports[number * 37 % len(self._reports)]
         channel = self._channel() if number % FRESH == 0 else self._channels[number % CHANNELS]
         call = channel.unary_unary(f"/{SERVICE}/{'SetLabels' if number % 5 == 0 else 'Report'}")
@@ -121,6 +124,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 async def main(ca: str, token: str, target: str, node: str) -> None:
+    os.nice(19)
     attacker = Attacker(Path(ca), Path(token), target, node)
     print(json.dumps("ready"), flush=True)
     flooding = asyncio.create_task(attacker.flood())

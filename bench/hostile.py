@@ -23,7 +23,7 @@ from subprocess import PIPE
 from typing import Any
 
 from bench.fleet.__main__ import ca_of
-from bench.fleet.gauges import resident
+from bench.fleet.gauges import cpu_seconds, resident
 from bench.fleet.machines import node_name
 from bench.fleet.run import Run, setting
 from bench.fleet.speaker import Speaker, Tally
@@ -114,12 +114,18 @@ async def measure(nodes: int, seconds: float) -> float:
         await changes.start()
         await change_labels(run, changes, speaker, nodes, 20)  # warm: connections, caches, first reports
         before, quiet, hostile, most = resident(run.master.pid), list[float](), list[float](), 0.0
+        spent = [0.0, 0.0]
         for _ in range(2):
+            spent[0] -= cpu_seconds([run.master.pid])
             quiet += await change_labels(run, changes, speaker, nodes, seconds / 2)
+            spent[0] += cpu_seconds([run.master.pid])
             async with attack(run, node_name(nodes), codes):
+                spent[1] -= cpu_seconds([run.master.pid])
                 hostile += await change_labels(run, changes, speaker, nodes, seconds / 2)
+                spent[1] += cpu_seconds([run.master.pid])
                 most = max(most, resident(run.master.pid))
         await changes.stop()
+        run.table.add("master, of a core: quiet, under attack", ", ".join(f"{one / seconds:.1%}" for one in spent))
         return show(run, quiet, hostile, codes, (before, most), seconds)
 
 
@@ -136,7 +142,7 @@ def show(
         shown = ", ".join(f"{percentile(times, part) * 1e3:.0f}" for part in (50, 99))
         run.table.add(f"change to label, {name}: p50, p99", f"{shown} ms", "", f"{len(times)} changes")
     run.table.add("p99 under attack, of the quiet one", f"{ratio:.2f}", f"{TARGET}")
-    sent = sum(count for code, count in codes.items() if not code.startswith("silent"))
+    sent = codes.pop("sent")
     run.table.add("reports of the attacker", f"{sent * 60 / seconds:,.0f} a minute", "10,000", str(dict(codes)))
     run.table.add("master memory before, under attack", f"{memory[0]:.0f}, {memory[1]:.0f} MiB", "bounded")
     run.table.show()
