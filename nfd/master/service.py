@@ -76,6 +76,7 @@ class Service:
         self.leadership = Leadership(options.election.lease if options.election else None)
         self._options = options
         self._store = store
+        self._make_resources = resources
         self._resources = resources(self.metrics) if resources is not None else None
         self._hearing = Hearing(options.stale_after, options.now)
         instance = options.settings.instance
@@ -87,6 +88,8 @@ class Service:
         self._labeler.refused = lambda status: self.metrics.add("reports_refused", code=status)
         self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
         self._leads = asyncio.Event()
+        self._terms = 0
+        self._replacing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._failing = False
 
@@ -158,14 +161,21 @@ class Service:
         changes = {name: getattr(options, name) for name in ("settings", "resync", "stale_after")}
         self._options = replace(self._options, **changes)
         self._hearing.stale_after = options.stale_after
-        before = self._resources
         if resources is not None:
-            self._resources = resources(self.metrics)
-            await self._resources.start(self._store, self.queue.add, self._leads)
+            await self._replace_resources(resources)
         self._reconciler.configure(self._with_resources(options.settings))
-        if before is not None:
-            await before.stop()
         self._add_all()
+
+    async def _replace_resources(self, make: MakeResources) -> None:
+        """List all custom resources anew, and go by them once that is done or takes long."""
+        async with self._replacing:
+            self._make_resources, other = make, make(self.metrics)
+            try:
+                await other.start(self._store, self.queue.add, self._leads)
+                self._resources, other = other, self._resources or other
+                self._reconciler.configure(self._with_resources(self._options.settings))
+            finally:
+                await other.stop()
 
     def _with_resources(self, settings: Settings) -> Settings:
         return replace(settings, ask=self._resources.ask) if self._resources is not None else settings
@@ -173,11 +183,20 @@ class Service:
     def _leadership_changed(self) -> None:
         """A new leader looks at every node; who leads no more, or not again for sure, knows nothing of them."""
         if not self.leadership.leading:
+            self._terms += 1
             self._leads.clear()
             self._intake.clear()
             if self._resources is not None:
                 self._resources.clear()
         elif not self._leads.is_set():
+            self._tasks = [*(task for task in self._tasks if not task.done()), asyncio.create_task(self._take_over())]
+
+    async def _take_over(self) -> None:
+        """The last leader may have acted on rules and objects that we have not heard of: list them anew, then lead."""
+        term = self._terms
+        if self._options.election is not None and self._make_resources is not None:
+            await self._replace_resources(self._make_resources)
+        if term == self._terms:
             self._leads.set()
             self._hearing.clear()
             self._add_all()

@@ -1,0 +1,68 @@
+"""A follower may have heard nothing for a while: what it knew of rules is no reason to change a node when it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from nfd.kube.lease import Timing
+from nfd.master.leadership import Phase
+from nfd.master.resources import Wishes
+from tests.controlplane.api import ApiError
+from tests.controlplane.cluster import ControlPlane
+from tests.faults.conftest import FaultMasters, Made
+from tests.faults.proxy import FaultProxy
+from tests.faults.test_fleets import changes, deliver, version
+from tests.faults.test_leaders import LEASES
+from tests.faults.trouble import silence
+from tests.master.conftest import Worker
+from tests.master.places import Cluster, labels_of, until
+from tests.master.rulebooks import PCI, Kinds, rule
+
+F = "feature.node.kubernetes.io/"
+LEASE = "taking-over-rules"
+WATCHES = "nodefeature(rule)?s"
+
+
+@pytest.fixture
+def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
+    found = Kinds(control_plane)
+    found.install("nodefeatures", "nodefeaturerules")
+    yield found
+    found.clear()
+    with suppress(ApiError):
+        control_plane.request("DELETE", f"{LEASES}/{LEASE}")
+
+
+async def test_a_new_leader_lists_rules_and_objects_anew(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds
+) -> None:
+    """Nothing comes back that another leader took away, and nothing goes that it has put there."""
+    masters.timing = Timing(duration=30.0, renew=20.0, retry=0.3)
+    name, other = make(), masters.proxy()
+    worker = Worker(name)
+    kinds.rules("before", rule(labels={"gone": "rule"}))
+    kinds.features("others", "before", name, labels={"gone-too": "object"})
+    old = await masters.start(proxy, LEASE, wishes=Wishes())
+    await until(lambda: old.leadership.phase is Phase.LEADING)
+    new = await masters.start(other, LEASE, wishes=Wishes())
+    deaf = other.inject(silence, path=WATCHES, watch=True)
+    other.cut_all()
+    await until(lambda: deaf.hits >= 2)
+    kinds.delete("nodefeaturerules/before")
+    kinds.delete("namespaces/others/nodefeatures/before")
+    kinds.rules("after", rule(labels={"came": "rule"}))
+    kinds.features("others", "after", name, labels={"came-too": "object"})
+    shown = {F + "came": "rule", F + "came-too": "object", F + "cpu-a": "1"}
+    await deliver([old], worker.report({F + "cpu-a": "1"}, features=PCI))
+    await until(lambda: labels_of(place, name) == shown)
+    since = version(place.plane)
+    await old.stop()
+    await until(lambda: new.leadership.phase is Phase.LEADING)
+    await deliver([new], worker.report({F + "cpu-a": "2"}, features=PCI))
+    await until(lambda: labels_of(place, name) == {**shown, F + "cpu-a": "2"})
+    await new.queue.idle()
+    told = [one["object"]["metadata"] for one in changes(place.plane, since)]
+    assert [one["labels"] for one in told if one["name"] == name] == [{**shown, F + "cpu-a": "2"}]
