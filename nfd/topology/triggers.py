@@ -7,6 +7,7 @@ The kubelet replaces `cpu_manager_state` and `memory_manager_state` in its own f
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -47,15 +48,12 @@ class Triggers:
         """Something has happened."""
         self._event.set()
 
-    async def wait(self, seconds: float | None) -> bool:
-        """Whether something happened within that time (None: however long it takes)."""
-        try:
-            await asyncio.wait_for(self._event.wait(), seconds)
-        except TimeoutError:
-            return False
-        await asyncio.sleep(QUIET)
+    async def wait(self, seconds: float) -> None:
+        """Until something happens, that long at most; then until what came along with it is told."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), None if math.isinf(seconds) else seconds)
+            await asyncio.sleep(QUIET)
         self._event.clear()
-        return True
 
     def _read(self) -> None:
         """Other files come and go in these folders: only a change of those that we know counts."""

@@ -6,6 +6,7 @@ tried again.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -74,13 +75,14 @@ class Updater:
     async def run(self, triggers: Triggers) -> None:
         """Until cancelled."""
         await self._claims.synced.wait()
-        whole, delay = True, RETRY[0]
+        due, delay = 0.0, RETRY[0]
         while True:
-            if await self.one_pass(whole=whole):
-                delay, pause = RETRY[0], self._settings.interval or None
-            else:
-                delay, pause = min(delay * 2, RETRY[1]), delay
-            whole = not await triggers.wait(pause) or bool(self._trouble)
+            whole = time.monotonic() >= due or bool(self._trouble)
+            if not await self.one_pass(whole=whole):
+                due, delay = time.monotonic() + delay, min(delay * 2, RETRY[1])
+            elif whole:
+                due, delay = time.monotonic() + (self._settings.interval or math.inf), RETRY[0]
+            await triggers.wait(due - time.monotonic())
 
     async def one_pass(self, *, whole: bool = True) -> bool:
         """Whether it went well. A whole one also looks at the kubelet's configuration and at what is published."""

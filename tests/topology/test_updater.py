@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +128,32 @@ def test_a_kubelet_configuration_that_is_away_counts_as_it_was(
     lines = eventually(lambda: program.said("kubelet configuration cannot be read, what it was counts"), LONG)
     scans(kubelet, 3)
     assert len(program.said(lines[0]["event"])) == 1
+
+
+@contextmanager
+def busy(file: Path) -> Iterator[None]:
+    """The kubelet gives out and takes back all the time."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.wait(0.05):
+            file.write_text(str(time.monotonic()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_an_interval_comes_also_on_a_busy_node(cluster: ControlPlane, start: Start, node: str, tmp_path: Path) -> None:
+    start("-sleep-interval=2s")
+    with busy(tmp_path / "state/cpu_manager_state"):
+        written(cluster, node)
+        (tmp_path / "kubelet.yaml").write_text("topologyManagerPolicy: restricted\n")
+        eventually(lambda: find(cluster, node)["topologyPolicies"] == ["RestrictedContainerLevel"], LONG)
 
 
 def test_what_somebody_else_changes_or_deletes_is_written_again(cluster: ControlPlane, start: Start, node: str) -> None:
