@@ -12,6 +12,8 @@ from nfd.errors import HostError
 from nfd.topology import cli
 from nfd.topology.kubelet import Manager, default_uri, read_manager
 from tests.controlplane import pki
+from tests.deploy.rendering import chart_objects, container_of, one, overlay
+from tests.deploy.settings import SETTINGS
 from tests.topology.kubelet import configz
 
 CONFIG = {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod", "nodeStatusMaxImages": 50}
@@ -106,3 +108,38 @@ def test_help_names_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = "oneshot no-publish kubeconfig port sleep-interval watch-namespace kubelet-config-uri api-auth-token-file"
     wanted += " podresources-socket config pods-fingerprint kubelet-state-dir host-root"
     assert all(f"-{name}" in text for name in wanted.split())
+
+
+@pytest.mark.parametrize("flag", ["-version", "--version"])
+def test_the_version(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    assert cli.main([flag]) == 0
+    assert capsys.readouterr().out.startswith("nfd-topology-updater ")
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_every_flag_of_nfd_is_taken(dashes: str) -> None:
+    """NFD documentation, "Topology Updater Cmdline Reference", and klog's."""
+    words = (
+        "oneshot=false no-publish=false kubeconfig= port=8080 sleep-interval=1m watch-namespace=* kubelet-config-uri="
+    )
+    words += " api-auth-token-file=/t podresources-socket=/s config= pods-fingerprint=true kubelet-state-dir= v=1"
+    words += " logtostderr=true add_dir_header=false skip_headers=false stderrthreshold=2 vmodule= metrics=8081"
+    for word in words.split():
+        assert cli.main([f"{dashes}{word}", "-version"]) == 0, word
+
+
+@pytest.mark.parametrize("shipped", ["manifests", "chart", "chart with files"])
+def test_what_is_shipped_fits_the_program(shipped: str) -> None:
+    """Its flags are taken, and the socket and sysfs are where it looks for them."""
+    values = SETTINGS["topology-updater-files"] if shipped.endswith("files") else SETTINGS["topology-updater"]
+    objects = overlay("topologyupdater") if shipped == "manifests" else chart_objects(values)
+    container = container_of(one(objects, "DaemonSet", "topology-updater"))
+    assert container["command"] == ["nfd-topology-updater"]
+    assert cli.main([*container["args"], "--version"]) == 0
+    root = {each["name"]: each.get("value") for each in container["env"]}["NFD_HOST_ROOT"]
+    places = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert places["host-sys"] == f"{root}/sys"
+    assert places["pod-resources"] == f"{root}/{cli.SOCKET.rpartition('/')[0]}"
+    assert places["nfd-topology-updater-conf"] == cli.CONFIG_FILE.rpartition("/")[0]
+    files = {word.rpartition("file://")[2] for word in container["args"] if "file://" in word}
+    assert files <= {places.get("kubelet-config")}
