@@ -19,6 +19,7 @@ up: $(VENV)/.runtime ## label a Node object for this machine and keep watching (
 
 test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 	@$(BIN)/python -m tests.controlplane.build
+	@$(BIN)/python -m tests.compat.build
 	@$(BIN)/python -m pytest $(ARGS)
 
 install-test: $(VENV)/.dev ## install the chart on a test control plane of its own, and label a node there

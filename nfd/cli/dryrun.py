@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.rules import text_of
-from nfd.cli.trial import read_objects, try_rules
+from nfd.cli.trial import read_rules, try_rules
 from nfd.errors import ConfigError
 from nfd.rules.report import parse_features
 
@@ -21,7 +21,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     rules, features = args.nodefeaturerule_file, args.nodefeature_file
-    objects = read_objects(rules, text_of(rules))
+    objects = read_rules(rules, text_of(rules))
     try:
         found, _, _ = parse_features(text_of(features), features)
     except ValueError as error:

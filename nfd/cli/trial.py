@@ -13,7 +13,7 @@ from nfd.rules import policy as policies
 from nfd.rules.compiled import Group, Rules, compile_rules
 from nfd.rules.engine import Failure, Wanted, run, run_rule
 from nfd.rules.model import RuleObject, Taint
-from nfd.rules.parse import parse_text
+from nfd.rules.parse import locate, parse_text, read_objects
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.terms import View
 
@@ -40,14 +40,17 @@ def visible_line(line: str) -> str:
     return "\t".join(map(visible, line.split("\t")))
 
 
-def read_objects(path: str, text: str) -> tuple[RuleObject, ...]:
+def read_rules(path: str, text: str) -> list[RuleObject]:
     """The rule objects of a file, broken rules included. Raises: ConfigError where one is none at all, or no YAML."""
-    parsed = parse_text(text)
-    objects = [one for one in parsed.objects if any(not mistake.soft for mistake in one.mistakes)]
-    if parsed.broken or objects:
-        first = next(finding for finding in parsed.findings if not finding.soft)
-        raise ConfigError(f"{path}:{first.line}: {first.reason}")
-    return parsed.objects
+    whole = parse_text(text)
+    wrong = list(whole.findings[-1:]) if whole.broken else []
+    objects = []
+    for document, _, parsed in () if wrong else read_objects(text, []):
+        wrong += (finding for finding in locate(document, parsed.mistakes) if not finding.soft)
+        objects.append(parsed)
+    if wrong:
+        raise ConfigError(f"{path}:{wrong[0].line}: {wrong[0].reason}")
+    return objects
 
 
 def try_rules(objects: Iterable[RuleObject], features: Features) -> Trial:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import re
 from datetime import UTC, datetime
 
 from nfd.errors import NfdError
@@ -20,6 +20,9 @@ MOST = 50
 _EMPTY = "application/vnd.oci.empty.v1+json"
 _UNSURE = ("", _EMPTY)
 """What a list says of artifacts whose manifest must be asked for their type."""
+_UNSUPPORTED = (400, 404, 405, 501)
+"""How registries say that they have no referrers API."""
+_NEXT = re.compile(r'<([^<>]*)>\s*;[^<]*\brel="?next\b')
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -93,24 +96,16 @@ async def newest_artifact(registry: Registry, digest: str) -> Manifest | None:
 async def referrers(registry: Registry, digest: str) -> list[Descriptor]:
     """What may be our artifacts among what refers to `digest`: by the API, else by the tag that stands in for it."""
     path, found = f"referrers/{digest}?artifactType={ARTIFACT_TYPE}", list[Descriptor]()
-    answer = await registry.get(path, INDEX)
+    answer = await registry.get(path, INDEX, absent=_UNSUPPORTED)
     if answer is None:
         answer = await registry.get(f"manifests/{digest.replace(':', '-')}", INDEX)
     for _ in range(MOST):
         if answer is None:
             break
         found += parse(Manifest, answer.data, f"referrers of {digest}").manifests or ()
-        following = next(_links(answer.headers.get("Link", "")), "")
-        answer = await registry.get(following, INDEX) if following else None
+        following = _NEXT.search(answer.headers.get("Link", "")[:4096])  # RFC 8288
+        answer = await registry.get(following[1], INDEX) if following else None
     return [one for one in found if one.artifact_type == ARTIFACT_TYPE or one.artifact_type in _UNSURE]
-
-
-def _links(header: str) -> Iterator[str]:
-    """The next page of a list (RFC 8288)."""
-    for part in header.split(","):
-        target, _, fields = part.strip().partition(">")
-        if target.startswith("<") and 'rel="next"' in fields.replace("rel=next", 'rel="next"'):
-            yield target[1:]
 
 
 def _created(manifest: Manifest) -> datetime:

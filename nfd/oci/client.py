@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +55,10 @@ class Registry:
         self._base = f"{scheme}://{reference.host}/v2/{reference.repository}/"
         self._authorization = f"Bearer {login.token}" if login.token else ""
 
-    async def get(self, path: str, accept: str = "*/*", limit: int = MAX_MANIFEST) -> Answer | None:
-        """What is at a path of the repository, or at a link from there; None if there is nothing.
+    async def get(
+        self, path: str, accept: str = "*/*", limit: int = MAX_MANIFEST, absent: Collection[int] = (404,)
+    ) -> Answer | None:
+        """What is at a path of the repository, or at a link from there; None if the status is one of `absent`.
 
         Raises: NfdError, also for an answer of more than `limit` bytes.
         """
@@ -67,7 +69,7 @@ class Registry:
         if answer.status == 401:
             self._authorization = await self._log_in(answer)
             answer = await self._ask(url, limit, {"Accept": accept}, self._authorization)
-        if answer.status == 404:
+        if answer.status in absent:
             return None
         if answer.status != 200:
             raise NfdError(f"{url}: {reason_of(answer)}")

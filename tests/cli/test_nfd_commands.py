@@ -144,6 +144,16 @@ def test_usage(run: Run, words: tuple[str, ...], said: str) -> None:
     assert (status, out, err.count("\n"), said in err) == (2, "", 1, True), err
 
 
+def test_an_object_that_is_none_is_told_with_its_line(run: Run, tmp_path: Path) -> None:
+    """Not the broken rule before it."""
+    broken = RULES.replace('labels: {first: "true"}', "labels: []")
+    odd = broken + "---\nkind: Node\n"
+    for text, said in ((odd, f"rules.yaml:{len(odd.splitlines())}: kind 'Node'"), (broken + "a: [", "rules.yaml:3")):
+        (tmp_path / "rules.yaml").write_text(text)
+        status, out, err = run("dryrun", "-f", "rules.yaml", "-n", "features.yaml")
+        assert (status, out, err.startswith(f"nfd dryrun: {said}")) == (2, "", True), err
+
+
 def test_validate(run: Run, tmp_path: Path) -> None:
     lines = [f"Validating rule:  {name}\n" for name in ("all of it", "after it", "first", "in", "out")]
     status, out, err = run("validate", "-f", "rules.yaml")

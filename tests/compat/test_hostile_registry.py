@@ -156,6 +156,18 @@ def test_odd_answers(hostile: Any, answers: Mapping[str, Answer], said: str) -> 
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("status", [400, 404, 405, 501])
+def test_no_referrers_api_however_it_is_said(hostile: Any, status: int) -> None:
+    """The tag that stands in for it; of several pages all."""
+    artifact = as_bytes({"artifactType": ARTIFACT_TYPE, "layers": [{"digest": digest_of(b"x")}]})
+    tag = f"manifests/{digest_of(IMAGE).replace(':', '-')}"
+    link = '</v2/a/b/none>; rel="first", </v2/a/b/two?a=1,2>; rel="next"'
+    pages = {tag: ok(listed(), Link=link), "two?a=1,2": ok(listed(digest_of(artifact)))}
+    answers = {"manifests/1": ok(IMAGE), "referrers/": (status, {}, b"x"), **pages}
+    found = {"manifests/sha256:": ok(artifact), "blobs/": ok(b"x")}
+    assert fetch(hostile(answers | found)) == b"x"
+
+
 def test_pages_without_end_end(hostile: Any) -> None:
     pages = {"manifests/1": ok(IMAGE), "": ok(listed(), Link="</v2/a/b/more>; rel=next")}
     with pytest.raises(NfdError, match="no compatibility artifact"):
