@@ -16,7 +16,7 @@ MINUTE = 60.0
 CREATED = "org.opencontainers.image.created"
 MAX_SPEC = 1024 * 1024
 MOST = 50
-"""Artifacts of one image that are looked at, and pages of a list of them."""
+"""Artifacts of one image that are looked at, and pages of the list of them."""
 _EMPTY = "application/vnd.oci.empty.v1+json"
 _UNSURE = ("", _EMPTY)
 """What a list says of artifacts whose manifest must be asked for their type."""
@@ -84,8 +84,6 @@ async def newest_artifact(registry: Registry, digest: str) -> Manifest | None:
     """The newest artifact of our type that refers to `digest`; one that does not tell its age counts as oldest."""
     found: list[tuple[datetime, int, Manifest]] = []
     for number, one in enumerate(await referrers(registry, digest)):
-        if number == MOST:
-            break
         data = await content(registry, f"manifests/{one.digest}", one.digest, MAX_MANIFEST)
         manifest = parse(Manifest, data, one.digest)
         if manifest.kind == ARTIFACT_TYPE:
@@ -100,12 +98,13 @@ async def referrers(registry: Registry, digest: str) -> list[Descriptor]:
     if answer is None:
         answer = await registry.get(f"manifests/{digest.replace(':', '-')}", INDEX)
     for _ in range(MOST):
-        if answer is None:
+        if answer is None or len(found) >= MOST:
             break
-        found += parse(Manifest, answer.data, f"referrers of {digest}").manifests or ()
+        listed = parse(Manifest, answer.data, f"referrers of {digest}").manifests or ()
+        found += (one for one in listed if one.artifact_type in (ARTIFACT_TYPE, *_UNSURE))
         following = _NEXT.search(answer.headers.get("Link", "")[:4096])  # RFC 8288
         answer = await registry.get(following[1], INDEX) if following else None
-    return [one for one in found if one.artifact_type == ARTIFACT_TYPE or one.artifact_type in _UNSURE]
+    return found[:MOST]
 
 
 def _created(manifest: Manifest) -> datetime:
