@@ -36,6 +36,8 @@ _WORDS: dict[str, Any] = {
 _INT = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _LONGEST_INT = len("-0b") + 64
+_LONGEST_NAME = 100
+"""Characters of an anchor in a message."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -154,7 +156,8 @@ class _Builder:
             self._put(frame.finish(), event, frame.anchor, self._nodes - frame.start + 1, frame.line)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise self._error(event, f"alias *{event.anchor} stands for nothing, or for what contains it")
+                name = str(event.anchor)[:_LONGEST_NAME]
+                raise self._error(event, f"alias *{name} stands for nothing, or for what contains it")
             value, size = self._anchors[event.anchor]
             self._count(size, event)
             self._put(value, event, None, size)

@@ -18,6 +18,8 @@ from nfd.errors import ConfigError, HostError
 from nfd.host import MAX_FILE, Host
 
 RECORD = "host.json"
+_LONGEST_REASON = 500
+"""Characters of a recorded reason."""
 
 
 Answer = tuple[int | None, str]
@@ -73,7 +75,11 @@ class Replay(Host):
         self._own = self._tree  # nothing of the running machine is looked at
         self._failures: Mapping[str, Answer] = {}  # so that the record itself can be read
         self._unreachable: Mapping[str, Answer] = {}
-        record = self._read_record()
+        try:
+            record = self._read_record()
+        except ConfigError:
+            self._tree.close()
+            raise
         self._probes = record.probes
         self._failures = record.failures
         self._unreachable = record.unreachable
@@ -122,7 +128,7 @@ class Replay(Host):
 def _fail(answers: Mapping[str, Answer], key: str, path: str = "") -> None:
     if key in answers:
         code, reason = answers[key]
-        raise HostError(path or key, reason, code)
+        raise HostError(path or key, " ".join(reason.split())[:_LONGEST_REASON], code)
 
 
 def open_host(root: str, replay: str, environment: Mapping[str, str]) -> Host:

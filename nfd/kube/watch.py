@@ -33,6 +33,8 @@ PATIENCE = 10.0
 
 LOOK_AGAIN = 5.0
 """Seconds at most until a resource that the server does not know is asked for again."""
+_LONGEST_REASON = 500
+"""Characters of what an error event says."""
 MISSES = 2
 """Answers in a row that there is no such resource, after which nobody waits for its list any more."""
 
@@ -216,13 +218,18 @@ class Watch:
         kind, item = _event(line)
         if kind == "ERROR":
             if item.get("code") == 410:
-                raise Expired(f"watch of {self._path}: {item.get('message')}")
-            raise Unavailable(f"watch of {self._path}: {item.get('message') or item}")
+                raise Expired(f"watch of {self._path}: {_said(item)}")
+            raise Unavailable(f"watch of {self._path}: {_said(item)}")
         if kind == "DELETED":
             self._mirror.drop(item)
         elif kind in ("ADDED", "MODIFIED"):
             self._mirror.put(item)
         self._version = (item.get("metadata") or {}).get("resourceVersion") or self._version
+
+
+def _said(status: Mapping[str, Any]) -> str:
+    """What an error event says, on one line."""
+    return " ".join(str(status.get("message") or status).split())[:_LONGEST_REASON]
 
 
 def _event(line: bytes) -> tuple[Any, Mapping[str, Any]]:

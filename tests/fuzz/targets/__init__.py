@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import cluster, configs, gpu, hosts, machine, reports, rules
+from tests.fuzz.targets import cluster, configs, gpu, hosts, machine, registry, reports, rules
 
 TARGETS: dict[str, Target] = {
-    target.name: target for part in (reports, machine, hosts, gpu, rules, configs, cluster) for target in part.TARGETS
+    target.name: target
+    for part in (reports, machine, hosts, gpu, rules, configs, cluster, registry)
+    for target in part.TARGETS
 }
