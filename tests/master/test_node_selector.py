@@ -9,6 +9,7 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.kube.connect import connect
+from nfd.master.prune import prune
 from nfd.master.service import Service
 from nfd.store.kube import KubeStore
 from tests.controlplane.cluster import ControlPlane
@@ -61,6 +62,19 @@ async def test_node_that_goes_over_loses_nothing(place: Cluster, masters: Master
         await send(first, worker.report({"mine": "2"}))
     await send(second, worker.report({"mine": "2"}))
     assert labels_of(place, name) == {POOL: "b", F + "mine": "2"}
+
+
+async def test_removal_leaves_the_nodes_of_others(place: Cluster, masters: Masters, name: str) -> None:
+    for pool in ("gone", "kept"):
+        place.create(f"{name}-{pool}", {POOL: pool}, {}, BOOT)
+    master = await masters.start()
+    for pool in ("gone", "kept"):
+        await send(master, Worker(f"{name}-{pool}").report({"mine": "1"}))
+    store = KubeStore(await connect(str(place.plane.kubeconfig)), selector=f"{POOL}=gone")
+    await store.start(lambda name: None)
+    assert [planned.node.name async for planned in prune(store)] == [f"{name}-gone"]
+    await store.close()
+    assert F + "mine" in labels_of(place, f"{name}-kept")
 
 
 @pytest.mark.parametrize(
