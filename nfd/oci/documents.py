@@ -80,7 +80,8 @@ def parse(shape: type[T], data: bytes, where: str) -> T:
         return shape.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        place = ".".join(map(str, first["loc"]))[:300]
+        place = place if place.isprintable() else repr(place)  # keys are foreign text
         raise NfdError(f"{where}: the answer makes no sense: {place + ': ' if place else ''}{first['msg']}") from error
 
 
