@@ -118,8 +118,8 @@ async def run(parsed: Parsed, settings: Settings, host: Host) -> int:
     tasks = [asyncio.create_task(one) for one in (claims.run(), work, stop.wait())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        results = [await one for one in done]
-        return int(oneshot and False in results)
+        results = {one: await one for one in done}
+        return int(oneshot and not results.get(tasks[1], False))
     finally:
         for task in tasks:
             task.cancel()
