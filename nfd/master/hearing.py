@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 
 BEATS_PER_SECOND = 10.0
-"""Of all nodes together: one beat is some 4 ms of CPU and 7.5 kB, so that 5,000 nodes cost 4 % of a core."""
+"""Of all nodes together: a beat is some 2.5 ms of CPU and 7.7 kB, so that 5,000 nodes cost 3 % of a core, and one of
+them sends 0.93 kB a minute; with 15 it would be 1.4 kB."""
 BEAT_LIMITS = (60.0, 900.0)
 """Seconds between two reports of a node that has nothing new to say."""
 BEAT_JITTER = 0.1
