@@ -29,6 +29,9 @@ _FAILED = re.compile(r"^FAILED ", re.MULTILINE)
 
 def main(words: list[str]) -> int:
     chosen = [guard for guard in GUARDS if not words or any(word in guard.file + guard.test for word in words)]
+    if not chosen:
+        print(f"no guard has {' or '.join(map(repr, words))} in its file or its test", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(prefix="nfd-guards-") as folder:
         trees: Queue[Path] = Queue()
         for number in range(JOBS):
