@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -73,8 +72,10 @@ class Machine:
         folder.rename(self.root / "real/pci" / address)
 
     def _unplug(self, address: str) -> None:
-        gone = (self.root / "real/pci" / address).rename(self.root / "gone")
-        shutil.rmtree(gone)
+        """What was there is kept, so that its inode number stays its own, as numbers in sysfs do."""
+        gone = self.root / "gone"
+        gone.mkdir(exist_ok=True)
+        (self.root / "real/pci" / address).rename(gone / str(len(list(gone.iterdir()))))
 
     def _turn(self, source: str, target: str) -> None:
         new = self.root / "new-link"
