@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nfd import log
@@ -85,6 +86,7 @@ class Events:
         self._files = self._watch([*own, *folders])
         self._poll = poll
         self._next_poll = time.monotonic() + poll
+        self._missed: dict[str, frozenset[str]] = {}
         self._poller = select.poll()
         for part in (self._signals, self._kernel, self._files):
             if part is not None:
@@ -98,10 +100,27 @@ class Events:
         if self._files is not None:
             self._files.close()
 
+    @contextmanager
+    def scan(self, only: Collection[str] | None = None) -> Iterator[None]:
+        """Around a scan of these sources (None: all): listings are compared with what they were when it began.
+
+        Else a device that goes, is missed by a scan, and is back before the next comparison would stay missed: its
+        listing is as it was. What changes while the scan runs is told by the next `wait`.
+        """
+        scanned = frozenset(source.name for source in self._sources) if only is None else frozenset(only)
+        found = self._compare()
+        self._missed |= {reason: names - scanned for reason, names in found.items() if names - scanned}
+        try:
+            yield
+        finally:
+            self._missed |= self._compare()
+
     def wait(self, seconds: float) -> Wake:
         """Wait for events that concern a source, that long at most; a signal ends it early."""
         deadline = time.monotonic() + seconds
         burst = _Burst()
+        burst.add(self._missed, time.monotonic())
+        self._missed = {}
         while not (self._signals.stop or self._signals.reload):
             now = time.monotonic()
             until = burst.due if burst.concerned else deadline
@@ -110,8 +129,6 @@ class Events:
             ready = self._poller.poll(max(0, math.ceil((min(until, self._next_poll) - now) * 1000)))
             burst.add(self._read({descriptor for descriptor, _ in ready}), time.monotonic())
         self._signals.drain()
-        if burst.concerned:  # what the events told must not be told again by the next comparison
-            burst.concerned |= self._compare()
         if self._signals.reload:
             self._signals.reload = False
             burst.concerned["SIGHUP"] = frozenset({RELOAD})

@@ -42,9 +42,12 @@ class Listings:
         return frozenset(found)
 
 
-def _names(host: Host, subsystem: str) -> tuple[str, ...] | tuple[bytes, ...]:
-    """Names in a listing. Of /proc/modules the first column: the others hold use counts (proc_modules(5))."""
+def _names(host: Host, subsystem: str) -> tuple[tuple[str, int], ...] | tuple[bytes, ...]:
+    """Names in a listing, and inodes: another device may have the place of one that was pulled out.
+
+    Of /proc/modules the first column: the others hold use counts (proc_modules(5)).
+    """
     if subsystem != "module":
-        return host.names(LISTINGS[subsystem])
+        return host.inodes(LISTINGS[subsystem])
     lines = (host.data(MODULES) or b"").splitlines()
     return tuple(sorted(line.split(b" ", 1)[0] for line in lines))

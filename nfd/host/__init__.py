@@ -88,13 +88,20 @@ class Host:
 
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; empty if nothing is there. Something else in its place is a HostError."""
+        return tuple(self._listed(path, lambda: self._tree_of(path).names(path)))
+
+    def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
+        """Names and inode numbers: in sysfs, what comes again under the name of another thing has another number."""
+        return tuple(self._listed(path, lambda: self._tree_of(path).inodes(path)))
+
+    def _listed(self, path: str, read: Callable[[], list[T]]) -> list[T]:
         try:
-            return tuple(self._tree_of(path).names(path))
+            return read()
         except OSError as error:
             _check_absent(path, error)
             if error.errno == errno.ENOTDIR and self.exists(path):
                 raise HostError(path, "is not a directory", error.errno) from error
-            return ()
+            return []
 
     def directory(self, path: str) -> int:
         """A descriptor of a directory, for watching it; the caller closes it. Raises OSError as the kernel does."""

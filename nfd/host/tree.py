@@ -73,6 +73,14 @@ class Tree:
         finally:
             os.close(descriptor)
 
+    def inodes(self, path: str) -> list[tuple[str, int]]:
+        descriptor = self.open(path, LIST)
+        try:
+            with os.scandir(descriptor) as found:
+                return sorted((entry.name, entry.inode()) for entry in found)
+        finally:
+            os.close(descriptor)
+
     def has(self, path: str) -> bool:
         try:
             os.close(self.open(path, LOOK))

@@ -159,7 +159,8 @@ class Agent:
 
     def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> Discovery:
         started = self.busy_since = time.monotonic()
-        found = discover(self._host, self._settings.plan, self._found, only)
+        with self._events.scan(only):
+            found = discover(self._host, self._settings.plan, self._found, only)
         self.busy_since, now = None, time.monotonic()
         self._good.update(dict.fromkeys((name for name in found.scans if name not in found.failed), now))
         self.metrics.scanned(found, now - started, full=timer)

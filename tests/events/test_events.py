@@ -54,6 +54,33 @@ def test_a_changed_listing_wakes_the_sources_that_read_it(
     assert events.wait(0.3) == Wake(), "told once"
 
 
+def test_another_device_in_the_same_place_wakes(make: Maker, machine: Path) -> None:
+    """A USB stick swapped for another in the same port, between two comparisons."""
+    (machine / "elsewhere").mkdir()
+    events = make()
+    place = machine / "sys/bus/pci/devices/0000:00:00.0"
+    place.rename(machine / "gone")
+    (machine / "elsewhere").rename(place)
+    assert events.wait(5).sources == {"pci"}
+
+
+def test_a_device_that_is_back_after_a_scan_missed_it_is_seen(make: Maker, machine: Path) -> None:
+    """Its listing is then as it was at the last comparison before the scan."""
+    events = make(poll=60)
+    place, away = machine / "sys/bus/pci/devices/0000:00:00.0", machine / "away"
+    place.rename(away)
+    with events.scan({"pci"}):
+        assert not place.exists()
+    assert events.wait(0.3) == Wake(), "the scan has seen it"
+    with events.scan({"pci"}):
+        away.rename(place)
+    assert events.wait(5).sources == {"pci"}
+    place.rename(away)
+    with events.scan({"usb"}):
+        pass
+    assert events.wait(5).sources == {"pci"}, "a scan of others has not"
+
+
 def test_use_counts_of_modules_wake_nobody(make: Maker, machine: Path) -> None:
     events = make()
     (machine / "proc/modules").write_text("ext4 1 99 - Live 0x0\nloop 40960 7 - Live 0x0\n")

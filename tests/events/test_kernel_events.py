@@ -66,7 +66,7 @@ def test_a_simulated_device_is_plugged_in() -> None:
         assert os.environ.get("CI") != "true", "the Debian package umockdev is missing"
         pytest.skip("needs the Debian package umockdev")
     ran = run(wrapper, sys.executable, "-m", "tests.events.hotplug")
-    assert (ran.stdout, ran.returncode) == ("pci | kernel event pci add,listing of pci changed | ()\n", 0), ran.stderr
+    assert (ran.stdout, ran.returncode) == ("pci | kernel event pci add | ()\n", 0), ran.stderr
 
 
 def test_a_user_namespace_is_told_from_its_map(caplog: pytest.LogCaptureFixture) -> None:
