@@ -98,6 +98,10 @@ class Replay(Host):
         _fail(self._failures, f"{path}/", path)
         return super().names(path)
 
+    def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
+        _fail(self._failures, f"{path}/", path)
+        return super().inodes(path)
+
     def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
         _fail(self._failures, f"probe:{name}", name)
         if name in self._probes:
