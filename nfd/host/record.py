@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from nfd.errors import ConfigError, HostError
 from nfd.host import MAX_FILE, Host
@@ -107,6 +107,7 @@ class Recorder(Host):
             "unreachable": {scrub.name(path): answer for path, answer in self._unreachable.items()},
             "environment": {name: scrub.name(value) for name, value in self._variables.items()},
             "time": self._time,
+            "folders": [scrub.name(path) for path in sorted(self._empty())],
         }
         named = {name: probes[name].encode("utf-8", "surrogateescape") for name in PROBE_FILES if name in probes}
         named[RECORD] = json.dumps(record, indent=1, sort_keys=True).encode()
@@ -114,6 +115,11 @@ class Recorder(Host):
             return self._write(_Target(Path(directory)), scrub) + _write_named(Path(directory), named)
         except OSError as error:
             raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+
+    def _empty(self) -> set[str]:
+        """Folders of which nothing else is recorded."""
+        paths = self._folders | self._others | self._dangling
+        return self._folders - {str(parent) for path in paths for parent in PurePosixPath(path).parents}
 
     def _write(self, target: _Target, scrub: Scrubber) -> int:
         for path in sorted(self._folders):

@@ -2,15 +2,15 @@
 
 Beside the files, the directory may hold one file per probe, named after it (`cpuid`, `auxv`), and `host.json`:
 `{"probes": {name: text}, "failures": {path: [errno, reason]}, "unreachable": {path: [errno, reason]},
-"environment": {name: value}, "time": seconds}`. Failures are of reading a file, of listing a folder (its path ends with
-a slash) or, as `probe:NAME`, of a probe; of an unreachable path not even its kind is known.
+"environment": {name: value}, "time": seconds, "folders": [path]}`. Failures are of reading a file, of listing a folder
+(its path ends with a slash) or, as `probe:NAME`, of a probe; of an unreachable path not even its kind is known.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,8 @@ class Record:
     unreachable: Mapping[str, Answer] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     time: float | None = None
+    folders: Sequence[str] = ()
+    """Empty ones: git and many archives keep none."""
 
     def __post_init__(self) -> None:
         for name in ("probes", "environment"):
@@ -44,6 +46,8 @@ class Record:
             answers = getattr(self, name)
             if not isinstance(answers, dict) or not all(map(_is_answer, answers.values())):
                 raise TypeError(f"{name}: expected a mapping of [errno, reason]")
+        if not isinstance(self.folders, list | tuple) or not all(isinstance(path, str) for path in self.folders):
+            raise TypeError("folders: expected a list of texts")
         if not isinstance(self.time, int | float | None):
             raise TypeError("time: expected a number")
 
@@ -75,6 +79,7 @@ class Replay(Host):
         self._own = self._tree  # nothing of the running machine is looked at
         self._failures: Mapping[str, Answer] = {}  # so that the record itself can be read
         self._unreachable: Mapping[str, Answer] = {}
+        self._folders: Mapping[str, frozenset[str]] = {}
         try:
             record = self._read_record()
         except ConfigError:
@@ -83,6 +88,7 @@ class Replay(Host):
         self._probes = record.probes
         self._failures = record.failures
         self._unreachable = record.unreachable
+        self._folders = _with_parents(record.folders)
         self._environment = {**record.environment, **(environment or {})}
         self._time = record.time
 
@@ -96,7 +102,8 @@ class Replay(Host):
 
     def names(self, path: str) -> tuple[str, ...]:
         _fail(self._failures, f"{path}/", path)
-        return super().names(path)
+        lost = self._folders.get(path.strip("/"))
+        return super().names(path) if lost is None else tuple(sorted({*super().names(path), *lost}))
 
     def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
         _fail(self._failures, f"{path}/", path)
@@ -117,7 +124,8 @@ class Replay(Host):
 
     def _stat(self, path: str) -> os.stat_result | None:
         _fail(self._unreachable, path)
-        return super()._stat(path)
+        found = super()._stat(path)
+        return self.root.stat() if found is None and path.strip("/") in self._folders else found
 
     def _read_record(self) -> Record:
         text = super().text(RECORD) if super().exists(RECORD) else None
@@ -127,6 +135,17 @@ class Replay(Host):
             return Record(**json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
             raise ConfigError(f"{self.root / RECORD}: {' '.join(str(error).split())}") from error
+
+
+def _with_parents(folders: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Folder → names of the folders in it, of these folders and all above them."""
+    found: dict[str, set[str]] = {}
+    for folder in folders:
+        parts = folder.strip("/").split("/")
+        found.setdefault("/".join(parts), set())
+        for depth in range(1, len(parts)):
+            found.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+    return {folder: frozenset(names) for folder, names in found.items()}
 
 
 def _fail(answers: Mapping[str, Answer], key: str, path: str = "") -> None:
