@@ -55,9 +55,10 @@ def read_two(kubeconfig: str, first: str, second: str) -> tuple[Json, Json]:
 async def read_node(client: KubeClient, name: str) -> Json:
     """A Node object. Raises: ConfigError if there is none of that name, KubeError."""
     from nfd.kube.connect import node_path
+    from nfd.kube.lists import read_object
 
     try:
-        node: Json = await client.json("GET", node_path(name))
+        node: Json = await read_object(client, node_path(name))
     except NotFound as error:
         raise ConfigError(f"NODE {name}: there is no such node") from error
     return node

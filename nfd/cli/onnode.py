@@ -14,6 +14,7 @@ from typing import Any
 from nfd.cli.cluster import own_kubeconfig
 from nfd.errors import ConfigError, NotFound
 from nfd.kube.connect import KubeClient, connect, node_path
+from nfd.kube.lists import read_object
 from nfd.master.desired import OBJECT, RULE
 from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME
@@ -58,7 +59,7 @@ async def _read(kubeconfig: str, node: str) -> Found:
         raise ConfigError(f"NODE {node}: {error}") from error
     try:
         try:
-            found = await client.json("GET", node_path(node))
+            found = await read_object(client, node_path(node))
         except NotFound as error:
             raise ConfigError(f"NODE {node}: there is no such node") from error
         objects = await _list(client, NODE_FEATURES, {"labelSelector": f"{NODE_NAME}={node}"})

@@ -86,7 +86,7 @@ def read_rules(paths: Iterable[str]) -> dict[str, Json]:
         findings: list[Finding] = []
         try:
             text = read_file(path, pipes=True).decode("utf-8-sig")
-            for document, place, parsed in read_objects(text, findings):
+            for document, place, parsed in read_objects(text, findings, path):
                 item = _at(document.data, place)
                 if hard := [one for one in parsed.mistakes if not one.soft]:
                     raise ConfigError(f"{path}: {hard[0].reason}")

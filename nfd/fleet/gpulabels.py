@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nfd.names import NVIDIA_NS
+from nfd.names import MAX_NAME, NVIDIA_NS
 
 GPU = f"{NVIDIA_NS}/gpu"
 _MIG = re.compile(rf"{re.escape(NVIDIA_NS)}/mig-(.+)\.count", re.ASCII)
@@ -89,7 +89,7 @@ def read_gpus(labels: Mapping[str, str]) -> Gpus:
 def number(labels: Mapping[str, str], key: str) -> int:
     """A label's value as a number; 0 for none."""
     text = labels.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_NAME else 0
 
 
 def _models(labels: Mapping[str, str]) -> Iterator[Model]:

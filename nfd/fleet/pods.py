@@ -78,8 +78,11 @@ def _effective(spec: Json) -> dict[str, int]:
 
 def _requests(container: Json) -> dict[str, int]:
     """A limit without a request is a request."""
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    resources = container.get("resources")
+    amounts = resources if isinstance(resources, Mapping) else {}
+    asked: dict[str, Any] = {}
+    for kind in ("limits", "requests"):
+        asked |= amounts[kind] if isinstance(amounts.get(kind), Mapping) else {}
     return {name: whole(text) for name, text in asked.items() if is_gpu_resource(name)}
 
 

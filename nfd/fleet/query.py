@@ -137,7 +137,7 @@ class _Parser:
     def _about_key(self, key: str) -> Expression:
         if problem := names.key_problem(key):
             self._index -= 1
-            self._fail(f"{key!r} is no label: it {problem}")
+            self._fail(f"{key!r} is no label: its {problem}")
         kind = self._now.kind
         if kind in ("=", "==", "!="):
             self._next()

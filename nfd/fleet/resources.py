@@ -9,6 +9,8 @@ from typing import Any
 from nfd.fleet.gpulabels import number
 from nfd.fleet.pods import GPU_COUNT, GPU_MEMORY, Ask, is_gpu_resource, whole
 
+MOST_GPUS = 64
+"""A status that says more of one node is not believed: no machine has as many, and each is an object here."""
 GPUSHARE = "gpu-mem"
 """How a GPU is shared whose memory is handed out in pieces."""
 
@@ -77,6 +79,7 @@ def read_resources(status: Mapping[str, Any], labels: Mapping[str, str], asks: S
             continue  # what a plug-in offered before it was set up otherwise stays in the status, with 0
         sharing, replicas = sharing_of(name, labels)
         count = whole(capacity.get(GPU_COUNT, "0")) if name == GPU_MEMORY else 0
+        count = count if 0 < count <= MOST_GPUS else 0
         devices, unplaced = _devices(total, count, asks) if name == GPU_MEMORY else ((), 0)
         found.append(Resource(name, total, offered, held.get(name, 0), sharing, replicas, devices, unplaced))
     return tuple(found)

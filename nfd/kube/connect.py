@@ -94,7 +94,7 @@ class KubeClient:
         async with self.open(Request(method, path, query, data, **options)) as response:
             try:
                 return json.loads(await response.read())
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Unavailable(f"{method} {path}: the answer is not JSON: {error}") from error
 
     @asynccontextmanager
@@ -131,7 +131,7 @@ class KubeClient:
                         raise error_of(what, response.status, response.headers, await response.read())
                     yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unavailable(f"{what}: {error or type(error).__name__}") from error
+            raise Unavailable(f"{what}: {str(error) or 'no answer in time'}") from error
 
     async def close(self) -> None:
         await self.api.close()

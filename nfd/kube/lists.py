@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from nfd.errors import Expired, NotFound
+from nfd.errors import Expired, NotFound, Unavailable
 from nfd.kube.connect import KubeClient
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -51,9 +51,33 @@ async def _once(
 ) -> list[T]:
     found: list[T] = []
     while True:
-        answer = await client.json("GET", path, query=query)
-        found += [kept for item in answer.get("items") or () if (kept := keep(item)) is not None]
-        token = (answer.get("metadata") or {}).get("continue")
+        items, token = _page(await client.json("GET", path, query=query), path)
+        found += [kept for item in items if (kept := keep(item)) is not None]
         if not token:
             return found
+        if token == query.get("continue"):
+            raise Unavailable(f"GET {path}: the answer is the same page again and again")
         query["continue"] = token
+
+
+def _page(answer: Any, path: str) -> tuple[list[Mapping[str, Any]], str]:
+    """Objects and token of a page. Raises: Unavailable for what no API server says, as a proxy may."""
+    listed = answer if isinstance(answer, Mapping) else {"items": None}
+    items, metadata = listed.get("items", ()) or (), listed.get("metadata") or {}
+    named = isinstance(items, list | tuple) and all(map(_is_named, items))
+    if not isinstance(answer, Mapping) or not named or not isinstance(metadata, Mapping):
+        raise Unavailable(f"GET {path}: the answer is no list of objects; is this a Kubernetes API server?")
+    return list(items), str(metadata.get("continue") or "")
+
+
+async def read_object(client: KubeClient, path: str) -> Mapping[str, Any]:
+    """One object. Raises: KubeError."""
+    answer = await client.json("GET", path)
+    if not _is_named(answer):
+        raise Unavailable(f"GET {path}: the answer is no object; is this a Kubernetes API server?")
+    return cast(Mapping[str, Any], answer)
+
+
+def _is_named(item: object) -> bool:
+    metadata = item.get("metadata") if isinstance(item, Mapping) else None
+    return isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)

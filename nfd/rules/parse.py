@@ -74,12 +74,12 @@ def parse_text(text: str) -> RuleText:
     return RuleText(tuple(objects), tuple(findings))
 
 
-def read_objects(text: str, findings: list[Finding]) -> Iterator[tuple[Document, Path, RuleObject]]:
+def read_objects(text: str, findings: list[Finding], name: str = _NAME) -> Iterator[tuple[Document, Path, RuleObject]]:
     """The rule objects of a file, each with its document and its place there; what is not in quotes is a finding.
 
-    Raises: ConfigError for broken YAML.
+    Raises: ConfigError for broken YAML, which begins with `name`.
     """
-    for document, plain in text_documents(text, _NAME):
+    for document, plain in text_documents(text, name):
         findings.extend(Finding(one.line, str(one), True) for one in plain)
         for data, path in _unfold(document.data):
             yield document, path, parse_object(data, path)

@@ -27,6 +27,16 @@ def test_a_closed_pipe_is_no_error(machine: str) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize("words", [("discover", "-o", "json"), ("discover", "-o", "labels"), ("--help",)])
+def test_a_full_disk_is_one_line(machine: str, words: tuple[str, ...]) -> None:
+    replay = ("--replay", machine) if words[0] == "discover" else ()
+    with Path("/dev/full").open("wb") as full:
+        process = call(*words, *replay, stdout=full, stderr=subprocess.PIPE)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err == b"nfd: standard output: No space left on device\n"
+
+
 @pytest.mark.parametrize("program", ["nfd.worker", "nfd.master.cli", "gfd.cli"])
 def test_help_into_a_closed_pipe_is_no_error(program: str) -> None:
     read, write = os.pipe()

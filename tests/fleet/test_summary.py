@@ -28,7 +28,10 @@ T4 = {
 
 def node(labels: dict[str, str], name: str = "n", **offered: str) -> dict[str, Any]:
     amounts = {
-        key.replace("nvidia_com", "nvidia.com").replace("__", "/").replace("_", "-"): value
+        key.replace("nvidia_com", "nvidia.com")
+        .replace("aliyun_com", "aliyun.com")
+        .replace("__", "/")
+        .replace("_", "-"): value
         for key, value in offered.items()
     }
     return {
@@ -186,3 +189,11 @@ def test_nodes_come_by_name_and_groups_by_size() -> None:
 def test_processors_have_names(vendor: str, family: str, model: str, name: str) -> None:
     labels = {"vendor_id": vendor, "family": family, "id": model}
     assert cpu_name({f"{F}cpu-model.{key}": value for key, value in labels.items() if value}) == name
+
+
+@pytest.mark.parametrize("count", ["65", "2G", "2000000000", "-4", "banana", "9" * 60])
+def test_a_count_of_devices_that_no_machine_has_costs_nothing(count: str) -> None:
+    """Anybody who may write a node's status, a rule among them, may say so."""
+    found = summarize(node(T4, aliyun_com__gpu_count=count, aliyun_com__gpu_mem="2000000000"), ())
+    (shared,) = (one for one in found.resources if one.name == "aliyun.com/gpu-mem")
+    assert (shared.devices, shared.capacity) == ((), 2_000_000_000)

@@ -75,7 +75,7 @@ def shown(place: FleetPlace, browser: Browser) -> Shown:
 
 
 def is_labelled(node: Json) -> bool:
-    return any(key.startswith(FEATURE) for key in node["metadata"]["labels"])
+    return any(key.startswith(FEATURE) for key in node["metadata"].get("labels", {}))
 
 
 def bars(browser: Browser, name: str) -> dict[str, int]:
@@ -162,7 +162,7 @@ def test_the_count_is_what_kubernetes_selects(shown: Shown, conditions: list[Jso
     assert shown.matches() == len(selected)
     affinity = yaml.safe_load(shown.written("nodeAffinity"))["affinity"]["nodeAffinity"]
     terms = parse_terms(affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"])
-    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in shown.nodes("")}
+    labels = {one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in shown.nodes("")}
     assert {name for name, found in labels.items() if terms.selects(found)} == selected
     simple = yaml.safe_load(shown.written("nodeSelector"))
     if all(one["operator"] == "In" and len(one["values"]) == 1 for one in conditions):
@@ -175,7 +175,7 @@ def test_the_count_is_what_kubernetes_selects(shown: Shown, conditions: list[Jso
 def test_search_finds_keys_and_values(shown: Shown) -> None:
     shown.select()
     browser = shown.browser
-    labels = [one["metadata"]["labels"] for one in shown.nodes("")]
+    labels = [one["metadata"].get("labels", {}) for one in shown.nodes("")]
     for text in ("gpu.product", "MILAN", "gpu A100", "no-such-label"):
         browser.type("search", text)
         words = text.lower().split()
