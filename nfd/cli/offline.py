@@ -44,6 +44,8 @@ def folders_of(machines: Iterable[str]) -> list[Path]:
             inside = [] if _is_machine(folder) else sorted(one for one in folder.iterdir() if _is_machine(one))
         except OSError as error:
             raise ConfigError(f"--replay {name}: {error.strerror}") from error
+        if not inside and not _is_machine(folder):
+            raise ConfigError(f"--replay {name}: no machine is recorded there")
         for one in inside or [folder]:
             if found.setdefault(one.resolve().name, one) is not one:
                 raise ConfigError(f"--replay {name}: there is another machine named {one.resolve().name}")
