@@ -83,8 +83,10 @@ class Registry:
                     raise NfdError(f"{url}: it leads from https to {response.url.scheme}")
                 data = await _read(response, limit, url)
                 return Answer(response.status, response.headers, data, response.headers.getall("WWW-Authenticate", ()))
+        except aiohttp.TooManyRedirects as error:
+            raise NfdError(f"{url}: more than {_REDIRECTS} redirects") from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
-            raise NfdError(f"{url}: {error or type(error).__name__}") from error
+            raise NfdError(f"{url}: {str(error) or type(error).__name__}") from error
 
     async def _log_in(self, refused: Answer) -> str:
         """The header that the registry asks for. Raises: NfdError."""
