@@ -64,7 +64,7 @@ MISTAKES = [
     ("a > b", "column 5: 'b' is neither a whole number of 64 bits nor a version"),
     ("a > 9223372036854775808", "neither a whole number of 64 bits"),
     ("a = 'b c'", "column 6: 'b c' is no label value: it must be letters"),
-    ("a/b/c", "is no label: it prefix"),
+    ("a/b/c", "is no label: its prefix"),
     ("a =~ '('", "regular expression '('"),
     ("a ~ b", "column 3: '~ b' makes no sense here"),
     ("and", "column 1: expected a label, found 'and'"),
