@@ -240,7 +240,8 @@ def recreate(cluster: ControlPlane, definition: dict[str, Any], path: str) -> No
     def gone() -> bool:
         cluster.create(path.rpartition("/")[0], definition)
         found = cluster.request("GET", path)
-        states = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions", ())}
+        conditions = found.get("status", {}).get("conditions") or ()  # null at first
+        states = {one["type"]: one["status"] for one in conditions}
         return "deletionTimestamp" not in found["metadata"] and states.get("Established") == "True"
 
     eventually(gone, LONG)
