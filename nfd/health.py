@@ -96,6 +96,12 @@ class Answer:
     content_type: str = "text/plain; charset=utf-8"
 
 
+def metrics_answer(families: Iterable[Family], accept: str) -> Answer:
+    """The metrics in the form that an Accept header asks for."""
+    openmetrics = "application/openmetrics-text" in accept
+    return Answer(render(families, openmetrics=openmetrics), content_type=OPENMETRICS if openmetrics else PLAIN)
+
+
 Handler = Callable[[str, str], Answer | None]
 """Answers a path, given the Accept header; None: no such path. Called in the server's thread."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nfd.health import OPENMETRICS, PLAIN, render
+from nfd.health import metrics_answer
 from nfd.master.metrics import Metrics
 
 _SERVER_LOG = logging.getLogger("nfd.http")
@@ -65,6 +65,5 @@ class HttpServer:
         return web.Response(text=f"{missing or 'ok'}\n", status=503 if missing else 200)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
-        openmetrics = "application/openmetrics-text" in request.headers.get("Accept", "")
-        body = render(self._metrics.families(), openmetrics=openmetrics).encode()
-        return web.Response(body=body, headers={"Content-Type": OPENMETRICS if openmetrics else PLAIN})
+        answer = metrics_answer(self._metrics.families(), request.headers.get("Accept", ""))
+        return web.Response(body=answer.body.encode(), headers={"Content-Type": answer.content_type})

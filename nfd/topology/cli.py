@@ -20,7 +20,7 @@ from nfd.config.load import files, load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
-from nfd.health import OPENMETRICS, PLAIN, Answer, HttpServer, render
+from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.host import Host
 from nfd.kube.connect import connect
 from nfd.topology.claims import Claims
@@ -157,9 +157,7 @@ def serve(port: int, updater: Updater, metrics: Metrics) -> HttpServer:
         if path == "/readyz":
             return Answer("ok\n") if updater.ready else Answer("nothing is published yet\n", 503)
         if path == "/metrics":
-            openmetrics = "application/openmetrics-text" in accept
-            text = render(metrics.families(), openmetrics=openmetrics)
-            return Answer(text, content_type=OPENMETRICS if openmetrics else PLAIN)
+            return metrics_answer(metrics.families(), accept)
         return None
 
     return HttpServer(port, answer)

@@ -17,7 +17,7 @@ from nfd.errors import ConfigError
 from nfd.events import RELOAD
 from nfd.events.files import Folder
 from nfd.events.signals import Signals
-from nfd.health import OPENMETRICS, PLAIN, Answer, HttpServer, render
+from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
@@ -170,9 +170,7 @@ def answer(agent: Agent, path: str, accept: str) -> Answer | None:
         case "/readyz":
             return Answer("ok\n") if agent.ready else Answer("the first scan is under way\n", 503)
         case "/metrics":
-            openmetrics = "application/openmetrics-text" in accept
-            text = render(agent.metrics.families(now), openmetrics=openmetrics)
-            return Answer(text, content_type=OPENMETRICS if openmetrics else PLAIN)
+            return metrics_answer(agent.metrics.families(now), accept)
     return None
 
 
