@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nfd.errors import ConfigError
+from nfd.errors import ConfigError, NotFound
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 
@@ -107,3 +107,15 @@ async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
     for ask in await list_all(client, PODS, ask_of, {"fieldSelector": _LIVING}):
         found.setdefault(ask.node, []).append(ask)
     return found
+
+
+async def read_node(client: KubeClient, name: str) -> Json:
+    """A Node object. Raises: ConfigError if there is none of that name, KubeError."""
+    from nfd.kube.connect import node_path
+    from nfd.kube.lists import read_object
+
+    try:
+        node: Json = await read_object(client, node_path(name))
+    except NotFound as error:
+        raise ConfigError(f"NODE {name}: there is no such node") from error
+    return node

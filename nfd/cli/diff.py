@@ -8,10 +8,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nfd.cli.cluster import add_cluster_flags, ask_cluster
+from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_node
 from nfd.cli.nodes import as_data
 from nfd.cli.screen import Style, style_of, visible
-from nfd.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
@@ -50,18 +49,6 @@ def read_two(kubeconfig: str, first: str, second: str) -> tuple[Json, Json]:
         return await read_node(client, first), await read_node(client, second)
 
     return ask_cluster(kubeconfig, ask)
-
-
-async def read_node(client: KubeClient, name: str) -> Json:
-    """A Node object. Raises: ConfigError if there is none of that name, KubeError."""
-    from nfd.kube.connect import node_path
-    from nfd.kube.lists import read_object
-
-    try:
-        node: Json = await read_object(client, node_path(name))
-    except NotFound as error:
-        raise ConfigError(f"NODE {name}: there is no such node") from error
-    return node
 
 
 def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:

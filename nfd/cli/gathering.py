@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd import __version__
-from nfd.cli.cluster import ask_cluster
-from nfd.cli.diff import read_node
+from nfd.cli.cluster import ask_cluster, read_node
 from nfd.cli.online import authorization, read_reports
 from nfd.config.yamltext import dump
 from nfd.errors import KubeError, NfdError, NotFound

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nfd.cli.cluster import own_kubeconfig
-from nfd.errors import ConfigError, NotFound
-from nfd.kube.connect import KubeClient, connect, node_path
-from nfd.kube.lists import read_object
+from nfd.cli.cluster import own_kubeconfig, read_node
+from nfd.errors import ConfigError
+from nfd.kube.connect import connect
+from nfd.kube.lists import list_if_known, whole
 from nfd.master.desired import OBJECT, RULE
 from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME
@@ -58,22 +58,11 @@ async def _read(kubeconfig: str, node: str) -> Found:
     except ConfigError as error:
         raise ConfigError(f"NODE {node}: {error}") from error
     try:
-        try:
-            found = await read_object(client, node_path(node))
-        except NotFound as error:
-            raise ConfigError(f"NODE {node}: there is no such node") from error
-        objects = await _list(client, NODE_FEATURES, {"labelSelector": f"{NODE_NAME}={node}"})
-        return Found(found, await _list(client, RULES, {}), objects)
+        found = await read_node(client, node)
+        objects = await list_if_known(client, NODE_FEATURES, whole, {"labelSelector": f"{NODE_NAME}={node}"})
+        return Found(found, await list_if_known(client, RULES, whole), objects)
     finally:
         await client.close()
-
-
-async def _list(client: KubeClient, path: str, query: Mapping[str, str]) -> Sequence[Json]:
-    """The objects of that kind; none where the cluster does not know it."""
-    try:
-        return (await client.json("GET", path, query=query)).get("items") or ()
-    except NotFound:
-        return ()
 
 
 def _makers(found: Found, key: str, instance: str) -> Iterator[str]:

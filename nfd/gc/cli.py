@@ -16,8 +16,9 @@ from nfd.config.text import parse_integer, parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.gc.collector import Collector
 from nfd.gc.metrics import Metrics
-from nfd.health import OPENMETRICS, PLAIN, Answer, HttpServer, render
+from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.kube.connect import connect
+from nfd.tasks import first_of
 
 _log = log.get("gc")
 
@@ -62,15 +63,9 @@ async def run(parsed: Parsed) -> None:
     metrics = Metrics()
     collector = Collector(client, metrics, parsed["gc-interval"], parsed["list-size"])
     server = serve(parsed["port"], collector, metrics) if parsed["port"] else None
-    collecting, stopping = asyncio.create_task(collector.run()), asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((collecting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if collecting.done():
-            await collecting
+        await first_of(collector.run(), stop.wait())
     finally:
-        for task in (collecting, stopping):
-            task.cancel()
-        await asyncio.gather(collecting, stopping, return_exceptions=True)
         if server is not None:
             server.close()
         await client.close()
@@ -85,10 +80,7 @@ def serve(port: int, collector: Collector, metrics: Metrics) -> HttpServer:
         if path == "/readyz":
             return Answer("ok\n") if collector.synced else Answer("nodes are not listed yet\n", 503)
         if path == "/metrics":
-            openmetrics = "application/openmetrics-text" in accept
-            return Answer(
-                render(metrics.families(), openmetrics=openmetrics), 200, OPENMETRICS if openmetrics else PLAIN
-            )
+            return metrics_answer(metrics.families(), accept)
         return None
 
     return HttpServer(port, answer)

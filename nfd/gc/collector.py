@@ -13,9 +13,10 @@ from nfd import log
 from nfd.errors import KubeError, NotFound
 from nfd.gc.metrics import Metrics
 from nfd.kube.connect import KubeClient
-from nfd.kube.lists import METADATA_LIST
+from nfd.kube.lists import METADATA_LIST, list_all, whole
 from nfd.kube.watch import Watch
 from nfd.names import NFD_NS
+from nfd.tasks import first_of
 
 NODES = "/api/v1/nodes"
 NODE_NAME = f"{NFD_NS}/node-name"
@@ -95,16 +96,7 @@ class Collector:
 
     async def run(self) -> None:
         """Until cancelled. Raises: Forbidden if Nodes may not be listed."""
-        watching, deleting = asyncio.create_task(self._watch.run()), asyncio.create_task(self._delete())
-        try:
-            await asyncio.wait((watching, deleting), return_when=asyncio.FIRST_COMPLETED)
-            for task in (watching, deleting):
-                if task.done():
-                    await task
-        finally:
-            for task in (watching, deleting):
-                task.cancel()
-            await asyncio.gather(watching, deleting, return_exceptions=True)
+        await first_of(self._watch.run(), self._delete())
 
     async def _delete(self) -> None:
         await self._watch.synced.wait()
@@ -134,28 +126,24 @@ class Collector:
 
     async def _collect(self, kind: Kind, query: dict[str, str]) -> None:
         """Delete those objects of a list whose Node is gone. Raises: KubeError if there is no list."""
-        query = {**query, "limit": str(self._page_size)} if self._page_size else dict(query)
+
+        def suspect(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+            """An object that names no Node belongs to none that is gone."""
+            node = kind.node_of(item["metadata"])
+            return (node, item["metadata"]) if node and node not in self._nodes else None
+
         gone: dict[str, bool] = {}
-        while True:
-            page = await self._client.json("GET", kind.items, query=query, accept=METADATA_LIST)
-            for item in page.get("items") or ():
-                metadata = item["metadata"]
-                node = kind.node_of(metadata)
-                if not node or node in self._nodes:  # an object that names no Node belongs to none that is gone
-                    continue
-                if node not in gone:
-                    gone[node] = await self._is_gone(node)
-                if gone[node]:
-                    await self._remove(kind, metadata, node)
-            if not (token := (page.get("metadata") or {}).get("continue")):
-                return
-            query["continue"] = token
+        found = await list_all(self._client, kind.items, suspect, query, page=self._page_size, accept=METADATA_LIST)
+        for node, metadata in found:
+            if node not in gone:
+                gone[node] = await self._is_gone(node)
+            if gone[node]:
+                await self._remove(kind, metadata, node)
 
     async def _is_gone(self, node: str) -> bool:
         """What the API server itself says, since a watch may lag behind. A list of one needs no right but `list`."""
-        query = {"fieldSelector": f"metadata.name={node}", "limit": "1"}
-        found = await self._client.json("GET", NODES, query=query, accept=METADATA_LIST)
-        return not found.get("items")
+        query = {"fieldSelector": f"metadata.name={node}"}
+        return not await list_all(self._client, NODES, whole, query, accept=METADATA_LIST)
 
     async def _remove(self, kind: Kind, metadata: Mapping[str, Any], node: str) -> None:
         """Delete this very object, not one that has been made in its place meanwhile."""

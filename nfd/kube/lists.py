@@ -6,13 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from nfd.errors import Expired, NotFound, Unavailable
-from nfd.kube.connect import KubeClient
+from nfd.kube.connect import JSON, KubeClient
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """A list of metadata alone (Kubernetes API concepts, "Metadata-only fetches")."""
 PAGE = 500
 TRIES = 3
 T = TypeVar("T")
+
+
+def whole(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keeps an object as it is."""
+    return item
 
 
 async def list_all(
@@ -22,14 +27,15 @@ async def list_all(
     query: Mapping[str, str] | None = None,
     *,
     page: int = PAGE,
+    accept: str = JSON,
 ) -> list[T]:
-    """What `keep` makes of each object, those left out for which it gives None.
+    """What `keep` makes of each object, those left out for which it gives None; a `page` of 0 is the whole list.
 
     A list that takes so long that the server forgets where it was starts over. Raises: KubeError.
     """
     for attempt in range(TRIES):
         try:
-            return await _once(client, path, keep, {**(query or {}), "limit": str(page)})
+            return await _once(client, path, keep, {**(query or {}), "limit": str(page)}, accept)
         except Expired:
             if attempt == TRIES - 1:
                 raise
@@ -47,11 +53,11 @@ async def list_if_known(
 
 
 async def _once(
-    client: KubeClient, path: str, keep: Callable[[Mapping[str, Any]], T | None], query: dict[str, str]
+    client: KubeClient, path: str, keep: Callable[[Mapping[str, Any]], T | None], query: dict[str, str], accept: str
 ) -> list[T]:
     found: list[T] = []
     while True:
-        items, token = _page(await client.json("GET", path, query=query), path)
+        items, token = _page(await client.json("GET", path, query=query, accept=accept), path)
         found += [kept for item in items if (kept := keep(item)) is not None]
         if not token:
             return found
