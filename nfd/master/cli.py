@@ -21,6 +21,7 @@ from nfd.master.prune import prune
 from nfd.master.security import FLAGS as SECURITY_FLAGS
 from nfd.master.security import mode_of
 from nfd.store.base import Kind
+from nfd.tasks import first_of
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 GATES = {
@@ -71,15 +72,9 @@ async def _serve(config: Config, parsed: Parsed, mode: str) -> None:
     for number, event in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, hangup)):
         asyncio.get_running_loop().add_signal_handler(number, event.set)
     master = await open_master(config, parsed, mode)
-    working, stopping = asyncio.create_task(_work(master, hangup)), asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            await working
+        await first_of(_work(master, hangup), stop.wait())
     finally:
-        for task in (working, stopping):
-            task.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
         await master.service.stop()
 
 
