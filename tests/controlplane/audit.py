@@ -27,7 +27,10 @@ Mark = int
 
 @dataclass(frozen=True)
 class Event:
-    """One request. `code` is the HTTP status, 0 if none was sent; names are "" where none apply."""
+    """One request. `code` is the HTTP status, 0 if none was sent; names are "" where none apply.
+
+    `early`: it came while the server was starting. Until that one knows its roles it refuses what it allows later.
+    """
 
     user: str
     verb: str
@@ -39,6 +42,7 @@ class Event:
     name: str
     code: int
     agent: str
+    early: bool
 
 
 @dataclass
@@ -53,6 +57,16 @@ class AuditLog:
     _requests: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     _unanswered: set[str] = field(default_factory=set, repr=False)
     _offset: int = 0
+    _starts: list[range] = field(default_factory=list, repr=False)
+
+    def position(self) -> Mark:
+        """Now, whatever is still unanswered."""
+        self._read()
+        return len(self._requests)
+
+    def note_start(self, begun: Mark) -> None:
+        """A server that was started at `begun` is ready now."""
+        self._starts.append(range(begun, self.position()))
 
     def mark(self) -> Mark:
         """Now, after everything begun so far is answered. An open watch counts as answered."""
@@ -65,7 +79,11 @@ class AuditLog:
         Raises: TimeoutError if one stays unanswered for ten seconds.
         """
         self._settle()
-        return [parse_event(entry) for entry in list(self._requests.values())[mark:]]
+        entries = enumerate(self._requests.values())
+        return [parse_event(entry, self._is_early(at)) for at, entry in entries if at >= mark]
+
+    def _is_early(self, position: Mark) -> bool:
+        return any(position in start for start in self._starts)
 
     def give_up_unanswered(self) -> None:
         """The server is gone: what it left unanswered stays so."""
@@ -101,7 +119,7 @@ class AuditLog:
             self._unanswered.discard(key)
 
 
-def parse_event(entry: dict[str, Any]) -> Event:
+def parse_event(entry: dict[str, Any], early: bool = False) -> Event:
     about = entry.get("objectRef", {})
     return Event(
         user=entry["user"].get("username", ""),
@@ -114,4 +132,5 @@ def parse_event(entry: dict[str, Any]) -> Event:
         name=about.get("name", ""),
         code=entry.get("responseStatus", {}).get("code", 0),
         agent=entry.get("userAgent", ""),
+        early=early,
     )

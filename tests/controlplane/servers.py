@@ -75,9 +75,11 @@ class Servers:
 
     def start_apiserver(self) -> None:
         """Start it, again on the same port and data after `stop_apiserver`, and wait until it is ready."""
+        begun = self.audit_log.position()
         if not self.apiserver.alive():
             self.apiserver.start()
         self.wait(self._ready, START_SECONDS, "ready")
+        self.audit_log.note_start(begun)
 
     def stop_apiserver(self, *, kill: bool = False) -> None:
         """It drains and closes, or with `kill` is gone in the middle of its work."""

@@ -17,7 +17,7 @@ from nfd.master.service import Options, Service
 from nfd.report import Report, SourceState, State
 from nfd.rules.policy import Policy
 from tests.controlplane.cluster import ControlPlane
-from tests.faults.conftest import FaultMasters, Made
+from tests.faults.conftest import STEADY, FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import late
 from tests.master.conftest import BOOT, Worker, send
@@ -40,6 +40,7 @@ def version(plane: ControlPlane) -> str:
 
 
 async def leading(masters: FaultMasters, proxy: FaultProxy) -> Service:
+    masters.timing = STEADY
     master = await masters.start(proxy, LEASE)
     await until(lambda: master.leadership.phase is Phase.LEADING)
     return master
