@@ -55,8 +55,8 @@ async def test_explain_on_a_cluster(
     kinds.rules("explained", rule(labels={"ruled": "1"}), rule("typo", feature="pci.devise", labels={"missing": "1"}))
     kinds.features(OTHER, "explained", node_name, labels={"asked": "1"})
     await send(await masters.start(), Worker(node_name).report({F + "cpu-a": "1"}, features=PCI))
-    await until(lambda: F + "ruled" in labels_of(place, node_name), 5)
-    await until(lambda: kinds.status("explained").get("nodes") == 1, 15)
+    await until(lambda: F + "ruled" in labels_of(place, node_name))
+    await until(lambda: kinds.status("explained").get("nodes") == 1)
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     for label, words in EXPECTED.items():
         assert await asyncio.to_thread(main, ["explain", node_name, label]) == 0

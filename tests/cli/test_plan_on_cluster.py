@@ -174,7 +174,7 @@ def test_what_happens_is_what_was_foreseen(
         bench.settle()
     wanted = flat(plan["nodes"])
     with suppress(AssertionError):  # taints have a patch of their own, after that of the labels
-        eventually(lambda: flat(differences(before, bench.state(selector))) == wanted, 10)
+        eventually(lambda: flat(differences(before, bench.state(selector))) == wanted)
     assert flat(differences(before, bench.state(selector))) == wanted
     assert [one for one in wanted if change["expect"] in one] != []
 

@@ -79,7 +79,7 @@ def asking(number: int) -> Json:
 
 def are_placed(plane: ControlPlane, wanted: dict[str, list[str]]) -> None:
     with suppress(AssertionError):
-        eventually(lambda: placed(plane) == wanted, 15)
+        eventually(lambda: placed(plane) == wanted)
     assert placed(plane) == wanted
 
 

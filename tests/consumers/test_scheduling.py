@@ -86,7 +86,7 @@ def test_every_consumer_has_a_pod_on_each_of_its_nodes_and_on_no_other(
 
 def all_in_place(plane: ControlPlane) -> None:
     with suppress(AssertionError):
-        eventually(lambda: placed(plane) == wanted(), 20)
+        eventually(lambda: placed(plane) == wanted())
     assert placed(plane) == wanted()
 
 
@@ -177,7 +177,7 @@ def test_pods_end_when_a_rule_takes_the_label_away(cluster: ControlPlane, discov
         "a100-mig": {"gpu-operator-openshift-driver"},
     }
     with suppress(AssertionError):
-        eventually(lambda: marked(cluster, version) == ended, 20)
+        eventually(lambda: marked(cluster, version) == ended)
     assert marked(cluster, version) == ended
 
 

@@ -18,7 +18,7 @@ from tests.e2e.programs import Program, eventually, leads, port_of, reports
 
 BASE = Path(__file__).parents[2] / "deploy/kustomize/base"
 LEASE = BASE.parent / "overlays/ha/lease.yaml"
-TIMES = "{leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 300ms}}"
+TIMES = "{leaderElection: {leaseDuration: 6s, renewDeadline: 4s, retryPeriod: 300ms}}"
 _numbers = count(1)
 
 MakeMaster = Callable[..., Program]

@@ -65,14 +65,14 @@ def test_a_removed_pci_device_takes_exactly_its_labels_away_in_the_next_pass(
     version = node.version
 
     machine.unplug(DISPLAY)
-    eventually(lambda: own not in node.labels, 5)
+    eventually(lambda: own not in node.labels)
     machine.unplug(OTHER_GPU)
     machine.unplug(GPU)
-    eventually(lambda: others not in node.labels, 5)
+    eventually(lambda: others not in node.labels)
     machine.plug(GPU, "030200", "1eac")
-    eventually(lambda: others in node.labels, 5)
+    eventually(lambda: others in node.labels)
     machine.plug(DISPLAY, "030000", "1eac")
-    eventually(lambda: own in node.labels, 5)
+    eventually(lambda: own in node.labels)
 
     rest = {key: value for key, value in before.items() if key not in (own, others, alias)}
     both = {others: "true", alias: "true"}
@@ -124,7 +124,7 @@ def test_a_label_of_ours_that_somebody_deletes_or_changes_is_back_at_once(
     worker = workers(node, master, f"--host-root={machine.root}")
     before, mark = node.labels, node.plane.mark()
     node.kubectl_label(F + "kernel-version.major-", F + "system-os_release.ID=nonsense", "foo=bar")
-    eventually(lambda: node.labels == before | {"foo": "bar"}, 3)
+    eventually(lambda: node.labels == before | {"foo": "bar"})
     assert len(node.writes(mark)) == 1
     assert worker.metric("nfd_worker_reports_total") == 1
 

@@ -130,6 +130,6 @@ def test_a_signal_ends_master_and_worker_with_0(
     node = nodes(machine)
     worker = workers(node, master, f"--replay={machine.root}")
     before = node.version
-    assert worker.stop(number, seconds=2) == 0
-    assert master.stop(number, seconds=5) == 0
+    assert worker.stop(number, seconds=10) == 0
+    assert master.stop(number, seconds=10) == 0
     assert node.version == before

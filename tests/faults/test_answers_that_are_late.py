@@ -43,5 +43,5 @@ async def test_a_node_that_is_recreated_while_it_is_written_is_known_as_what_it_
         uid = place.create(name, {}, {}, BOOT)["metadata"]["uid"]
         await until(lambda: getattr(master._store.get(name), "uid", "") == uid)
         await call
-    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"}, 5)
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
     assert getattr(master._store.get(name), "uid", "") == uid

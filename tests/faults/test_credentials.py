@@ -229,4 +229,4 @@ async def test_an_api_server_whose_certificate_has_expired(
     assert master.metrics["node_update_requests"] < 15
     assert len(proxy.seen) == seen, "nothing is said to a server that is not known"
     proxy.show(*good)
-    await until(lambda: labels_of(place, name) == AFTER, 20)
+    await until(lambda: labels_of(place, name) == AFTER)

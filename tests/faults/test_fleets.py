@@ -110,7 +110,7 @@ async def test_recreated_node_has_its_labels_within_seconds(
         place.create(name, {}, {}, boot)
     proxy.cut_all()
     proxy.thaw()
-    await until(lambda: labels_of(place, same) == SHOWN, 20)  # alone well inside 5 s
+    await until(lambda: labels_of(place, same) == SHOWN)  # alone well inside 5 s
     await until(lambda: master._store.get(other).boot_id == "boot-2")  # type: ignore[union-attr]
     await master.queue.idle()
     assert labels_of(place, other) == {}

@@ -22,7 +22,7 @@ from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.nodes import Node
-from tests.faults.conftest import NAMESPACE, QUICK, FaultMasters, Made
+from tests.faults.conftest import NAMESPACE, QUICK, STEADY, FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import answer, cut_after, hang
 from tests.master.conftest import Worker, send
@@ -100,13 +100,14 @@ async def test_sigterm_hands_over_at_once(
     masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
 ) -> None:
     """Long before the lease would be over."""
+    masters.timing = STEADY
     leader, follower = await pair(masters, proxy, masters.proxy(), lease)
     name = make()
     await send(leader, Worker(name).report({F + "cpu-a": "1"}))
     await leader.stop()
     assert leader.leadership.phase is Phase.DRAINING
     assert spec(place.plane, lease)["holderIdentity"] == ""
-    await until(lambda: follower.leadership.phase is Phase.LEADING, 1.5)
+    await until(lambda: follower.leadership.phase is Phase.LEADING, STEADY.duration - 5)
     await send(follower, Worker(name, started=2).report({F + "cpu-a": "2"}))
     assert labels_of(place, name) == {F + "cpu-a": "2"}
 
@@ -201,12 +202,12 @@ async def test_a_lease_that_somebody_took_or_deleted(
     await until(lambda: leader.leadership.phase is Phase.LEADING)
     patch = {"spec": {"holderIdentity": "x/1.2.3.4:5/y", "leaseDurationSeconds": 60}}
     control_plane.request("PATCH", f"{LEASES}/{lease}", patch)
-    await until(lambda: leader.leadership.phase is Phase.FOLLOWER, 1)
+    await until(lambda: leader.leadership.phase is Phase.FOLLOWER)
     with pytest.raises(ReportError) as caught:
         leader.leadership.refer()
     assert (caught.value.code, caught.value.leader) == ("FAILED_PRECONDITION", "1.2.3.4:5")
     control_plane.request("DELETE", f"{LEASES}/{lease}")
-    await until(lambda: leader.leadership.phase is Phase.LEADING, 2)
+    await until(lambda: leader.leadership.phase is Phase.LEADING)
 
 
 class Gate:

@@ -110,7 +110,7 @@ async def test_statuses_are_fenced(
     await until(lambda: leader.leadership.phase is Phase.LEADING)
     kinds.rules("rule", rule(labels={"ruled": "yes"}))
     await deliver([leader], Worker(make()).report({}, features=PCI))
-    await until(lambda: kinds.status("rule") != {}, 20)
+    await until(lambda: kinds.status("rule") != {})
     paths = [one.path for one in proxy.seen if one.method == "PATCH" and "nodefeaturerules" in one.path]
     assert paths
     assert all(f"timeout={round(SLOW.write * 1000)}ms" in path for path in paths)
@@ -135,13 +135,13 @@ async def test_a_deposed_leader_judges_no_node_by_what_it_knew(
     proxy.freeze()
     await until(lambda: new.leadership.phase is Phase.LEADING, 30)
     await deliver([new], worker.report({}, features=NO_GPU))
-    await until(lambda: members() == [], 20)
+    await until(lambda: members() == [])
     proxy.thaw()
     await until(lambda: old._store.connected and old.leadership.phase is Phase.FOLLOWER)
     await new.stop()
     await until(lambda: old.leadership.phase is Phase.LEADING)
     kinds.rules("wakes-it", rule("wakes", labels={"wakes": "yes"}))
-    await until(lambda: kinds.status("wakes-it") != {}, 20)
+    await until(lambda: kinds.status("wakes-it") != {})
     assert (kinds.status("wakes-it")["nodes"], members()) == (0, [])
 
 

@@ -65,10 +65,10 @@ async def test_404_is_no_news_of_rules(
         held = {F + "1": "yes", F + "2": "yes", F + "theirs": "1"}
         assert labels_of(place, name) == {F + "cpu-b": "1", **held}
         hits = missing.hits
-        await until(lambda: missing.hits >= hits + 4, 15)
+        await until(lambda: missing.hits >= hits + 4)
         await second.queue.idle()
         assert labels_of(place, name) == {F + "cpu-b": "1", **held}
-    await until(lambda: F + "1" not in labels_of(place, name), 15)
+    await until(lambda: F + "1" not in labels_of(place, name))
     assert labels_of(place, name) == {F + "cpu-b": "1", F + "2": "yes", F + "theirs": "1"}
 
 
@@ -83,7 +83,7 @@ async def test_404_in_the_middle_changes_nothing(
     await until(lambda: labels_of(place, name) == shown)
     with proxy.inject(answer(404), path=f"/{RULES}") as missing:
         proxy.cut_all()
-        await until(lambda: missing.hits >= 4, 20)
+        await until(lambda: missing.hits >= 4)
         await send(master, worker.report({F + "cpu-a": "2"}, features=PCI))
         await master.queue.idle()
         assert labels_of(place, name) == {F + "cpu-a": "2", F + "1": "yes"}

@@ -47,9 +47,9 @@ async def test_objects_win_and_lose_in_nfds_order(
     master, worker = await masters.start(), Worker(name)
     await send(master, worker.report({F + "cpu-a": "report", F + "c": "report"}, features=PCI))
     expected = {"cpu-a": "report", "b": "before", "c": "after", "d": "other", "slots": "8"}
-    await until(lambda: labels_of(place, name) == {F + key: value for key, value in expected.items()}, 5)
+    await until(lambda: labels_of(place, name) == {F + key: value for key, value in expected.items()})
     kinds.delete(f"namespaces/{OTHER}/nodefeatures/a-other")
-    await until(lambda: F + "slots" not in labels_of(place, name), 5)
+    await until(lambda: F + "slots" not in labels_of(place, name))
     assert labels_of(place, name)[F + "d"] == "after"
 
 
@@ -63,10 +63,10 @@ async def test_object_labels_outlive_a_restart_but_not_the_object(
     await master.stop()
     kinds.delete(f"namespaces/{OTHER}/nodefeatures/one")
     await masters.start()
-    await until(lambda: F + "one" not in labels_of(place, name), 5)
+    await until(lambda: F + "one" not in labels_of(place, name))
     assert labels_of(place, name) == {F + "cpu-a": "1", F + "two": "1"}
     kinds.features(OTHER, "three", name, labels={"three": "1"})
-    await until(lambda: F + "three" in labels_of(place, name), 5)
+    await until(lambda: F + "three" in labels_of(place, name))
     assert labels_of(place, name) == {F + "cpu-a": "1", F + "two": "1", F + "three": "1"}
 
 
@@ -81,7 +81,7 @@ async def test_restrictions(place: Cluster, masters: RuleMasters, kinds: Kinds, 
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
     assert labels_of(place, name) == {F + "cpu-a": "1", F + "own": "1", F + "card": "1"}
     kinds.namespace(OTHER, {"trusted": "yes"})
-    await until(lambda: F + "other" in labels_of(place, name), 5)
+    await until(lambda: F + "other" in labels_of(place, name))
     await master.stop()
     denying = await masters.start(deny_labels=True)
     await send(denying, Worker(name, started=2).report({F + "cpu-a": "1"}))
@@ -114,10 +114,10 @@ async def test_nfds_own_worker_speaks_through_its_object(
     kinds.features(OWN, name, name, labels={F + "cpu-a": "1"}, features=VENDOR)
     kinds.rules("through", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
     master = await masters.start()
-    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "card": "1"}, 5)
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "card": "1"})
     place.plane.request("PATCH", f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{OWN}/nodefeatures/{name}",
                         {"spec": {"labels": {F + "cpu-a": None, F + "cpu-b": "1"}}})  # fmt: skip
-    await until(lambda: labels_of(place, name) == {F + "cpu-b": "1", F + "card": "1"}, 5)
+    await until(lambda: labels_of(place, name) == {F + "cpu-b": "1", F + "card": "1"})
     await send(master, Worker(name).report({F + "cpu-c": "1"}))
     assert labels_of(place, name) == {F + "cpu-c": "1"}
     await master.stop()
@@ -138,7 +138,7 @@ async def test_groups_list_their_nodes(place: Cluster, masters: RuleMasters, kin
     await send(master, Worker(name).report({}, features=PCI))
     await send(master, Worker(other).report({}))
     path = f"namespaces/{OWN}/nodefeaturegroups/gpus"
-    await until(lambda: kinds.get(path).get("status", {}).get("count") == 1, 15)
+    await until(lambda: kinds.get(path).get("status", {}).get("count") == 1)
     assert kinds.get(path)["status"] == {"nodes": [{"name": name}], "count": 1, "truncated": False}
     await master.stop()
     mark = place.plane.mark()

@@ -90,7 +90,7 @@ def test_what_workers_said_comes_back(control_plane: ControlPlane, master: Progr
     for name in (node_name, "no-such-node"):
         Reporter(f"127.0.0.1:{port_of(master)}").send(report(name))
     admin = f"Bearer {control_plane.token('admin')}"
-    text = eventually(lambda: answer[1] if (answer := get(master, admin))[0] == 200 else "", 10)
+    text = eventually(lambda: answer[1] if (answer := get(master, admin))[0] == 200 else "")
     lines = [json.loads(line) for line in text.splitlines()]
     contents: dict[int, object] = {}
     heard = [one for line in lines[1:] if (one := reveal.parse_line(line, contents)) is not None]

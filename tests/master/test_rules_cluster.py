@@ -51,7 +51,7 @@ async def test_rule_gives_everything_and_takes_it_back(
     master, worker = await masters.start(), Worker(name)
     await send(master, worker.report({F + "cpu-a": "1"}, features=PCI))
     kinds.rules("everything", rule(**EVERYTHING))
-    await until(lambda: "taints" in place.get(name)["spec"], 5)
+    await until(lambda: "taints" in place.get(name)["spec"])
     node = place.get(name)
     assert labels_of(place, name) == {
         "zone": "a", F + "cpu-a": "1", F + "gpu": "yes", F + "kernel": "6", "nvidia.com/model": "x",
@@ -66,8 +66,8 @@ async def test_rule_gives_everything_and_takes_it_back(
     assert notes[N + "taints"] == "vendor.io/gpu=yes:NoSchedule"
     assert "rule:everything/r" in json.loads(notes[N + "origins"])["labels"]
     kinds.delete("nodefeaturerules/everything")
-    await until(lambda: F + "gpu" not in labels_of(place, name), 5)
-    await until(lambda: "taints" not in place.get(name)["spec"], 5)
+    await until(lambda: F + "gpu" not in labels_of(place, name))
+    await until(lambda: "taints" not in place.get(name)["spec"])
     assert labels_of(place, name) == {"zone": "a", F + "cpu-a": "1"}
     assert "vendor.io/slots" not in place.get(name)["status"]["capacity"]
     assert notes_of(place, name).keys() == {"note", N + "feature-labels", N + "origins"}
@@ -82,12 +82,12 @@ async def test_rule_deleted_while_the_master_is_down(
     master = await masters.start()
     place.edit(name, {"spec": {"taints": [{"key": "vendor.io/gpu", "value": "mine", "effect": "NoExecute"}]}})
     await send(master, Worker(name).report({F + "cpu-a": "1", "mine": "2"}, features=PCI))
-    await until(lambda: len(place.get(name)["spec"].get("taints", ())) == 2, 5)
+    await until(lambda: len(place.get(name)["spec"].get("taints", ())) == 2)
     await master.stop()
     kinds.delete("nodefeaturerules/gone")
     await masters.start()
-    await until(lambda: F + "gpu" not in labels_of(place, name), 5)
-    await until(lambda: len(place.get(name)["spec"]["taints"]) == 1, 5)
+    await until(lambda: F + "gpu" not in labels_of(place, name))
+    await until(lambda: len(place.get(name)["spec"]["taints"]) == 1)
     node = place.get(name)
     assert labels_of(place, name) == {"zone": "a", F + "cpu-a": "1", F + "mine": "2", F + "stays": "1"}
     assert node["spec"]["taints"] == [{"key": "vendor.io/gpu", "value": "mine", "effect": "NoExecute"}]
@@ -103,7 +103,7 @@ async def test_restart_without_news_writes_nothing(
     kinds.rules("same", rule(**EVERYTHING))
     master, worker = await masters.start(), Worker(name)
     await send(master, worker.report({F + "cpu-a": "1"}, features=PCI))
-    await until(lambda: kinds.status("same").get("nodes") == 1, 5)
+    await until(lambda: kinds.status("same").get("nodes") == 1)
     await master.stop()
     mark = place.plane.mark()
     second = await masters.start()
@@ -125,7 +125,7 @@ async def test_changed_rule_patches_only_whom_it_concerns(
     await send(master, Worker(other).report({F + "cpu-a": "1"}))
     mark = place.plane.mark()
     kinds.edit_rules("few", rule(labels={"gpu": "2"}))
-    await until(lambda: labels_of(place, name).get(F + "gpu") == "2", 5)
+    await until(lambda: labels_of(place, name).get(F + "gpu") == "2")
     assert {event.name for event in place.plane.writes(mark)} == {name}
     place.delete(other)
 
@@ -134,7 +134,7 @@ async def test_status_names_an_unknown_feature(place: Cluster, masters: RuleMast
     """Seen by `kubectl get -o yaml` within five seconds of the rule."""
     await send(await masters.start(), Worker(name).report({}, features=PCI))
     kinds.rules("typo", rule("bad", feature="pci.devise"), rule("good", labels={"a": "1"}))
-    await until(lambda: "problems" in kinds.status("typo"), 5)
+    await until(lambda: "problems" in kinds.status("typo"))
     shown = yaml.safe_load(place.plane.kubectl("get", "nodefeaturerule", "typo", "-o", "yaml"))["status"]
     assert shown["observedGeneration"] == 1
     assert shown["nodes"] >= 1
@@ -147,7 +147,7 @@ async def test_status_names_an_unknown_feature(place: Cluster, masters: RuleMast
     assert good == {"name": "good", "matched": 1, "sample": [name]}
     kinds.delete("nodefeaturerules/typo")
     kinds.rules("typo", rule("bad", feature="pci.devise"), rule("good", labels={"a": "1"}))
-    await until(lambda: "problems" in kinds.status("typo"), 5)
+    await until(lambda: "problems" in kinds.status("typo"))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_status_says_what_is_wrong(
 ) -> None:
     await send(await masters.start(), Worker(name).report({}, features=PCI))
     kinds.rules("wrong", wrong, rule("good", labels={"a": "1"}))
-    await until(lambda: "rules" in kinds.status("wrong"), 5)
+    await until(lambda: "rules" in kinds.status("wrong"))
     bad, good = kinds.status("wrong")["rules"]
     assert any(reason in one["message"] for one in bad["problems"])
     assert good == {"name": "good", "matched": 1, "sample": [name]}
@@ -186,7 +186,7 @@ async def test_status_is_not_written_again_without_news(
     master, worker = await masters.start(), Worker(name)
     await send(master, worker.report({}, features=PCI))
     kinds.rules("calm", rule(labels={"a": "1"}))
-    await until(lambda: kinds.status("calm").get("nodes") == 1, 5)
+    await until(lambda: kinds.status("calm").get("nodes") == 1)
     mark = place.plane.mark()
     for number in range(20):
         await send(master, worker.report({F + "cpu-a": str(number)}, features=PCI))
@@ -198,7 +198,7 @@ async def test_taints_that_are_switched_off_are_said(
 ) -> None:
     await send(await masters.start(Policy()), Worker(name).report({}, features=PCI))
     kinds.rules("taints", rule(taints=EVERYTHING["taints"]))
-    await until(lambda: "problems" in kinds.status("taints"), 5)
+    await until(lambda: "problems" in kinds.status("taints"))
     assert "enableTaints" in kinds.status("taints")["rules"][0]["problems"][0]["message"]
     assert "taints" not in place.get(name)["spec"]
 
@@ -218,9 +218,9 @@ async def test_hostile_rules_spoil_only_themselves(
         rule("good", labels={"good": "1"}),
     )
     await send(master, worker.report({F + "cpu-a": "1"}, features=long))
-    await until(lambda: F + "good" in labels_of(place, name), 10)
+    await until(lambda: F + "good" in labels_of(place, name))
     assert labels_of(place, name) == {"zone": "a", F + "cpu-a": "1", F + "good": "1"}
-    await until(lambda: "rules" in kinds.status("hostile"), 10)
+    await until(lambda: "rules" in kinds.status("hostile"))
     assert kinds.status("hostile")["rules"][1]["problems"][0]["nodes"] == 1
 
 
@@ -234,7 +234,7 @@ async def test_core_works_without_definitions_and_finds_them_later(
     assert labels_of(place, name) == {"zone": "a", F + "cpu-a": "1"}
     kinds.install(*KINDS)
     kinds.rules("late", rule(labels={"late": "1"}))
-    await until(lambda: F + "late" in labels_of(place, name), 15)
+    await until(lambda: F + "late" in labels_of(place, name))
 
 
 async def test_rules_of_a_server_that_was_away(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:
@@ -265,9 +265,9 @@ async def test_definition_without_status_is_used_as_it_is(
         await send(await masters.start(), Worker(name).report({}, features=PCI))
         kinds.rules("first", rule(labels={"a": "1"}))
         kinds.rules("second", rule(labels={"b": "1"}))
-        await until(lambda: F + "b" in labels_of(place, name), 5)
+        await until(lambda: F + "b" in labels_of(place, name))
         said = "NodeFeatureRules get no status: the cluster's definition has no such subresource"
-        await until(lambda: said in caplog.messages, 5)
+        await until(lambda: said in caplog.messages)
         assert caplog.messages.count(said) == 1
     finally:
         kinds.clear()

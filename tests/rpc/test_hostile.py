@@ -98,7 +98,7 @@ async def test_as_many_entries_as_a_message_holds(field: str) -> None:
         started = time.monotonic()
         data = pb.ReportRequest(node_name="n1").SerializeToString() + data
         assert await asyncio.to_thread(call, master.port, data) == "INVALID_ARGUMENT"
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
         assert master.taken.reports == []
 
 
@@ -258,7 +258,7 @@ async def spend(limits: Limits, caller: str, calls: int) -> None:
             limits.charge(caller, 0)
 
 
-async def until(done: Any, seconds: float = 10.0) -> None:
+async def until(done: Any, seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while not done():
             await asyncio.sleep(0.02)

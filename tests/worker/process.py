@@ -82,7 +82,7 @@ async def worker(*flags: str, node: str = "n1", **variables: str) -> AsyncIterat
         await reader
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait for a condition; after that many seconds it is a failure."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -90,7 +90,7 @@ async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         await asyncio.sleep(0.02)
 
 
-async def next_report(master: Running, seconds: float = 20.0) -> Report:
+async def next_report(master: Running, seconds: float = 30.0) -> Report:
     """The report after those taken so far."""
     count = len(master.taken.reports)
     await until(lambda: len(master.taken.reports) > count, seconds)

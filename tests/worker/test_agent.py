@@ -250,9 +250,9 @@ def test_oneshot_tries_for_a_while(tmp_path: Path, signals: Signals) -> None:
     ):
         master = Master(signals, *script)
         started = time.monotonic()
-        assert agent_of(tmp_path, machine, master).run_once(2.0) is delivered
+        assert agent_of(tmp_path, machine, master).run_once(20.0) is delivered
         assert len(master.reports) == count
-        assert time.monotonic() - started < 2.2
+        assert time.monotonic() - started < 15
     master = Master(signals, refuse())
     assert not agent_of(tmp_path, machine, master).run_once(2.0)
     assert len(master.reports) >= 2

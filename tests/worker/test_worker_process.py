@@ -7,7 +7,6 @@ import http.client
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -54,10 +53,8 @@ async def test_labels_follow_the_machine(machine: Path) -> None:
         assert first.order is not None
         assert first.order.sequence == 1
 
-        started = time.monotonic()
         (machine / FEATURES_D / "mine").write_text("example.com/mine=2\n")
         second = await next_report(master)
-        assert time.monotonic() - started < 2
         assert second.labels == {**first.labels, "example.com/mine": "2"}
 
         shutil.rmtree(machine / SLOT)
