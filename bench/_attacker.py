@@ -124,7 +124,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 async def main(ca: str, token: str, target: str, node: str) -> None:
-    os.nice(19)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     attacker = Attacker(Path(ca), Path(token), target, node)
     print(json.dumps("ready"), flush=True)
     flooding = asyncio.create_task(attacker.flood())
