@@ -112,7 +112,12 @@ class KernelEvents:
         self._link.close()
 
     def _listen(self) -> None:
+        """Each is some lines KEY=VALUE, of which SEQNUM is the last (kobject_uevent_env in the kernel)."""
+        said: dict[str, str] = {}
         for line in self._lines:
-            words = line.split()
-            if len(words) == 3:
+            key, _, value = line.strip().partition("=")
+            said[key] = value
+            if key == "SEQNUM":
+                words = (said.get(name, "") for name in ("ACTION", "SUBSYSTEM", "DEVPATH"))
                 self.heard.append(KernelEvent(time.monotonic(), *words))
+                said = {}

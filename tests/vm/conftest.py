@@ -24,28 +24,35 @@ from tests.vm.disks import Disks
 from tests.vm.guest import SETTINGS, Guest
 from tests.vm.machine import Hardware, Machine
 from tests.vm.pod import IMAGE, GuestPod, disk_of
-from tests.vm.table import Row, table
+from tests.vm.table import PAGE, Table, machines, steps
 
 collect_ignore = [] if os.environ.get("NFD_VM") else ["test_matrix.py", "test_life.py"]
 _numbers = count(1)
 Boot = Callable[..., AbstractContextManager[Guest]]
 
-
-_rows: list[Row] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _rows:
-        terminalreporter.section("machines")
-        for line in table(_rows):
-            terminalreporter.write_line(line)
+_tables = {"machines": machines(), "steps": steps()}
 
 
-@pytest.fixture
-def row() -> Row:
-    """A line of the table that the run prints at its end."""
-    _rows.append(Row())
-    return _rows[-1]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for name, table in _tables.items():
+        if table.rows:
+            terminalreporter.section(name)
+            terminalreporter.write_line("\n".join(table.lines()))
+    if config.getoption("--update-expected"):
+        for table in _tables.values():
+            PAGE.write_text(table.entered(PAGE.read_text()))
+
+
+@pytest.fixture(scope="session")
+def machine_table() -> Table:
+    """What is seen of machines, which is printed when the tests are over."""
+    return _tables["machines"]
+
+
+@pytest.fixture(scope="session")
+def step_table() -> Table:
+    """What is seen of what happens to one."""
+    return _tables["steps"]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,18 +20,22 @@ GRACE = 1.0
 """Seconds after an event, and after the scan of the sources that it concerns, within which the Node must follow."""
 SETTLED = 3.0
 """Seconds without a change after which none is expected any more."""
-PLUGGED = {F + name: "true" for name in ("pci-0108_8086_5845.present", "pci-8086.present", "storage-nonrotationaldisk")}
-"""Labels by a disk in the slot, those included that another device of the machine may give as well."""
 DISK = {"driver": "nvme", "id": "nvme", "bus": SLOT, "serial": "1", "drive": "disk", "use-intel-id": True}
 BACKING = {"driver": "null-co", "node-name": "disk", "size": 1 << 26, "read-zeroes": True}
+
+Told = Callable[[KernelEvent], bool]
+Labels = Mapping[str, str | None]
+"""What the Node's labels must become; None: it goes."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """`delay` in seconds from the kernel's last event of that kind to the Node's change, `allowed` what it may be."""
+    """Seconds from a kernel event to the Node's change, and how many they may be; of several labels the latest's."""
 
     delay: float
     allowed: float
+    labels: str
+    """How many were added, removed and changed."""
 
     def __str__(self) -> str:
         return f"{self.delay:.1f} of {self.allowed:.1f} s"
@@ -40,24 +45,40 @@ class Followed:
         return self.delay <= self.allowed
 
 
-def follow(
-    guest: Guest,
-    act: Callable[[], object],
-    told: Callable[[KernelEvent], bool],
-    wanted: Mapping[str, str | None],
-    sources: tuple[str, ...],
-) -> Followed:
-    """Do something to the machine; `told` is the kernel's event, `wanted` what changes on the Node (None: goes)."""
+def happened(subsystem: str, action: str, path: str = "") -> Told:
+    """Whether it is an event of that kind, of a device with that in its path."""
+    return lambda event: (event.subsystem, event.action) == (subsystem, action) and path in event.path
+
+
+def follow(guest: Guest, act: Callable[[], object], sources: tuple[str, ...], *wanted: tuple[Told, Labels]) -> Followed:
+    """Do something to the machine: after each of these events of its kernel, the Node's labels become those."""
     since = len(guest.machine.events.heard)
     with Watch(guest.node) as watch:
+        missing = [(told, _missing(watch, labels)) for told, labels in wanted]
         act()
-        event = guest.machine.events.wait(told, since)
-        state = watch.wait(lambda labels: all(labels.get(key) == value for key, value in wanted.items()), 60)
+        delay = max(_delay(guest, watch, since, told, labels) for told, labels in missing if labels)
         time.sleep(SETTLED)
-        changed = {key: value for key, value in wanted.items() if watch.first.get(key) != value}
-        assert sorted(watch.changes()) == sorted(changed.items())
-    scan = sum(guest.metric(f'nfd_worker_source_scan_seconds{{source="{one}"}}') for one in sources)
-    return Followed(state.at - event.at, GRACE + scan)
+        expected = [change for _, labels in missing for change in labels.items()]
+        assert sorted(watch.changes()) == sorted(expected)
+    kinds = Counter(
+        "removed" if value is None else "changed" if key in watch.first else "added" for key, value in expected
+    )
+    return Followed(delay, allowed(guest, sources), ", ".join(f"{number} {kind}" for kind, number in kinds.items()))
+
+
+def allowed(guest: Guest, sources: tuple[str, ...]) -> float:
+    """Seconds that may pass from an event until the Node has followed, by what the latest scan of these took."""
+    return GRACE + sum(guest.metric(f'nfd_worker_source_scan_seconds{{source="{one}"}}') for one in sources)
+
+
+def _missing(watch: Watch, labels: Labels) -> Labels:
+    """Those that are not so already: other devices give some of them as well."""
+    return {key: value for key, value in labels.items() if watch.first.get(key) != value}
+
+
+def _delay(guest: Guest, watch: Watch, since: int, told: Told, labels: Labels) -> float:
+    event = guest.machine.events.wait(told, since)
+    return watch.wait(lambda now: all(now.get(key) == value for key, value in labels.items()), 60).at - event.at
 
 
 @contextmanager
@@ -74,15 +95,15 @@ class Slot:
     """The free slot of a machine, and a disk that goes in and out; `changed` are the labels that go with it."""
 
     guest: Guest
-    changed: tuple[str, ...] = ()
+    changed: frozenset[str] = frozenset()
 
     def plug(self) -> Followed:
-        labels = self.guest.node.labels
-        self.changed = tuple(key for key in PLUGGED if key not in labels)
-        return follow(self.guest, self.put_in, is_there, PLUGGED, ("pci", "storage"))
+        self.changed = frozenset({*PCI_LABELS, *STORAGE_LABELS}) - self.guest.node.labels.keys()
+        return follow(self.guest, self.put_in, SOURCES, (PCI_ADDED, PCI_LABELS), (BLOCK_ADDED, STORAGE_LABELS))
 
     def unplug(self) -> Followed:
-        return follow(self.guest, self.take_out, is_gone, dict.fromkeys(self.changed), ("pci", "storage"))
+        pci, storage = (dict.fromkeys(self.changed & labels.keys()) for labels in (PCI_LABELS, STORAGE_LABELS))
+        return follow(self.guest, self.take_out, SOURCES, (BLOCK_REMOVED, storage), (PCI_REMOVED, pci))
 
     def put_in(self) -> None:
         qmp = self.guest.machine.qmp
@@ -105,10 +126,9 @@ class Slot:
         return True
 
 
-def is_there(event: KernelEvent) -> bool:
-    return event.action == "add" and event.subsystem == "block" and "/nvme" in event.path
-
-
-def is_gone(event: KernelEvent) -> bool:
-    """The last that is told of a device."""
-    return event.action == "remove" and event.subsystem == "pci"
+SOURCES = ("pci", "storage")
+PCI_LABELS: Labels = {F + name: "true" for name in ("pci-0108_8086_5845.present", "pci-8086.present")}
+STORAGE_LABELS: Labels = {F + "storage-nonrotationaldisk": "true"}
+"""What a disk in the slot gives, labels included that another device of the machine may give as well."""
+PCI_ADDED, PCI_REMOVED = happened("pci", "add"), happened("pci", "remove")
+BLOCK_ADDED, BLOCK_REMOVED = happened("block", "add", "/nvme"), happened("block", "remove", "/nvme")

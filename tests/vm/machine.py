@@ -135,7 +135,8 @@ class Machine:
             ),
             *("-serial", f"file:{self.folder / 'console'}"),
             *("-qmp", f"unix:{self.folder / 'qmp'},server=on,wait=off"),
-            *("-device", "virtio-serial-pci,id=lines", *self._line("agent"), *self._line("events")),
+            *("-device", "virtio-serial-pci,id=lines", *self._line("agent", "virtserialport")),
+            *self._line("events", "virtconsole"),
             *self._disk("host", self.disks.host, "snapshot=on"),
             *self._disk("pod", self.pod_disk, "snapshot=on"),
             *("-netdev", self._network(), "-device", "virtio-net-pci,netdev=net,romfile="),
@@ -154,9 +155,9 @@ class Machine:
         self._closing.callback(process.stop, grace=0)
         eventually(link.exists)
 
-    def _line(self, name: str) -> list[str]:
+    def _line(self, name: str, device: str) -> list[str]:
         chardev = f"socket,id={name},path={self.folder / name},server=on,wait=off"
-        return ["-chardev", chardev, "-device", f"virtserialport,chardev={name},name={name}"]
+        return ["-chardev", chardev, "-device", f"{device},chardev={name},name={name}"]
 
     def _disk(self, name: str, path: Path, how: str) -> list[str]:
         return ["-drive", f"file={path},format=raw,if=none,id={name},{how}", "-device", f"virtio-blk-pci,drive={name}"]

@@ -21,7 +21,7 @@ ROOT = Path("/pod")
 RUN = """{{
 runc --root=/run/runc run --bundle={bundle} --pid-file=/run/worker.pid worker
 echo $? >/run/worker.status
-}} >>/run/worker.log 2>&1 3>&- 4>&- &"""
+}} >>/run/worker.log 2>&1 3>&- &"""
 
 
 def disk_of(store: Images, arch: str = "amd64") -> Path:

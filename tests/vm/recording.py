@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nfd.sources.cpu.tables import hwcap
 from tests.controlplane.process import without_proxy
@@ -46,23 +46,32 @@ class Recording:
         return found
 
 
-def disagreements(ours: set[str], cpuinfo: str) -> tuple[list[str], int]:
+def disagreements(flags: set[str], cpuinfo: str) -> tuple[list[str], int]:
     """Flags that we and the kernel both know, and that only one of us found without a reason; how many both found."""
     line = next(line for line in cpuinfo.splitlines() if line.split(":")[0].strip() in ("flags", "Features"))
     kernel = set(line.partition(":")[2].split())
     found, common = [], 0
-    for flag, name, reason in known_to_both("arm64" if line.startswith("Features") else "amd64"):
-        if flag in ours and name not in kernel and not reason:
-            found.append(f"{flag} is ours alone")
-        if name in kernel and flag not in ours:
-            found.append(f"{name} is the kernel's alone")
-        common += flag in ours and name in kernel
+    for row in known_to_both("arm64" if line.startswith("Features") else "amd64"):
+        if row.ours in flags and row.kernels not in kernel and not row.ours_alone:
+            found.append(f"{row.ours} is ours alone")
+        if row.kernels in kernel and row.ours not in flags and not row.kernels_alone:
+            found.append(f"{row.kernels} is the kernel's alone")
+        common += row.ours in flags and row.kernels in kernel
     return found, common
 
 
-def known_to_both(arch: str) -> list[tuple[str, str, str]]:
-    """Our flag, the kernel's, and why ours may stand alone; on arm64 the names differ in case alone."""
+class Flag(NamedTuple):
+    """What we call it, what the kernel calls it, and why one of us may have it alone; "" if there is no reason."""
+
+    ours: str
+    kernels: str
+    ours_alone: str = ""
+    kernels_alone: str = ""
+
+
+def known_to_both(arch: str) -> list[Flag]:
+    """On arm64 the names differ in case alone."""
     if arch == "arm64":
-        return [(row.flag, row.flag.lower(), "") for row in hwcap(arch)]
+        return [Flag(row.flag, row.flag.lower()) for row in hwcap(arch)]
     lines = (line for line in TABLE.read_text().splitlines() if not line.startswith("#"))
-    return [(flag, name, reason) for flag, name, reason in (f"{line}\t".split("\t")[:3] for line in lines)]
+    return [Flag(*line.split("\t")) for line in lines]

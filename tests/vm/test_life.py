@@ -4,18 +4,31 @@ once, and is nothing else changed?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import product
 
 import pytest
 
 from tests.e2e.nodes import F
-from tests.vm.agent import KernelEvent
 from tests.vm.conftest import Boot
-from tests.vm.following import Followed, Slot, follow, still
+from tests.vm.following import (
+    BLOCK_ADDED,
+    PCI_ADDED,
+    PCI_REMOVED,
+    SETTLED,
+    SOURCES,
+    Followed,
+    Slot,
+    allowed,
+    follow,
+    happened,
+    still,
+)
 from tests.vm.guest import DUMMY, VIRTUAL_FUNCTION, Guest
 from tests.vm.shapes import NVDIMM, SLOT, SRIOV, USB, hardware
-from tests.vm.table import Row
+from tests.vm.table import Table, judged
 from tests.vm.watching import Watch
 
 HARDWARE = hardware(
@@ -26,6 +39,8 @@ HARDWARE = hardware(
     board="q35,nvdimm=on",
 )
 ROUNDS = 50
+MODULES = ("kernel", "cpu")
+"""What an event of a module concerns."""
 THREADS = F + "cpu-hardware_multithreading"
 RANDOM = F + "pci-00ff_1af4_1044.present"
 STICK = F + "usb-08_46f4_0001.present"
@@ -39,6 +54,9 @@ fallocate -l $((available / 1024 - 40))M /tmp/full/it
 DRIVE_NVDIMM = "echo ACPI0012:00 >/sys/bus/acpi/drivers/nfit/{}"
 NUMBER_OF_VFS = "/sys/bus/pci/devices/0000:02:00.0/sriov_numvfs"
 
+Seen = Callable[[Mapping[str, Followed]], None]
+Unmoved = Callable[[str], AbstractContextManager[None]]
+
 
 @pytest.fixture(scope="module")
 def guest(boot: Boot) -> Iterator[Guest]:
@@ -47,152 +65,171 @@ def guest(boot: Boot) -> Iterator[Guest]:
 
 
 @pytest.fixture
-def seen(row: Row, request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Puts what was seen into the table, and fails if it was not in time."""
-    row.name = request.node.name.removeprefix("test_").replace("_", " ")
-    row.note = "Skylake-Server, two threads, NVMe with virtual functions, USB"
-    row.cells = dict.fromkeys(("boot", "labels", "flags", "replay"), "as qemu-skylake-server")
+def seen(step_table: Table) -> Seen:
+    """Puts into the table what was seen, by what happened; then fails if something was not in time."""
 
-    def tell(*times: Followed) -> None:
-        row.cell("events", all(one.in_time for one in times), " and ".join(map(str, times)))
-        assert all(one.in_time for one in times), times
+    def tell(times: Mapping[str, Followed]) -> None:
+        for what, one in times.items():
+            measured = judged(one.in_time, f"{one.delay:.2f} s", "LATE")
+            step_table.put(what, bound=f"{one.allowed:.2f} s", measured=measured, labels=one.labels)
+        assert all(one.in_time for one in times.values()), times
 
     return tell
 
 
-def happened(subsystem: str, action: str) -> Callable[[KernelEvent], bool]:
-    return lambda event: (event.subsystem, event.action) == (subsystem, action)
+@pytest.fixture
+def unmoved(guest: Guest, step_table: Table) -> Unmoved:
+    """For a `with` block in which something happens that must change no label."""
+
+    @contextmanager
+    def block(what: str) -> Iterator[None]:
+        with still(guest):
+            yield
+        step_table.put(what, bound="never", measured=f"not within {SETTLED:.0f} s", labels="none changed")
+
+    return block
 
 
-def test_disk(guest: Guest, seen: Callable[..., None]) -> None:
+def test_disk(guest: Guest, seen: Seen) -> None:
     slot = Slot(guest)
-    seen(slot.plug(), slot.unplug())
+    seen({"disk plugged in": slot.plug(), "disk taken out": slot.unplug()})
 
 
-def test_pci_device(guest: Guest, seen: Callable[..., None]) -> None:
+def test_pci_device(guest: Guest, seen: Seen) -> None:
     qmp, sources = guest.machine.qmp, ("pci",)
     put_in = partial(qmp.ask, "device_add", driver="virtio-rng-pci", id="random", bus=SLOT)
-    there = follow(guest, put_in, happened("pci", "add"), {RANDOM: "true"}, sources)
+    there = follow(guest, put_in, sources, (PCI_ADDED, {RANDOM: "true"}))
     take_out = partial(qmp.ask, "device_del", id="random")
-    gone = follow(guest, take_out, happened("pci", "remove"), {RANDOM: None}, sources)
+    gone = follow(guest, take_out, sources, (PCI_REMOVED, {RANDOM: None}))
     qmp.event("DEVICE_DELETED")
-    seen(there, gone)
+    seen({"PCI device plugged in": there, "PCI device taken out": gone})
 
 
-def test_usb_device(guest: Guest, seen: Callable[..., None]) -> None:
+def test_usb_device(guest: Guest, seen: Seen) -> None:
     qmp, sources = guest.machine.qmp, ("usb",)
     put_in = partial(qmp.ask, "device_add", driver="usb-storage", id="storage", bus="usb.0", drive="stick")
-    there = follow(guest, put_in, happened("usb", "add"), {STICK: "true"}, sources)
+    there = follow(guest, put_in, sources, (happened("usb", "add"), {STICK: "true"}))
     take_out = partial(qmp.ask, "device_del", id="storage")
-    gone = follow(guest, take_out, happened("usb", "remove"), {STICK: None}, sources)
-    seen(there, gone)
+    gone = follow(guest, take_out, sources, (happened("usb", "remove"), {STICK: None}))
+    seen({"USB device plugged in": there, "USB device taken out": gone})
 
 
-def test_processor_offline_and_online(guest: Guest, seen: Callable[..., None]) -> None:
+def test_processor_offline_and_online(guest: Guest, seen: Seen) -> None:
     def switch(online: int) -> Callable[[], object]:
         return lambda: guest.machine.run(f"echo {online} >/sys/devices/system/cpu/cpu1/online")
 
-    off = follow(guest, switch(0), happened("cpu", "offline"), {THREADS: "false"}, ("cpu",))
-    on = follow(guest, switch(1), happened("cpu", "online"), {THREADS: "true"}, ("cpu",))
-    seen(off, on)
+    off = follow(guest, switch(0), ("cpu",), (happened("cpu", "offline"), {THREADS: "false"}))
+    on = follow(guest, switch(1), ("cpu",), (happened("cpu", "online"), {THREADS: "true"}))
+    seen({"processor offline": off, "processor online": on})
 
 
-def test_kernel_module(guest: Guest, seen: Callable[..., None]) -> None:
-    run, sources = guest.machine.run, ("kernel", "cpu")
-    there = follow(guest, lambda: run("modprobe dummy"), happened("module", "add"), {DUMMY: "true"}, sources)
-    gone = follow(guest, lambda: run("rmmod dummy"), happened("module", "remove"), {DUMMY: None}, sources)
-    seen(there, gone)
+def test_kernel_module(guest: Guest, seen: Seen) -> None:
+    run = guest.machine.run
+    there = follow(guest, lambda: run("modprobe dummy"), MODULES, (happened("module", "add"), {DUMMY: "true"}))
+    gone = follow(guest, lambda: run("rmmod dummy"), MODULES, (happened("module", "remove"), {DUMMY: None}))
+    seen({"module loaded": there, "module unloaded": gone})
 
 
-def test_persistent_memory(guest: Guest, seen: Callable[..., None]) -> None:
+def test_persistent_memory(guest: Guest, seen: Seen) -> None:
     """Its driver takes it and lets go: the bus that it makes tells of it, the memory does not."""
 
     def drive(verb: str) -> Callable[[], object]:
         return lambda: guest.machine.run(DRIVE_NVDIMM.format(verb))
 
-    names = ("memory-nv.present", "memory-nv.dax", "storage-nonrotationaldisk")
-    labels, sources = {F + name: "true" for name in names}, ("memory", "storage")
-    there = follow(guest, drive("bind"), happened("nd", "add"), labels, sources)
-    gone = follow(guest, drive("unbind"), happened("nd", "remove"), dict.fromkeys(labels), sources)
-    seen(there, gone)
+    labels = {F + name: "true" for name in ("memory-nv.present", "memory-nv.dax", "storage-nonrotationaldisk")}
+    there = follow(guest, drive("bind"), ("memory", "storage"), (happened("nd", "add"), labels))
+    gone = follow(guest, drive("unbind"), ("memory", "storage"), (happened("nd", "remove"), dict.fromkeys(labels)))
+    seen({"persistent memory taken by its driver": there, "persistent memory let go": gone})
 
 
-def test_virtual_functions(guest: Guest, seen: Callable[..., None]) -> None:
+def test_virtual_functions(guest: Guest, seen: Seen) -> None:
     def make(number: int) -> Callable[[], object]:
         return lambda: guest.machine.run(f"echo {number} >{NUMBER_OF_VFS}")
 
-    there = follow(guest, make(2), happened("pci", "add"), {VIRTUAL_FUNCTION: "true"}, ("pci",))
-    gone = follow(guest, make(0), happened("pci", "remove"), {VIRTUAL_FUNCTION: None}, ("pci",))
-    seen(there, gone)
+    there = follow(guest, make(2), ("pci",), (PCI_ADDED, {VIRTUAL_FUNCTION: "true"}))
+    gone = follow(guest, make(0), ("pci",), (PCI_REMOVED, {VIRTUAL_FUNCTION: None}))
+    seen({"virtual functions made": there, "virtual functions destroyed": gone})
 
 
-def test_clock_stepped(guest: Guest, seen: Callable[..., None]) -> None:
-    """Two hours forward and back: nothing changes, and what happens afterwards is followed."""
-    times = []
-    for step in (7200, -7200):
-        with still(guest):
+def test_clock_stepped(guest: Guest, seen: Seen, unmoved: Unmoved) -> None:
+    """Nothing changes, and what happens afterwards is followed."""
+    for step, where in ((7200, "forward"), (-7200, "back")):
+        with unmoved(f"clock stepped two hours {where}"):
             guest.machine.run(f"date -s @$(($(date +%s) + {step}))")
         slot = Slot(guest)
-        times += [slot.plug(), slot.unplug()]
-    seen(*times)
+        seen({f"- disk in, clock {where}": slot.plug(), f"- disk out, clock {where}": slot.unplug()})
 
 
-def test_memory_pressure(guest: Guest, seen: Callable[..., None]) -> None:
-    with still(guest):
+def test_memory_pressure(guest: Guest, seen: Seen, unmoved: Unmoved) -> None:
+    with unmoved("all but 40 MiB of memory taken"):
         guest.machine.run(FILL_MEMORY)
     slot = Slot(guest)
-    times = slot.plug(), slot.unplug()
+    times = {"- disk in, without memory": slot.plug(), "- disk out, without memory": slot.unplug()}
     guest.machine.run("umount /tmp/full")
-    seen(*times)
+    seen(times)
 
 
-def test_root_gone_read_only(guest: Guest, seen: Callable[..., None]) -> None:
-    with still(guest):
+def test_root_gone_read_only(guest: Guest, seen: Seen, unmoved: Unmoved) -> None:
+    with unmoved("root file system gone read-only"):
         guest.machine.run("mount -o remount,ro /")
     slot = Slot(guest)
-    times = slot.plug(), slot.unplug()
+    times = {"- disk in, read-only": slot.plug(), "- disk out, read-only": slot.unplug()}
     guest.machine.run("mount -o remount,rw /")
-    seen(*times)
+    seen(times)
 
 
-def test_fifty_rounds(guest: Guest, row: Row) -> None:
+def test_fifty_rounds(guest: Guest, step_table: Table) -> None:
     """Each label of the disk comes and goes fifty times by what a watch tells, and no write changed nothing."""
-    slot = Slot(guest)
+    slot, heard = Slot(guest), guest.machine.events
     slot.plug()
     slot.unplug()
-    row.name, row.note = f"{ROUNDS} rounds of unplug and plug", "as above"
+
+    def has(wanted: frozenset[str], labels: Mapping[str, str]) -> bool:
+        return slot.changed & labels.keys() == wanted
+
+    rounds = ((slot.put_in, BLOCK_ADDED, slot.changed), (slot.take_out, PCI_REMOVED, frozenset[str]()))
+    times: list[Followed] = []
     with Watch(guest.node) as watch:
-        for _ in range(ROUNDS):
-            slot.put_in()
-            watch.until(lambda labels: all(key in labels for key in slot.changed), 60)
-            slot.take_out()
-            watch.until(lambda labels: not any(key in labels for key in slot.changed), 60)
+        for _, (act, last, wanted) in product(range(ROUNDS), rounds):
+            since = len(heard.heard)
+            act()
+            state = watch.until(partial(has, wanted), 60)
+            times.append(Followed(state.at - heard.wait(last, since).at, allowed(guest, SOURCES), ""))
         changes = watch.changes()
     for key in slot.changed:
         assert [value for name, value in changes if name == key] == ["true", None] * ROUNDS
     assert {name for name, _ in changes} == set(slot.changed)
     assert watch.idle() == 0
-    row.cell("events", True, f"{len(changes)} changes, {len(watch.states)} writes, none missed or doubled")
-    row.cells |= dict.fromkeys(("boot", "labels", "flags", "replay"), "as qemu-skylake-server")
+    late = [one for one in times if not one.in_time]
+    worst = max(times, key=lambda one: one.delay - one.allowed)
+    middle = sorted(one.delay for one in times)[ROUNDS]
+    step_table.put(
+        f"{ROUNDS} rounds of plug and unplug",
+        bound=f"{worst.allowed:.2f} s",
+        measured=judged(not late, f"worst {worst.delay:.2f} s, median {middle:.2f} s", f"{len(late)} LATE"),
+        labels=f"{len(changes)} changes in {len(watch.states)} writes, none missed or doubled",
+    )
+    assert not late
 
 
-def test_panic_and_reboot(guest: Guest, seen: Callable[..., None]) -> None:
+def test_panic_and_reboot(guest: Guest, seen: Seen, unmoved: Unmoved) -> None:
     """The Node keeps its labels while the machine is away and when it is back."""
-    with still(guest):
+    with unmoved("kernel panic and reboot"):
         guest.machine.agent.begin("echo c >/proc/sysrq-trigger")
         guest.machine.wait_for_boot()
         guest.start_worker()
     slot = Slot(guest)
-    seen(slot.plug(), slot.unplug())
+    seen({"- disk in, after the reboot": slot.plug(), "- disk out, after the reboot": slot.unplug()})
 
 
-def test_suspend(guest: Guest, seen: Callable[..., None]) -> None:
+def test_suspend(guest: Guest, seen: Seen, unmoved: Unmoved) -> None:
     """The last one: the slots of this board do not notice a disk any more after it."""
-    with still(guest):
+    with unmoved("suspended and woken"):
         guest.machine.agent.begin("echo mem >/sys/power/state")
         guest.machine.qmp.event("SUSPEND")
         guest.machine.qmp.ask("system_wakeup")
         guest.machine.qmp.event("WAKEUP")
         guest.machine.agent.end()
     told = happened("module", "add")
-    seen(follow(guest, lambda: guest.machine.run("modprobe dummy"), told, {DUMMY: "true"}, ("kernel", "cpu")))
+    times = follow(guest, lambda: guest.machine.run("modprobe dummy"), MODULES, (told, {DUMMY: "true"}))
+    seen({"- module loaded, after waking": times})

@@ -63,12 +63,13 @@ class Watch:
             assert time.monotonic() < deadline, f"not within {seconds} s; changes: {self.changes()}"
             time.sleep(0.02)
 
-    def until(self, holds: Callable[[Mapping[str, str]], bool], seconds: float) -> None:
-        """Wait until that holds of the newest state."""
+    def until(self, holds: Callable[[Mapping[str, str]], bool], seconds: float) -> State:
+        """The newest state, when that holds of it."""
         deadline = time.monotonic() + seconds
-        while not holds(self.states[-1].labels if self.states else self.first):
+        while not (self.states and holds(self.states[-1].labels)):
             assert time.monotonic() < deadline, f"not within {seconds} s; changes: {self.changes()}"
             time.sleep(0.02)
+        return self.states[-1]
 
     def idle(self) -> int:
         """How many writes changed no label."""
