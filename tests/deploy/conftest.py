@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from tests.controlplane.build import cache_root
 from tests.controlplane.cluster import ControlPlane
+from tests.deploy import images
+from tests.deploy.images import Images
 from tests.deploy.rendering import NAMESPACE
 
 HERE = Path(__file__).parent
@@ -19,3 +23,13 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(HERE / "foreign.yaml"))
     control_plane.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def store() -> Images:
+    """Where the images are, in the user's cache."""
+    if problem := images.obstacle():
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem, pytrace=False)
+        pytest.skip(problem)
+    return Images(cache_root().with_name("nfd-images"))

@@ -1,14 +1,17 @@
 """The images, built from the Dockerfiles by buildah on a stand-in for python:slim: Debian with Python and nothing else.
 
-Layers are kept in the user's cache, so that a run after a change of our own code installs nothing anew.
+Those of another architecture too, without emulation: on a stand-in whose packages were unpacked and not set up. Layers
+are kept in the user's cache, so that a run after a change of our own code installs nothing anew.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +25,16 @@ from tests.deploy.seccomp import PROFILE
 PROGRAMS = ("buildah", "mmdebstrap", "runc")
 """Each is a Debian package of the same name."""
 PACKAGES = "python3-venv,python-is-python3,ca-certificates"
+OWN = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+FOREIGN = "amd64" if OWN == "arm64" else "arm64"
+UNPACKED = (
+    "--variant=extract",
+    f"--architectures={FOREIGN}",
+    "--skip=check/qemu",
+    "--hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr",
+    "--include=python-is-python3,libpython3-stdlib,libudev1,libstdc++6,bash,coreutils,util-linux",
+)
+"""Of the other architecture, where nothing can be set up: what python:slim has of what our programs need."""
 SOURCES = ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")
 CERTIFICATES = "/etc/ssl/certs"
 Config = dict[str, Any]
@@ -52,46 +65,82 @@ class Images:
             raise RuntimeError(f"buildah {' '.join(words)}: {(done.stdout + done.stderr)[-3000:]}")
         return done.stdout.strip()
 
-    def build(self, program: str) -> str:
+    def build(self, program: str, arch: str = OWN) -> str:
         """The name of the image of a program, up to date."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        name = name_of(program, arch)
         with locked(self.folder / "lock", print_line):
             command = (
                 "build",
                 "--isolation=chroot",
                 "--network=host",
                 "--layers",
+                f"--platform=linux/{arch}",
                 f"--volume={CERTIFICATES}:{CERTIFICATES}:ro",
-                f"--build-arg=PYTHON_IMAGE={self.base()}",
+                f"--build-arg=BUILDPLATFORM=linux/{OWN}",  # which buildah 1.28 does not know
+                f"--build-arg=PYTHON_IMAGE={self.base() if arch == OWN else self.bases()}",
                 f"--file=Dockerfile.{program.removeprefix('nfd-')}",
             )
-            self.buildah(*command, "--target=build", f"--tag={program}-build", ".")
-            self.buildah(*command, f"--tag={program}", ".")
+            self.buildah(*command, "--target=build", f"--tag={name}-build", ".")
+            self.buildah(*command, f"--tag={name}", ".")
             self.buildah("rmi", "--prune", "--force")  # layers of older builds, which have no name any more
-        return f"localhost/{program}"
+        return name
 
     def base(self) -> str:
         """The stand-in: this machine's Debian, fetched once."""
-        suite = _os_release()["VERSION_CODENAME"]
-        name = f"localhost/python:{suite}"
-        if self.buildah("images", "--quiet", "--filter", f"reference={name}"):
-            return name
-        archive = self.folder / "base.tar"
-        sources = [path for path in SOURCES if Path(path).exists()][:1]
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", suite, str(archive), *sources]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-3000:]}")
-        container = self.buildah("from", "scratch")
-        self.buildah("add", container, str(archive), "/")
-        self.buildah("config", "--env=PATH=/usr/local/bin:/usr/bin:/bin", container)
-        self.buildah("commit", "--rm", container, name)
-        archive.unlink()
+        name = f"localhost/python:{suite()}"
+        if not self.has(name):
+            with self.debian("--variant=minbase", f"--include={PACKAGES}") as root:
+                self.commit(root, name, OWN)
         return name
+
+    def bases(self) -> str:
+        """The stand-ins of both architectures under one name, as Docker Hub has python:slim."""
+        name, own = f"localhost/python-both:{suite()}", self.base()
+        if not self.has(name):
+            with self.debian(*UNPACKED) as root:
+                self.compile(root)
+                self.commit(root, f"{name}-{FOREIGN}", FOREIGN)
+            self.buildah("manifest", "create", name, own, f"{name}-{FOREIGN}")
+        return name
+
+    @contextmanager
+    def debian(self, *options: str) -> Iterator[Path]:
+        """Files of Debian's packages, for a while. Raises: RuntimeError with the end of mmdebstrap's complaint."""
+        sources = [path for path in SOURCES if Path(path).exists()][:1]
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            command = ["mmdebstrap", "--quiet", *options, suite(), f"{folder}/root", *sources]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)}: {done.stderr[-3000:]}")
+            yield Path(folder, "root")
+
+    def compile(self, root: Path) -> None:
+        """Byte code of Python's own modules, which Debian's packages make when they are set up; the same everywhere."""
+        (modules,) = root.glob("usr/lib/python3.*")
+        words = ("python", "-m", "compileall", "-q", "-s/other", "-p/", f"/other/{modules.relative_to(root)}")
+        container = self.buildah("from", self.base())
+        self.buildah("run", "--isolation=chroot", f"--volume={root}:/other", container, "--", *words)
+        self.buildah("rm", container)
+
+    def commit(self, root: Path, name: str, arch: str) -> None:
+        """An image of these files."""
+        container = self.buildah("from", "scratch")
+        self.buildah("add", container, str(root), "/")
+        self.buildah("config", f"--arch={arch}", "--env=PATH=/usr/local/bin:/usr/bin:/bin", container)
+        self.buildah("commit", "--rm", container, name)
+
+    def has(self, name: str) -> bool:
+        return bool(self.buildah("images", "--quiet", "--filter", f"reference={name}"))
 
     def config(self, image: str) -> Config:
         """User, Env and Entrypoint."""
-        found: Config = json.loads(self.buildah("inspect", "--type=image", image))["OCIv1"]["config"]
+        found: Config = self.inspect(image)["config"]
+        return found
+
+    def inspect(self, image: str) -> dict[str, Any]:
+        """The image as the OCI's image specification has it: architecture, config, rootfs."""
+        found: dict[str, Any] = json.loads(self.buildah("inspect", "--type=image", image))["OCIv1"]
         return found
 
     @contextmanager
@@ -104,11 +153,15 @@ class Images:
             self.buildah("rm", container)
 
 
+def name_of(program: str, arch: str = OWN) -> str:
+    return f"localhost/{program}" if arch == OWN else f"localhost/{program}-{arch}"
+
+
 def size_of(folder: Path) -> int:
     """Bytes of all files below."""
     return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(folder) for name in names)
 
 
-def _os_release() -> dict[str, str]:
-    lines = Path("/etc/os-release").read_text().splitlines()
-    return {key: value.strip('"') for key, _, value in (line.partition("=") for line in lines)}
+def suite() -> str:
+    """This machine's Debian, by its name."""
+    return platform.freedesktop_os_release()["VERSION_CODENAME"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.build import cache_root
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
-from tests.deploy import images
+from tests.deploy import contents, images
 from tests.deploy.images import Images
 from tests.deploy.pods import Pod, workload_of
 from tests.deploy.rendering import OVERLAYS, one, overlay
@@ -28,15 +25,6 @@ BUDGETS = {"nfd-worker": 90 * MB, "nfd-master": 160 * MB, "nfd-gfd": 160 * MB}
 IMAGES = {"gpu-feature-discovery": "nfd-gfd"}
 """Where the image is not called as the workload."""
 FEATURE = "feature.node.kubernetes.io/from-a-file"
-
-
-@pytest.fixture(scope="module")
-def store() -> Images:
-    if problem := images.obstacle():
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem, pytrace=False)
-        pytest.skip(problem)
-    return Images(cache_root().with_name("nfd-images"))
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +43,14 @@ def test_size(roots: dict[str, Path], program: str) -> None:
 @pytest.mark.parametrize("program", BUDGETS)
 def test_bill_of_materials(roots: dict[str, Path], program: str) -> None:
     """It was validated when it was written: `--validate` in the Dockerfile makes the build fail otherwise."""
-    bill = json.loads((roots[program] / "opt/nfd/sbom.cdx.json").read_text())
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    assert {"grpcio", "pydantic", "nfd-gfd"} <= {each["name"] for each in bill["components"]}
+    assert contents.bill(roots[program]) == contents.distributions(roots[program])
+    assert {"grpcio", "pydantic", "nfd-gfd"} <= contents.distributions(roots[program]).keys()
 
 
 @pytest.mark.parametrize("program", BUDGETS)
 def test_byte_code_is_compiled_in(roots: dict[str, Path], program: str) -> None:
     """Nothing can be written at run time, and compiling at each start costs 14 MiB and half the time."""
-    (packages,) = (roots[program] / "opt/nfd/lib").glob("python3.*/site-packages")
-    for name in ("nfd", "gfd", "grpc", "pydantic", "yaml"):
-        for source in (packages / name).rglob("*.py"):
-            assert list(source.parent.glob(f"__pycache__/{source.stem}.*.pyc")), source
+    assert contents.uncompiled(roots[program]) == []
 
 
 Start = Callable[..., Pod]

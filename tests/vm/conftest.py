@@ -23,7 +23,7 @@ from tests.vm import disks
 from tests.vm.disks import Disks
 from tests.vm.guest import SETTINGS, Guest
 from tests.vm.machine import Hardware, Machine
-from tests.vm.pod import IMAGE, GuestPod, disk_of
+from tests.vm.pod import GuestPod, config_of, disk_of
 from tests.vm.table import PAGE, Table, machines, steps
 
 collect_ignore = [] if os.environ.get("NFD_VM") else ["test_matrix.py", "test_life.py"]
@@ -91,17 +91,17 @@ def boot(store: Images, master: Program, control_plane: ControlPlane, tmp_path_f
 
     @contextmanager
     def start(hardware: Hardware, prepare: str = "true") -> Iterator[Guest]:
-        disk = disk_of(store, Disks(hardware.flavour).arch)
+        arch = Disks(hardware.flavour).arch
+        disk = disk_of(store, arch)
         node = Node(control_plane, f"vm-{next(_numbers)}")
         folder = tmp_path_factory.mktemp(node.name)
         control_plane.create_node(node.name)
         settings = json.dumps(SETTINGS)
         pod = GuestPod(control_plane, objects, workload, node.name, folder / "pod", {}, settings=settings)
         try:
-            seed = pod.seed(store.config(IMAGE))
+            seed = pod.seed(config_of(store, arch))
             with Machine(hardware, disk, folder, port_of(master), seed) as machine:
-                machine.run(prepare)
-                guest = Guest(machine, node, pod)
+                guest = Guest(machine, node, pod, prepare)
                 guest.start_worker()
                 yield guest
         finally:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.controlplane.build import locked, print_line
-from tests.deploy.images import Images
+from tests.deploy.images import Images, name_of
 from tests.deploy.pods import Pod
-from tests.vm import foreign
 from tests.vm.disks import make_disk
 from tests.vm.machine import MASTER
 from tests.vm.packages import CACHE
 
-IMAGE = "localhost/nfd-worker"
+PROGRAM = "nfd-worker"
 ROOT = Path("/pod")
 RUN = """{{
 runc --root=/run/runc run --bundle={bundle} --pid-file=/run/worker.pid worker
@@ -24,18 +23,23 @@ echo $? >/run/worker.status
 }} >>/run/worker.log 2>&1 3>&- &"""
 
 
-def disk_of(store: Images, arch: str = "amd64") -> Path:
+def disk_of(store: Images, arch: str) -> Path:
     """A disk with the files of the worker's image as it is now; that of an older image is removed."""
-    store.build("nfd-worker")
-    number = store.buildah("images", "--quiet", "--no-trunc", IMAGE).removeprefix("sha256:")[:16]
+    image = store.build(PROGRAM, arch)
+    number = store.buildah("images", "--quiet", "--no-trunc", image).removeprefix("sha256:")[:16]
     disk = CACHE / f"pod-{arch}-{number}.ext4"
     with locked(CACHE.with_suffix(".lock"), print_line):
         if not disk.exists():
             for old in CACHE.glob(f"pod-{arch}-*"):
                 old.unlink()
-            with store.mounted(IMAGE) as root:
-                make_disk(root if arch == "amd64" else foreign.tree(root, arch), disk)
+            with store.mounted(image) as root:
+                make_disk(root, disk)
     return disk
+
+
+def config_of(store: Images, arch: str) -> dict[str, Any]:
+    """User, Env and Entrypoint of the same image."""
+    return store.config(name_of(PROGRAM, arch))
 
 
 @dataclass
