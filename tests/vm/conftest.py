@@ -101,7 +101,8 @@ def boot(store: Images, master: Program, control_plane: ControlPlane, tmp_path_f
         try:
             seed = pod.seed(config_of(store, arch))
             with Machine(hardware, disk, folder, port_of(master), seed) as machine:
-                guest = Guest(machine, node, pod, prepare)
+                machine.run(prepare)
+                guest = Guest(machine, node, pod)
                 guest.start_worker()
                 yield guest
         finally:
