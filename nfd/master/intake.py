@@ -116,7 +116,7 @@ class Intake:
         """Whether the node was written in time."""
         place = self._later if self._queue.is_busy(name) else self._waiting
         waiting = place.setdefault(name, asyncio.get_running_loop().create_future())
-        self._queue.add(name)
+        self._queue.add(name, news=True)
         try:
             return await asyncio.wait_for(asyncio.shield(waiting), ANSWER_WITHIN)
         except TimeoutError:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import count
 
 BACKOFF = (0.05, 100.0)
 """Seconds before the first and, at most, before any later try of a failed pass, as NFD waits."""
 
 
 class Queue:
-    """Names of nodes, in the order they were added; several tasks may take from it."""
+    """Names of nodes, in the order they were added; several tasks may take from it.
+
+    Those of which there is news come before those that are only looked at because all are, after a change of rules or
+    of the leader: a worker waits for its answer, and somebody for its label, while thousands of others are written.
+    """
 
     def __init__(self) -> None:
-        self._ready: asyncio.Queue[str] = asyncio.Queue()
-        self._queued: set[str] = set()
+        self._ready: asyncio.PriorityQueue[tuple[bool, int, str]] = asyncio.PriorityQueue()
+        self._numbers = count()
+        self._queued: dict[str, tuple[bool, int, str]] = {}
         self._busy: set[str] = set()
-        self._again: set[str] = set()
+        self._again: dict[str, bool] = {}
         self._failures: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle = asyncio.Event()
@@ -25,15 +31,15 @@ class Queue:
     def __len__(self) -> int:
         return len(self._queued) + len(self._again)
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, *, news: bool = False) -> None:
         """The node wants a pass now, whatever was planned for later."""
         if timer := self._timers.pop(name, None):
             timer.cancel()
         if name in self._busy:
-            self._again.add(name)
-        elif name not in self._queued:
-            self._queued.add(name)
-            self._ready.put_nowait(name)
+            self._again[name] = news or self._again.get(name, False)
+        elif (place := self._queued.get(name)) is None or (news and place[0]):
+            self._queued[name] = (not news, next(self._numbers), name)
+            self._ready.put_nowait(self._queued[name])
             self._idle.clear()
 
     def add_later(self, name: str, seconds: float) -> None:
@@ -63,16 +69,18 @@ class Queue:
 
     async def take(self) -> str:
         """The next node; `done` has to follow."""
-        name = await self._ready.get()
-        self._queued.discard(name)
-        self._busy.add(name)
-        return name
+        while True:
+            place = await self._ready.get()
+            name = place[-1]
+            if self._queued.get(name) is place:  # else it was moved to the front, or is done already
+                del self._queued[name]
+                self._busy.add(name)
+                return name
 
     def done(self, name: str) -> None:
         self._busy.discard(name)
-        if name in self._again:
-            self._again.discard(name)
-            self.add(name)
+        if (news := self._again.pop(name, None)) is not None:
+            self.add(name, news=news)
         if not self._queued and not self._busy:
             self._idle.set()
 

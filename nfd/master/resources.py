@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +23,7 @@ from nfd.master.metrics import Metrics
 from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, spec_version
 from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of
 from nfd.master.ownership import parse_owned
+from nfd.master.queue import Queue
 from nfd.master.reconcile import Asked
 from nfd.master.rulebook import Sheet, compile_sheet
 from nfd.master.statuses import Statuses
@@ -73,7 +74,7 @@ class CustomResources:
         self._wishes = wishes
         self._client = client
         self._store: NodeStore | None = None
-        self._add: Callable[[str], None] = lambda name: None
+        self._queue = Queue()
         self._pool = Pool()
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
         self._watches = {
@@ -94,12 +95,12 @@ class CustomResources:
             wanted.append((NAMESPACES, self.namespaces))
         return wanted
 
-    async def start(self, store: NodeStore, add: Callable[[str], None], leads: asyncio.Event) -> None:
+    async def start(self, store: NodeStore, queue: Queue, leads: asyncio.Event) -> None:
         """Returns once all lists are known, or some take too long.
 
-        `add` asks for a pass over a node; while `leads` is not set, nothing is written.
+        `queue` is asked for passes over nodes; while `leads` is not set, nothing is written.
         """
-        self._store, self._add = store, add
+        self._store, self._queue = store, queue
         self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches.values()]
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(one.settled.wait() for one in self._watches.values())), SYNC_WITHIN)
@@ -211,7 +212,7 @@ class CustomResources:
 
     def _namespace_changed(self, before: object, now: object) -> None:
         for node in self._by_node:
-            self._add(node)
+            self._queue.add(node)
 
     def _object_changed(self, before: FeatureObject | None, now: FeatureObject | None) -> None:
         for one, present in ((before, False), (now, True)):
@@ -224,7 +225,7 @@ class CustomResources:
                 objects.pop((one.namespace, one.name), None)
             if not objects:
                 del self._by_node[one.node]
-            self._add(one.node)
+            self._queue.add(one.node, news=True)
         if now is not None:
             self._complain(now)
 
@@ -244,7 +245,7 @@ class CustomResources:
     def _add_all(self, only_silent: bool = False) -> None:
         for name in self._store.names() if self._store is not None else ():
             if not only_silent or self.verdicts.get(name) is None:
-                self._add(name)
+                self._queue.add(name)
 
     async def _revisions(self) -> None:
         """Whenever rules have changed, judge all nodes again."""
@@ -253,7 +254,7 @@ class CustomResources:
             await asyncio.sleep(SETTLE)
             self._revise.clear()
             gone = self._bind()
-            await self.verdicts.judge_all(self._add, self._revise.is_set)
+            await self.verdicts.judge_all(self._queue.add, self._revise.is_set)
             if gone:
                 self._add_all(only_silent=True)
             self._statuses.dirty.set()

@@ -125,7 +125,7 @@ class Service:
         await security.prepare()
         await self._store.start(self._node_changed)
         if self._resources is not None:
-            await self._resources.start(self._store, self.queue.add, self._leads)
+            await self._resources.start(self._store, self.queue, self._leads)
         self._tasks = [asyncio.create_task(self._work()) for _ in range(options.parallelism)]
         self._tasks.append(asyncio.create_task(self._chores()))
         self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
@@ -171,7 +171,7 @@ class Service:
         async with self._replacing:
             self._make_resources, other = make, make(self.metrics)
             try:
-                await other.start(self._store, self.queue.add, self._leads)
+                await other.start(self._store, self.queue, self._leads)
                 self._resources, other = other, self._resources or other
                 self._reconciler.configure(self._with_resources(self._options.settings))
             finally:
@@ -214,7 +214,7 @@ class Service:
             self._hearing.forget(name)
             self._intake.drop(reports.missing(name))
         if reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
-            self.queue.add(name)
+            self.queue.add(name, news=True)
 
     async def _work(self) -> None:
         """Whoever does not lead lets pass what is queued: a new leader looks at everything."""
