@@ -24,8 +24,8 @@ KEPT = 2_000
 """Inputs with a new outcome that a block goes on from."""
 TWICE = 32
 """Of so many inputs one is run again, to the same end."""
-HANGS = 30
-"""Seconds after which an input is given up."""
+HANGS = 30, 600
+"""Seconds, of CPU and by the clock, after which an input is given up: a busy machine is no finding."""
 ROOM = 512
 """MiB by which a target's process may grow."""
 
@@ -86,7 +86,8 @@ def _run_block(target: Target, tally: Tally, number: int, size: int, folder: Pat
 
 def run_input(target: Target, data: bytes, *, again: bool = False) -> tuple[str, float]:
     """The outcome's kind, and CPU seconds. Raises: whatever is a finding."""
-    signal.alarm(HANGS)
+    signal.setitimer(signal.ITIMER_PROF, HANGS[0])
+    signal.setitimer(signal.ITIMER_REAL, HANGS[1])
     made, seconds = timed(target, data)
     if seconds > target.seconds:  # once more: it may have been the garbage of others that was collected
         made, seconds = timed(target, data)
@@ -180,11 +181,13 @@ def giving_up() -> Iterator[None]:
     """Inputs in the block that take longer than HANGS raise Broken; in the main thread alone."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
-        raise Broken(f"does not end within {HANGS} s")
+        raise Broken(f"does not end within {HANGS[0]} s of CPU, {HANGS[1]} by the clock")
 
-    before = signal.signal(signal.SIGALRM, give_up)
+    before = {number: signal.signal(number, give_up) for number in (signal.SIGPROF, signal.SIGALRM)}
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
