@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from itertools import count
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.fuzz import run
 from tests.fuzz.run import giving_up, run_input
-from tests.fuzz.target import Target
+from tests.fuzz.target import Broken, Made, Target
 from tests.fuzz.targets import TARGETS
 from tests.nvml.library import compiler
 
@@ -44,3 +47,15 @@ def test_inputs_that_found_something(path: Path) -> None:
     skip_if_it_cannot_run(target)
     with giving_up():
         run_input(target, path.read_bytes(), again=True)
+
+
+@pytest.mark.parametrize("kind", ["computes", "waits"])
+def test_what_does_not_end_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forever(data: bytes) -> Made:
+        for _ in count():
+            time.sleep(0.01 if kind == "waits" else 0)
+        raise AssertionError
+
+    monkeypatch.setattr(run, "HANGS", (0.2, 60) if kind == "computes" else (60, 0.2))
+    with giving_up(), pytest.raises(Broken, match="does not end"):
+        run_input(Target("hangs", "", lambda: [b""], lambda chance, corpus: b"", forever), b"")
