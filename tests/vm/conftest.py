@@ -101,8 +101,7 @@ def boot(store: Images, master: Program, control_plane: ControlPlane, tmp_path_f
         try:
             seed = pod.seed(config_of(store, arch))
             with Machine(hardware, disk, folder, port_of(master), seed) as machine:
-                machine.run(prepare)
-                guest = Guest(machine, node, pod)
+                guest = Guest(machine, node, pod, prepare)
                 guest.start_worker()
                 yield guest
         finally:

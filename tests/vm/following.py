@@ -59,7 +59,8 @@ def follow(guest: Guest, act: Callable[[], object], sources: tuple[str, ...], *w
         delay = max(_delay(guest, watch, since, told, labels) for told, labels in missing if labels)
         time.sleep(SETTLED)
         expected = [change for _, labels in missing for change in labels.items()]
-        assert sorted(watch.changes()) == sorted(expected)
+        changes = watch.changes()
+        assert sorted(changes) == sorted(expected), changes
     kinds = Counter(
         "removed" if value is None else "changed" if key in watch.first else "added" for key, value in expected
     )
@@ -87,7 +88,8 @@ def still(guest: Guest) -> Iterator[None]:
     with Watch(guest.node) as watch:
         yield
         time.sleep(SETTLED)
-        assert watch.changes() == []
+        changes = watch.changes()
+        assert changes == [], changes
 
 
 @dataclass

@@ -55,9 +55,12 @@ class Guest:
     machine: Machine
     node: Node
     pod: GuestPod
+    prepare: str = "true"
+    """What is done in the machine after each boot, before the worker starts."""
 
     def start_worker(self) -> None:
-        """Start the pod, and wait until its first report is taken."""
+        """After a boot: start the pod, and wait until its first report is taken."""
+        self.machine.run(self.prepare)
         self.machine.run(self.pod.run_command)
         deadline = time.monotonic() + REPORT_SECONDS
         while not self.metric("nfd_worker_reports_total"):
