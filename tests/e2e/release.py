@@ -77,19 +77,20 @@ class Release:
 
     def apply(self, kinds: Collection[str] = KINDS) -> None:
         """As on a fresh cluster: Secret and ConfigMap are empty, and there is no Lease."""
-        for path in ("coordination.k8s.io/v1", "v1"):
-            for name in ("leases/nfd-master.nfd.kubernetes.io",) if "/" in path else self._certificates():
-                root = "apis" if "/" in path else "api"
-                with suppress(ApiError):
-                    self.plane.request("DELETE", f"/{root}/{path}/namespaces/{self.namespace}/{name}")
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/nfd-master.nfd.kubernetes.io"
+        for path in (lease, *self._certificates()):
+            with suppress(ApiError):
+                self.plane.request("DELETE", path)
         self.plane.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         stream = "\n---\n".join(json.dumps(each) for each in self.objects if each["kind"] in kinds)
         self.applied = self.plane.mark()
         self.plane.kubectl("apply", "--validate=strict", "-f", "-", stdin=stream)
 
     def _certificates(self) -> list[str]:
-        name = one(self.objects, "Secret")["metadata"]["name"]
-        return [f"secrets/{name}", f"configmaps/{name}"]
+        """The paths of Secret and ConfigMap; none where no master is among the objects."""
+        names = [each["metadata"]["name"] for each in self.objects if each["kind"] == "Secret"]
+        inside = f"/api/v1/namespaces/{self.namespace}"
+        return [f"{inside}/{kind}/{name}" for name in names for kind in ("secrets", "configmaps")]
 
     def kubeconfig(self, workload: Object) -> Path:
         account = pod_of(workload)["serviceAccountName"]
@@ -115,7 +116,7 @@ class Release:
         token = self.plane.service_account_token(
             self.worker_account, self.namespace, audience="nfd-master", node=node.name
         )
-        path = f"/api/v1/namespaces/{self.namespace}/{self._certificates()[1]}"
+        path = self._certificates()[1]
         eventually(lambda: self.plane.request("GET", path).get("data"))
         (self.folder / "ca.crt").write_text(self.plane.request("GET", path)["data"]["ca.crt"])
         (self.folder / "token").write_text(token)

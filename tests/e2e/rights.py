@@ -56,12 +56,16 @@ def user(namespace: str, account: str) -> str:
 
 
 def used(events: Iterable[Event], who: str, rights: Iterable[Right]) -> set[Right]:
-    """The rights that an account made use of; what none of `rights` covers is told with its own namespace."""
+    """The rights that an account made use of; what none of `rights` covers is told with its own namespace.
+
+    A patch that makes an object (server-side apply, answered 201) needs `create` as well.
+    """
     cluster_wide = {right for right in rights if not right.namespace}
     found = set()
     for event in events:
         if event.user == who and event.resource:
             resource = "/".join(filter(None, (event.resource, event.subresource)))
-            whole = Right("", event.group, resource, event.verb)
-            found.add(whole if whole in cluster_wide else whole._replace(namespace=event.namespace))
+            for verb in (event.verb, "create") if (event.verb, event.code) == ("patch", 201) else (event.verb,):
+                whole = Right("", event.group, resource, verb)
+                found.add(whole if whole in cluster_wide else whole._replace(namespace=event.namespace))
     return found

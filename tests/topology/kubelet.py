@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,12 +66,13 @@ class Kubelet:
 
 
 @contextmanager
-def configz(config: Any, token: str, certificate: Path, key: Path) -> Iterator[str]:
-    """The address of an HTTPS server that tells its configuration to whoever shows the token."""
+def configz(config: Any, may_read: Callable[[str], bool], certificate: Path, key: Path) -> Iterator[str]:
+    """The address of an HTTPS server that tells its configuration to whoever shows a token that may read it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.headers["Authorization"] == f"Bearer {token}" and self.path == "/configz"
+            kind, _, token = self.headers["Authorization"].partition(" ")
+            known = self.path == "/configz" and kind == "Bearer" and may_read(token)
             body = json.dumps({"kubeletconfig": config}).encode() if known else b"Unauthorized"
             self.send_response(200 if known else 401)
             self.send_header("Content-Length", str(len(body)))

@@ -28,7 +28,7 @@ async def test_from_the_kubelet_itself(files: pki.Pki, tmp_path: Path) -> None:
     """Its certificate is one of its own making. The token is read anew each time."""
     token = tmp_path / "token"
     token.write_text("right\n")
-    with configz(CONFIG, "right", files.certificate, files.key) as uri:
+    with configz(CONFIG, "right".__eq__, files.certificate, files.key) as uri:
         assert await read_manager(uri, str(token)) == Manager("restricted", "pod")
         token.write_text("wrong")
         with pytest.raises(HostError, match="answers 401"):
@@ -42,7 +42,7 @@ async def test_from_the_kubelet_itself(files: pki.Pki, tmp_path: Path) -> None:
 @pytest.mark.parametrize("config", [{"padding": "x" * 2_000_000}, [], {"topologyManagerPolicy": 3}])
 async def test_what_is_no_configuration(files: pki.Pki, tmp_path: Path, config: Any) -> None:
     (tmp_path / "token").write_text("t")
-    with configz(config, "t", files.certificate, files.key) as uri, pytest.raises(HostError):
+    with configz(config, "t".__eq__, files.certificate, files.key) as uri, pytest.raises(HostError):
         await read_manager(uri, str(tmp_path / "token"))
 
 
