@@ -14,7 +14,7 @@ from nfd.config.load import load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_integer, parse_port
 from nfd.errors import ConfigError, NfdError
-from nfd.gc.collector import Collector
+from nfd.gc.collector import KINDS, Collector
 from nfd.gc.metrics import Metrics
 from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.kube.connect import connect
@@ -60,7 +60,7 @@ async def run(parsed: Parsed) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     client = await connect(parsed["kubeconfig"])
-    metrics = Metrics()
+    metrics = Metrics(kind.name for kind in KINDS)
     collector = Collector(client, metrics, parsed["gc-interval"], parsed["list-size"])
     server = serve(parsed["port"], collector, metrics) if parsed["port"] else None
     try:

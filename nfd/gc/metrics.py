@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nfd import __version__
 from nfd.health import Family
 
 
 class Metrics:
-    """`deleted` and `failed` count by kind of object."""
+    """`deleted` and `failed` count by kind of object, from 0 on: Prometheus sees an increase of what was there."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Iterable[str]) -> None:
         self.started = time.time()
-        self.deleted: Counter[str] = Counter()
-        self.failed: Counter[str] = Counter()
+        self.deleted = Counter(dict.fromkeys(kinds, 0))
+        self.failed = self.deleted.copy()
 
     def families(self) -> Iterator[Family]:
         about = "Start time in seconds since the epoch, with the version as label."

@@ -13,8 +13,11 @@ import pytest
 import yaml
 
 from nfd.discovery import Discovery, Scan
+from nfd.gc.collector import KINDS
+from nfd.gc.metrics import Metrics as GcMetrics
 from nfd.health import Family
 from nfd.master import metrics as master
+from nfd.topology.metrics import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics
 from tests.deploy.rendering import CHART, OVERLAYS, ROOT
 
@@ -52,7 +55,12 @@ def families() -> dict[str, list[Family]]:
     worker = WorkerMetrics("0", "node", 0.0, taken_at=0.0)
     devices = {"nvidia": dict.fromkeys(("present", "usable", "failing"), 1)}
     worker.scanned(Discovery({"pci": Scan()}, devices=devices), 0.0, full=True)
-    return {"nfd-master": list(counted.families()), "nfd-worker": list(worker.families(0.0))}
+    return {
+        "nfd-master": list(counted.families()),
+        "nfd-worker": list(worker.families(0.0)),
+        "nfd-gc": list(GcMetrics(kind.name for kind in KINDS).families()),
+        "nfd-topology-updater": list(TopologyMetrics().families()),
+    }
 
 
 def series(found: Iterable[Family]) -> dict[str, set[str]]:

@@ -133,15 +133,6 @@ def test_components(cluster: ControlPlane) -> None:
     assert rights(chart_objects({**RELEASE, **BESIDE, "master": master, "postDeleteCleanup": False})) == rights(objects)
 
 
-def test_network_policies_name_ports_that_pods_have() -> None:
-    policies = load(kustomized(ALL_COMPONENTS))
-    for kind, name in (("Deployment", "nfd-master"), ("DaemonSet", "nfd-worker")):
-        policy, workload = one(policies, "NetworkPolicy", name), one(policies, kind, name)
-        assert policy["spec"]["podSelector"] == workload["spec"]["selector"]
-        named = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
-        assert named == {port["name"] for port in container_of(workload)["ports"]}
-
-
 def normal(workload: Object, ours: dict[str, str]) -> Object:
     """A pod without what a release names after itself: `ours` maps names of the chart to those of the manifests."""
     text = json.dumps(pod_of(workload))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.deploy.monitoring import ALERTS, DASHBOARD, alerts, expressions, families, promtool, series
-from tests.deploy.rendering import ROOT, chart_objects, one, overlay
+from tests.deploy.rendering import ROOT, Object, chart_objects, one, overlay
 
 TESTS = ROOT / "tests/deploy/alerts.test.yaml"
 _NAME = re.compile(r"\bnfd_\w+")
@@ -62,6 +62,8 @@ def test_every_program_s_metrics_can_be_seen(exported: dict[str, set[str]]) -> N
     seen = {re.sub(r"_(bucket|count|sum)$", "", name) for name in _NAME.findall(text)}
     unseen = {re.sub(r"_(bucket|count|sum)$", "", name) for name in exported} - seen
     assert unseen == {
+        "nfd_gc_build_info",
+        "nfd_gc_objects_deleted_total",
         "nfd_master_build_info",
         "nfd_master_node_feature_group_update_requests_total",
         "nfd_master_node_update_requests_total",
@@ -70,6 +72,8 @@ def test_every_program_s_metrics_can_be_seen(exported: dict[str, set[str]]) -> N
         "nfd_master_nodefeaturerules",
         "nfd_master_nodefeatures",
         "nfd_master_nodefeatures_without_node",
+        "nfd_topology_updater_build_info",
+        "nfd_topology_updater_writes_total",
         "nfd_worker_build_info",
         "nfd_worker_reports_total",
     }
@@ -81,3 +85,20 @@ def test_chart_and_overlay_bring_the_same_alerts() -> None:
     assert one(chart_objects(on), "PrometheusRule")["spec"] == rules
     assert one(overlay("prometheus"), "PrometheusRule")["spec"] == rules
     assert not [each for each in chart_objects({"prometheus": {"enable": True}}) if each["kind"] == "PrometheusRule"]
+
+
+def test_all_that_serve_metrics_are_scraped() -> None:
+    """Pods with a port `http`, by chart and overlays; gpu-feature-discovery has none."""
+    on = {name: {"enable": True} for name in ("gc", "topologyUpdater", "prometheus")}
+    chart = chart_objects({**on, "gpu": {"mode": "daemonset"}})
+    manifests = [*overlay("prometheus"), *overlay("topologyupdater"), *overlay("gpu")]
+    for objects in (chart, manifests):
+        (found,) = one(objects, "PodMonitor")["spec"]["selector"]["matchExpressions"]
+        pods = [each["spec"]["template"] for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
+        serving = [pod["metadata"]["labels"][found["key"]] for pod in pods if ports_of(pod) == {"http"}]
+        assert set(serving) == set(found["values"])
+
+
+def ports_of(pod: Object) -> set[str]:
+    """But for gRPC's."""
+    return {port["name"] for port in pod["spec"]["containers"][0].get("ports", ())} - {"grpc"}
