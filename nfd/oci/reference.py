@@ -76,6 +76,6 @@ def parse_platform(text: str, machine: str) -> Platform:
     path, _, version = text.partition(":")
     parts = path.split("/")
     if len(parts) > 3 or not all(parts):
-        raise ConfigError(f"--platform {text!r} is not of the form OS[/ARCH[/VARIANT]][:VERSION]")
+        raise ConfigError(f"--platform {text[:300]!r} is not of the form OS[/ARCH[/VARIANT]][:VERSION]")
     os, architecture, variant = (*parts, "", "")[:3]
     return Platform(os, architecture or MACHINES.get(machine, machine), variant, version)
