@@ -1,8 +1,8 @@
 """What wakes the worker early: kernel events, changed files, changed listings, signals.
 
-Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT. Listings are compared
-every POLL seconds, whether or not events are heard: that finds what no event tells, such as a network interface outside
-our network namespace.
+Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT; what came while the
+worker was busy has waited already. Listings are compared every POLL seconds, whether or not events are heard: that
+finds what no event tells, such as a network interface outside our network namespace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from nfd.host import Host
 from nfd.source import Source
 
 QUIET = 0.15
-MAX_WAIT = 1.0
+MAX_WAIT = 0.5
+"""A device whose driver must be loaded makes a burst of a second; its own labels need not wait for the end of that."""
 POLL = 10.0
 
 
@@ -50,10 +51,13 @@ class _Burst:
     first: float = 0.0
     due: float = math.inf
 
-    def add(self, concerned: Mapping[str, frozenset[str]], now: float) -> None:
+    def add(self, concerned: Mapping[str, frozenset[str]], since: float | None = None) -> None:
+        """`since` is when they may have come, if not now."""
         if not concerned:
             return
-        self.first = self.first if self.concerned else now
+        now = time.monotonic()
+        if not self.concerned:
+            self.first = now if since is None else since
         self.concerned |= concerned
         self.due = min(now + QUIET, self.first + MAX_WAIT)
 
@@ -84,9 +88,10 @@ class Events:
         self._heard = subsystems if self._kernel is not None else frozenset()
         own = [Folder(source.name, path, host.directory) for source in self._sources for path in source.watches]
         self._files = self._watch([*own, *folders])
-        self._poll = poll
+        self._interval = poll
         self._next_poll = time.monotonic() + poll
         self._missed: dict[str, frozenset[str]] = {}
+        self._busy_since = time.monotonic()
         self._poller = select.poll()
         for part in (self._signals, self._kernel, self._files):
             if part is not None:
@@ -119,21 +124,26 @@ class Events:
         """Wait for events that concern a source, that long at most; a signal ends it early."""
         deadline = time.monotonic() + seconds
         burst = _Burst()
-        burst.add(self._missed, time.monotonic())
+        burst.add(self._missed | self._poll_for(0), self._busy_since)
         self._missed = {}
         while not (self._signals.stop or self._signals.reload):
             now = time.monotonic()
             until = burst.due if burst.concerned else deadline
             if now >= until:
                 break
-            ready = self._poller.poll(max(0, math.ceil((min(until, self._next_poll) - now) * 1000)))
-            burst.add(self._read({descriptor for descriptor, _ in ready}), time.monotonic())
+            burst.add(self._poll_for(min(until, self._next_poll) - now))
         self._signals.drain()
         if self._signals.reload:
             self._signals.reload = False
             burst.concerned["SIGHUP"] = frozenset({RELOAD})
+        self._busy_since = time.monotonic()
         concerned = frozenset(name for names in burst.concerned.values() for name in names)
         return Wake(concerned - {RELOAD}, RELOAD in concerned, tuple(burst.concerned))
+
+    def _poll_for(self, seconds: float) -> dict[str, frozenset[str]]:
+        """What comes within that time, or sooner."""
+        ready = self._poller.poll(max(0, math.ceil(seconds * 1000)))
+        return self._read({descriptor for descriptor, _ in ready})
 
     def _read(self, ready: AbstractSet[int]) -> dict[str, frozenset[str]]:
         """Reason → source names, of the ready descriptors and, when it is time, of the listings."""
@@ -144,7 +154,7 @@ class Events:
         if self._files is not None and self._files.fileno() in ready:
             topics |= self._files.read()
         if time.monotonic() >= self._next_poll:
-            self._next_poll = time.monotonic() + self._poll
+            self._next_poll = time.monotonic() + self._interval
             concerned |= self._compare()
             topics |= self._files.sync() if self._files is not None else frozenset()
         return concerned | {f"files of {topic} changed": frozenset({topic}) for topic in topics}

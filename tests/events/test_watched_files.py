@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.events import MAX_WAIT, RELOAD, Wake
+from nfd.events import MAX_WAIT, QUIET, RELOAD, Wake
 from nfd.events.files import Folder
 from tests.events.machine import FEATURES_D, Maker
 
@@ -138,3 +138,17 @@ def test_configuration_folders_ask_for_a_reload(make: Maker, tmp_path: Path) -> 
     write(tmp_path / "conf/nfd-worker.conf")
     wake = events.wait(5)
     assert (wake.sources, wake.reload) == (frozenset(), True)
+
+
+def test_what_came_while_the_worker_was_busy_has_waited_already(make: Maker, machine: Path) -> None:
+    (machine / FEATURES_D).mkdir()
+    events = make(poll=60)
+
+    def waited() -> float:
+        write(machine / FEATURES_D / "a")
+        time.sleep(MAX_WAIT)
+        started = time.monotonic()
+        assert events.wait(30).sources == {"local"}
+        return time.monotonic() - started
+
+    assert any(waited() < QUIET for _ in range(10))
