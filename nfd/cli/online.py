@@ -11,7 +11,6 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from nfd.cli.offline import plan_of, states_of
 from nfd.cli.scene import Files, Scene, with_master, with_rules, worker_config
 from nfd.config.load import load
 from nfd.config.overlay import Layer
+from nfd.config.reading import read_bytes
 from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again
 from nfd.errors import ConfigError, KubeError, NotFound
@@ -111,7 +111,7 @@ async def authorization(client: KubeClient, token_file: str) -> str:
     """The token of the file, else the one that the kubeconfig has."""
     if token_file:
         try:
-            return f"Bearer {Path(token_file).read_text().strip()}"
+            return f"Bearer {read_bytes(token_file, pipes=True).decode().strip()}"
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"--token-file {token_file}: {getattr(error, 'strerror', None) or error}") from error
     settings: Mapping[str, Any] = await client.api.configuration.auth_settings()

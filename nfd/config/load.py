@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -22,13 +21,12 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from nfd.config.overlay import Finding, Layer, Origin, Overlay, key_text
+from nfd.config.reading import read_bytes
 from nfd.config.section import Section
-from nfd.config.yamltext import MAX_BYTES, parse
+from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
 
 M = TypeVar("M", bound=Section)
-_NULL_DEVICE = os.makedev(1, 3)
-"""/dev/null (Linux allocated devices, Documentation/admin-guide/devices.txt)."""
 
 
 class Loaded(NamedTuple, Generic[M]):
@@ -82,40 +80,13 @@ def inline(text: str, name: str = "--options") -> list[Layer]:
 
 
 def read_file(path: str | Path, *, pipes: bool = False) -> bytes:
-    """The bytes of a regular file of at most 1 MiB; /dev/null is empty.
-
-    With `pipes` also those of a pipe, waiting for its end: for a person's tools, never for a daemon. Raises
-    ConfigError, or FileNotFoundError.
-    """
+    """As `read_bytes`. Raises ConfigError that names the file, or FileNotFoundError."""
     try:
-        wait = 0 if pipes and stat.S_ISFIFO(os.stat(path).st_mode) else os.O_NONBLOCK  # noqa: PTH116  # as os.open
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | wait)
-        try:
-            data = _read(descriptor) if _is_readable(os.fstat(descriptor), pipes) else None
-        finally:
-            os.close(descriptor)
+        return read_bytes(path, pipes=pipes)
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    if data is None:
-        raise ConfigError(f"{path}: is not a regular file")
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: is larger than {MAX_BYTES // 1024} KiB")
-    return data
-
-
-def _is_readable(status: os.stat_result, pipes: bool) -> bool:
-    is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE
-    return is_null or stat.S_ISREG(status.st_mode) or (pipes and stat.S_ISFIFO(status.st_mode))
-
-
-def _read(descriptor: int) -> bytes:
-    """At most one byte more than is allowed."""
-    data = b""
-    while len(data) <= MAX_BYTES and (part := os.read(descriptor, MAX_BYTES + 1 - len(data))):
-        data += part
-    return data
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
 
 
 def _file(path: Path, *, required: bool = False, pipes: bool = False) -> Layer | None:

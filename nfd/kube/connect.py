@@ -20,6 +20,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from nfd import __version__
+from nfd.config.reading import check_file
 from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable
 from nfd.kube.credentials import Credentials
 
@@ -219,7 +220,8 @@ async def connect(kubeconfig: str = "") -> KubeClient:
     path, loader = kubeconfig or os.environ.get("KUBECONFIG", ""), None
     try:
         if path:
-            _check_readable(path)
+            for part in path.split(os.pathsep):
+                check_file(Path(part).expanduser())
             loader = await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
@@ -273,12 +275,6 @@ def _proxy_of_environment(url: str) -> str | None:
     if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
         return None
     return getproxies().get(parts.scheme)
-
-
-def _check_readable(path: str) -> None:
-    for part in path.split(os.pathsep):
-        with Path(part).expanduser().open("rb"):
-            pass
 
 
 def _status_object(body: bytes) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nfd import log
+from nfd.config.reading import read_bytes
 
 LOOK = 60.0
 """Seconds between two looks at what may have changed."""
@@ -106,7 +107,7 @@ class Credentials:
 
 def _read_token(path: Path) -> str:
     """Raises: OSError, also for an empty file."""
-    token = path.read_text().strip()
+    token = read_bytes(path).decode().strip()
     if not token:
         raise OSError(f"{path} is empty")
     return token

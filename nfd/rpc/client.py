@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
+from nfd.config.reading import read_bytes
 from nfd.errors import ReportError
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, SERVICE, convert, host_of, is_loopback, seconds_to_wait
@@ -52,10 +52,12 @@ class Reporter:
     server_name: str = ""
     deadline: float = 10.0
     token_file: str = ""
+    digests: convert.Digests = field(default_factory=dict, compare=False, repr=False)
+    """Of what was sent last: hand them to the next Reporter."""
 
     def send(self, report: Report) -> Reply:
         """Deliver a report; raises ReportError. A master that leads no more says who does, and is followed."""
-        outgoing = convert.encode(report)
+        outgoing = convert.encode(report, self.digests)
         target = self.server
         for hop in range(MAX_HOPS + 1):
             try:
@@ -93,7 +95,7 @@ class Reporter:
         if not self.token_file or (self.tls is None and not is_loopback(host_of(target))):
             return ()
         try:
-            token = Path(self.token_file).read_text("ascii").strip()
+            token = read_bytes(self.token_file).decode("ascii").strip()
         except (OSError, ValueError) as error:
             raise ReportError(f"token: {error}", retry=True) from error
         if not token.isprintable() or not token:

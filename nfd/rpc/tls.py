@@ -6,12 +6,12 @@ grpcio has no setting for a minimum version: it negotiates TLS 1.3 and also acce
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import grpc
 
 from nfd import log
+from nfd.config.reading import read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def names_of(certificate: bytes) -> Names:
 
 
 def _read(path: str) -> bytes:
-    content = Path(path).read_bytes()
+    content = read_bytes(path)
     if not content.strip():
         raise OSError(f"{path} is empty")
     return content

@@ -25,6 +25,7 @@ from inotify_simple import INotify, flags
 
 from nfd import log, names
 from nfd.config import yamltext
+from nfd.config.reading import read_bytes
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
 from nfd.store.base import Node, Patch, trim
 from nfd.store.merge import merge
@@ -188,7 +189,7 @@ class FileStore:
         """Raises: NotFound, Unavailable (unreadable now), Invalid (not a Node)."""
         path = self._path(name)
         try:
-            text = path.read_bytes()
+            text = read_bytes(path)
         except FileNotFoundError as error:
             raise NotFound(f"{path}: no such file") from error
         except OSError as error:

@@ -1,0 +1,76 @@
+"""Files that somebody has named: read whole, but none without end, and none that would be waited for in vain."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nfd.config.yamltext import MAX_BYTES
+
+PATIENCE = 3.0
+"""Seconds for somebody to open a pipe for writing."""
+_NULL_DEVICE = os.makedev(1, 3)
+"""/dev/null (Linux allocated devices, Documentation/admin-guide/devices.txt)."""
+
+
+def read_bytes(path: str | Path, *, pipes: bool = False) -> bytes:
+    """The bytes of a regular file of at most 1 MiB; /dev/null is empty.
+
+    With `pipes` also what is written to a pipe, to its end: for a person's tools, never for a daemon. Raises: OSError,
+    also for what is no such file, and for a pipe that nobody writes to.
+    """
+    with _opened(path, pipes=pipes) as descriptor:
+        data = _begin(descriptor, path) if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else b""
+        while len(data) <= MAX_BYTES and (part := os.read(descriptor, MAX_BYTES + 1 - len(data))):
+            data += part
+    if len(data) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"is larger than {MAX_BYTES // 1024} KiB", str(path))
+    return data
+
+
+def check_file(path: str | Path) -> None:
+    """Raises: OSError for a file that cannot be read, or not at once."""
+    with _opened(path):
+        pass
+
+
+@contextmanager
+def _opened(path: str | Path, *, pipes: bool = False) -> Iterator[int]:
+    """A descriptor of a file that can be read at once; a pipe's does not wait. Raises: OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    except ValueError as error:  # a null byte
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
+    try:
+        if not _is_readable(os.fstat(descriptor), pipes):
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_readable(status: os.stat_result, pipes: bool) -> bool:
+    is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE
+    return is_null or stat.S_ISREG(status.st_mode) or (pipes and stat.S_ISFIFO(status.st_mode))
+
+
+def _begin(descriptor: int, path: str | Path) -> bytes:
+    """The first of a pipe. Further reads wait for those who write. Raises: OSError if there is nobody.
+
+    poll(2) tells of data, and of writers that came and went; a read of an empty pipe says whether there are any.
+    """
+    look = select.poll()
+    look.register(descriptor, select.POLLIN)
+    data = b""
+    if not look.poll(PATIENCE * 1000):
+        with suppress(BlockingIOError):
+            data = os.read(descriptor, 1)
+            if not data:
+                raise OSError(errno.EPIPE, "is a pipe that nobody writes to", str(path))
+    os.set_blocking(descriptor, True)
+    return data
