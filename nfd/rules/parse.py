@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +80,24 @@ def read_objects(text: str, findings: list[Finding], name: str = _NAME) -> Itera
     Raises: ConfigError for broken YAML, which begins with `name`.
     """
     for document, plain in text_documents(text, name):
-        findings.extend(Finding(one.line, str(one), True) for one in plain)
-        for data, path in _unfold(document.data):
-            yield document, path, parse_object(data, path)
+        found = [(path, parse_object(data, path)) for data, path in _unfold(document.data)]
+        wrong = {mistake.path for _, parsed in found for mistake in all_mistakes(parsed) if not mistake.soft}
+        misplaced = _texts_inside(document, wrong)
+        findings.extend(Finding(one.line, str(one), True) for one in plain if (one.line, one.text) not in misplaced)
+        yield from ((document, path, parsed) for path, parsed in found)
+
+
+def _texts_inside(document: Document, places: Set[Path]) -> set[tuple[int, str]]:
+    """Lines and texts in places that are wrong as they are: quotes would make nothing good of them."""
+    inside = (path for path in document.lines if any(path[:size] in places for size in range(len(path) + 1)))
+    found = ((document.lines[path], _at(document.data, path)) for path in inside)
+    return {(line, value) for line, value in found if isinstance(value, str)}
+
+
+def _at(data: Any, path: Path) -> Any:
+    for step in path:
+        data = data[step]
+    return data
 
 
 def parse_custom_text(text: str) -> CustomText:

@@ -42,11 +42,20 @@ EVERY_MISTAKE = [
             "11: taint 'a': value must be letters, digits, '-', '_' or '.', with a letter or digit at both ends",
             "12: taints.1.key is missing",
             "12: taint '': effect 'Never' is none of NoSchedule, PreferNoSchedule, NoExecute",
-            "13: 5 is the number 5 to YAML, text belongs here; put it in quotes",
             "13: taints.2 must be a mapping",
             "14: 1 is the number 1 to YAML, text belongs here; put it in quotes",
             "14: taints.3.effect is missing",
             "14: taint '1': key '1' has no namespace",
+        ],
+    ),
+    (
+        "numbers that quotes would not help, and one that they would",
+        ("name: r", "labels: 5", "annotations: [yes, 3]", "vars: {a: 7}", "extendedResources: 5"),
+        [
+            "8: labels must be a mapping",
+            "9: annotations must be a mapping",
+            "10: 7 is the number 7 to YAML, text belongs here; put it in quotes",
+            "11: extendedResources must be a mapping",
         ],
     ),
     (
@@ -64,10 +73,8 @@ EVERY_MISTAKE = [
         "an alternative without terms, other lists broken",
         ("name: r", "matchAny: [{}, 5]", "vars: 5", "matchFeatures:", "- [a]", "- feature: b"),
         [
-            "8: 5 is the number 5 to YAML, text belongs here; put it in quotes",
             "8: matchAny.1 must be a mapping",
             "8: matchAny.0.matchFeatures is missing",
-            "9: 5 is the number 5 to YAML, text belongs here; put it in quotes",
             "9: vars must be a mapping",
             "11: matchFeatures.0 must be a mapping",
             "12: feature 'b' is not of the form domain.feature",
