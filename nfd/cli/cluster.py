@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nfd.errors import ConfigError, NotFound
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
+from nfd.kube.selector import parse_selector
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
@@ -44,7 +45,16 @@ def add_cluster_flags(parser: ArgumentParser, *, selector: bool = True) -> None:
         "--kubeconfig", metavar="FILE", default="", help="else $KUBECONFIG, else that of the pod or ~/.kube/config"
     )
     if selector:
-        parser.add_argument("-l", "--selector", metavar="SELECTOR", default="", help="only nodes with these labels")
+        about = "only nodes with these labels"
+        parser.add_argument("-l", "--selector", metavar="SELECTOR", default="", type=_selector, help=about)
+
+
+def _selector(text: str) -> str:
+    """Raises: ArgumentTypeError, as argparse takes it."""
+    try:
+        return parse_selector(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T:

@@ -13,6 +13,8 @@ _COMMA = re.compile(r",(?![^(]*\))")
 """Between two requirements, not inside a list of values."""
 _EXISTS = re.compile(r"!?\s*(\S+)")
 _EQUALS = re.compile(r"([^\s!=]+)\s*(?:==?|!=)\s*(\S*)")
+_COMPARES = re.compile(r"([^\s!=<>]+)\s*[<>]\s*[0-9]+", re.ASCII)
+_FORMS = "KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUE,…), KEY notin (VALUE,…), KEY>NUMBER, KEY<NUMBER"
 _AMONG = re.compile(r"(\S+)\s+(?:in|notin)\s*\(([^()]*)\)")
 
 
@@ -29,10 +31,10 @@ def _check(requirement: str) -> None:
         values = [one.strip() for one in found[2].split(",")]
     elif found := _EQUALS.fullmatch(requirement):
         values = [found[2]]
-    elif found := _EXISTS.fullmatch(requirement):
+    elif found := _COMPARES.fullmatch(requirement) or _EXISTS.fullmatch(requirement):
         values = []
     else:
-        raise ValueError(f"{requirement[:80]!r} is none of KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUE,…)")
+        raise ValueError(f"{requirement[:80]!r} is none of {_FORMS}")
     problem = names.key_problem(found[1]) or next(filter(None, map(names.value_problem, values)), None)
     if problem:
         raise ValueError(f"{requirement[:80]!r}: {problem}")

@@ -108,6 +108,8 @@ def test_a_report_names_no_machine(fleet: FleetPlace, tmp_path: Path, capsys: py
 ODD = [
     (["nodes", "no-such-node"], "NODE no-such-node: there is no such node"),
     (["nodes", "--where", "a ="], "expression, column 4: expected a value at the end"),
+    (["nodes", "-l", "a=b=c"], "-l/--selector: 'a=b=c'"),
+    (["gpus", "--selector=pool in a"], "-l/--selector: 'pool in a' is none of KEY, !KEY"),
     (["find", "a b"], "expression, column 3"),
     (["diff", "gpu-t4-1", "nope"], "NODE nope: there is no such node"),
     (["report", "nope"], "NODE nope: there is no such node"),
@@ -131,7 +133,6 @@ def test_mistakes(words: list[str], said: str, fleet: FleetPlace, capsys: pytest
 
 
 def test_what_fails_is_no_usage_error(fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["nodes", "-l", "a=b=c"]) == 1
     assert main(["plan", "--delete-rules=x", f"--master=http://localhost:{fleet.plane.ports.etcd}"]) == 1
     assert "it serves no reports; start nfd-master with --serve-reports" in capsys.readouterr().err
     assert main(["plan", "--delete-rules=x", "--master=http://localhost:1"]) == 1

@@ -13,10 +13,12 @@ from tests.controlplane.cluster import ControlPlane
 GOOD = (
     "", "pool", "!pool", "pool=a", "pool==a", "pool!=a", "pool=", "example.com/pool=a-b.c_d", "a=1,b=2,!c", "pool = a",
     "pool in (a,b)", "pool notin (a, b),zone=1", "a,pool in (b),c", "pool in (a,)", " pool=a ",
+    "pool>5", "pool < 5,zone",
 )  # fmt: skip
 BAD = (
     "pool=a b", "=a", "pool=a,", ",", "pool in a", "pool in (a", "pool in (a/b)", "-pool", "a/b/c=d", "pool>a",
     "pool=-a", "!", "pool in (a)(b)", "Example.com/pool=a", "pool=a=b", "a" * 64,
+    "pool>-1", "pool>", "pool>5=",
 )  # fmt: skip
 
 
