@@ -9,15 +9,13 @@ from pathlib import Path
 from nfd.cli.scene import Files, Rules, Scene, book_of, with_master, with_rules, worker_config
 from nfd.discovery import Plan, discover, make_plan
 from nfd.errors import ConfigError
-from nfd.host.replay import RECORD, Replay
+from nfd.host.replay import NOBODY, Replay, is_machine
 from nfd.master.forecast import Situation, after, forecast
 from nfd.master.reveal import Standing
 from nfd.report import Report, SourceState, State
 from nfd.store.base import Node
 from nfd.worker.config import WorkerConfig
 from nfd.worker.state import derive_content
-
-_ROOTS = ("sys", "proc", "etc", RECORD)
 
 
 def recorded_scene(machines: Sequence[str], current: Files, new: Files, gone: Iterable[str]) -> Scene:
@@ -41,19 +39,15 @@ def folders_of(machines: Iterable[str]) -> list[Path]:
     for name in machines:
         folder = Path(name)
         try:
-            inside = [] if _is_machine(folder) else sorted(one for one in folder.iterdir() if _is_machine(one))
+            inside = [] if is_machine(folder) else sorted(one for one in folder.iterdir() if is_machine(one))
         except OSError as error:
             raise ConfigError(f"--replay {name}: {error.strerror}") from error
-        if not inside and not _is_machine(folder):
-            raise ConfigError(f"--replay {name}: no machine is recorded there")
+        if not inside and not is_machine(folder):
+            raise ConfigError(f"--replay {name}: {NOBODY}")
         for one in inside or [folder]:
             if found.setdefault(one.resolve().name, one) is not one:
                 raise ConfigError(f"--replay {name}: there is another machine named {one.resolve().name}")
     return [path.resolve() for _, path in sorted(found.items())]
-
-
-def _is_machine(folder: Path) -> bool:
-    return any((folder / name).exists() for name in _ROOTS)
 
 
 def scan(folder: Path, config: WorkerConfig) -> Report:

@@ -18,6 +18,8 @@ from nfd.errors import ConfigError, HostError
 from nfd.host import MAX_FILE, Host
 
 RECORD = "host.json"
+_ROOTS = (RECORD, "boot", "etc", "lib", "proc", "sys", "usr", "auxv", "cpuid")
+NOBODY = "no machine is recorded there"
 _LONGEST_REASON = 500
 """Characters of a recorded reason."""
 
@@ -157,8 +159,15 @@ def _fail(answers: Mapping[str, Answer], key: str, path: str = "") -> None:
 def open_host(root: str, replay: str, environment: Mapping[str, str]) -> Host:
     """What `--host-root` and `--replay` name; a recording if both do. Raises ConfigError if it cannot be opened."""
     if replay:
+        if Path(replay).is_dir() and not is_machine(replay):
+            raise ConfigError(f"--replay {replay}: {NOBODY}")
         return Replay(replay, environment)
     try:
         return Host(root or "/", environment)
     except (OSError, ValueError) as error:
         raise ConfigError(f"--host-root {root}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def is_machine(directory: str | Path) -> bool:
+    """Whether anything is there that a recording, or a machine made by hand, begins with."""
+    return any(Path(directory, name).exists() for name in _ROOTS)

@@ -36,11 +36,15 @@ def test_questions_load_nothing() -> None:
     assert [name for name in ("pydantic", "yaml", "argparse", "grpc", "nfd.config") if f"'{name}'" in loaded] == []
 
 
+EMPTY = str(Path(__file__).parent)
+"""A folder, of no machine."""
 USAGE = [
     (("bogus",), "nfd: bogus: no such command"),
     (("discover", "--bogus"), "--bogus"),
     (("discover", "-o", "xml"), "-o"),
     (("discover", "--replay", "/nowhere/at/all"), "--replay /nowhere/at/all: No such file"),
+    (("discover", "--replay", EMPTY), f"--replay {EMPTY}: no machine is recorded there"),
+    (("export", "labels", "--replay", EMPTY), f"--replay {EMPTY}: no machine is recorded there"),
     (("discover", "--host-root", "/nowhere/at/all"), "--host-root /nowhere/at/all: No such file"),
     (("discover", "--config", "/nowhere/x.conf"), "/nowhere/x.conf: No such file"),
     (("discover", "stray"), "stray"),
