@@ -48,7 +48,8 @@ class Worker:
         """Its next report, as it goes over the wire; later fields of a protobuf message win over earlier ones."""
         self.sequence += 1
         kind = kinds()[self.number % len(kinds())]
-        blob = content.to_blob(content.to_set({"nodename": self.node}))
+        own = {"nodename": self.node}
+        blob = content.to_blob(content.to_set(own))
         rest = labeler_pb2.ReportRequest(
             node_name=self.node,
             order=labeler_pb2.Order(boot_id=boot_id(self.number), started=self.started, sequence=self.sequence),
@@ -56,7 +57,7 @@ class Worker:
             features=[labeler_pb2.FeatureRef(name=NAME, digest=content.digest(blob))],
             blobs=[blob] if len(blob) <= convert.SMALL else [],
         )
-        return convert.Outgoing(kind.request + rest.SerializeToString(), {**kind.blobs, content.digest(blob): blob})
+        return convert.Outgoing(kind.request + rest.SerializeToString(), {**kind.contents, content.digest(blob): own})
 
 
 def node_name(number: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -45,15 +45,27 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A report ready to be sent: `request` lacks all but small blobs, which are named by their digests."""
+    """A report ready to be sent: `request` lacks all but small blobs; `contents` are those that its digests name."""
 
     request: bytes
-    blobs: Mapping[bytes, bytes]
+    contents: Mapping[bytes, Content]
 
     def with_blobs(self, wanted: Iterable[bytes]) -> bytes:
         """The request again, with those blobs; repeated fields may simply be appended on the wire."""
-        found = [self.blobs[one] for one in wanted if one in self.blobs]
+        found = [to_blob(to_set(self.contents[one])) for one in wanted if one in self.contents]
         return self.request + pb.ReportRequest(blobs=found).SerializeToString()
+
+
+class Named(NamedTuple):
+    """A content with its digest, and its blob if that is small."""
+
+    content: Content
+    digest: bytes
+    small: bytes | None
+
+
+Digests = dict[str, Named]
+"""By feature, what was encoded last: a kernel's configuration takes as long as all else of a report together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +85,8 @@ class Answer:
     missing: tuple[bytes, ...] = ()
 
 
-def encode(report: Report) -> Outgoing:
-    """A report as the `Report` call sends it."""
+def encode(report: Report, digests: Digests | None = None) -> Outgoing:
+    """A report as the `Report` call sends it; `digests` of the last one are used, and replaced."""
     message = pb.ReportRequest(
         version=text(report.version),
         node_name=text(report.node),
@@ -87,13 +99,21 @@ def encode(report: Report) -> Outgoing:
     if report.order is not None:
         order = report.order
         message.order.CopyFrom(pb.Order(boot_id=order.boot_id, started=order.started, sequence=order.sequence))
-    blobs: dict[bytes, bytes] = {}
-    for name, content in contents(report.features):
-        blob = to_blob(to_set(content))
-        blobs[digest(blob)] = blob
-        message.features.add(name=text(name), digest=digest(blob))
-    message.blobs.extend(blob for blob in blobs.values() if len(blob) <= SMALL)
-    return Outgoing(message.SerializeToString(), blobs)
+    before = {} if digests is None else digests
+    named = [(name, _named(content, before.get(name))) for name, content in contents(report.features)]
+    before.clear()
+    before.update(named)
+    for name, one in named:
+        message.features.add(name=text(name), digest=one.digest)
+    message.blobs.extend({one.digest: one.small for _, one in named if one.small is not None}.values())
+    return Outgoing(message.SerializeToString(), {one.digest: one.content for _, one in named})
+
+
+def _named(content: Content, before: Named | None) -> Named:
+    if before is not None and before.content == content:
+        return before._replace(content=content)
+    blob = to_blob(to_set(content))
+    return Named(content, digest(blob), blob if len(blob) <= SMALL else None)
 
 
 def decode(data: bytes) -> Incoming:

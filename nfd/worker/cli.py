@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nfd import log, names
 from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse, say
@@ -24,6 +25,9 @@ from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
+
+if TYPE_CHECKING:
+    from nfd.rpc.convert import Digests
 
 HOSTNAME = "proc/sys/kernel/hostname"
 TOKEN = "/var/run/secrets/tokens/nfd-master"
@@ -122,6 +126,7 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
     if not files and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
         _log.warning("reports go in plain text, and without our token", path=parsed["server"])
     token = parsed["token-file"]
+    digests: Digests = {}
 
     def send(report: Report) -> Reply:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would say again what we log
@@ -132,7 +137,8 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
         tls = TlsFiles(*files) if files else TlsFiles(ca) if ca else None
         beat = pace if pace > 0 else 60.0
         shown = token if "token-file" in parsed.given or Path(token).exists() else ""
-        return Reporter(parsed["server"], beat, tls, parsed["server-name-override"], token_file=shown).send(report)
+        name = parsed["server-name-override"]
+        return Reporter(parsed["server"], beat, tls, name, token_file=shown, digests=digests).send(report)
 
     return send
 

@@ -95,11 +95,11 @@ async def test_one_node_cannot_fill_the_memory_call_by_call() -> None:
 async def test_features_that_nobody_asked_for_are_refused() -> None:
     """Blobs count only for what the report refers to, by a digest the server makes itself."""
     alien = convert.encode(report(features=Features(attributes={"x": {"y": "z"}})))
-    lying = convert.Outgoing(convert.encode(report(features=Features())).request, alien.blobs)
+    lying = convert.Outgoing(convert.encode(report(features=Features())).request, alien.contents)
 
     def call(port: int) -> None:
         with grpc.insecure_channel(f"localhost:{port}") as channel:
-            channel.unary_unary("/labeler.Labeler/Report")(lying.with_blobs(lying.blobs), timeout=5)
+            channel.unary_unary("/labeler.Labeler/Report")(lying.with_blobs(lying.contents), timeout=5)
 
     async with running() as master:
         with pytest.raises(grpc.RpcError) as caught:

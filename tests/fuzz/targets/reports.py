@@ -57,7 +57,7 @@ def some_reports() -> Iterator[Report]:
 
 def reports() -> Sequence[bytes]:
     outgoing = [convert.encode(report) for report in some_reports()]
-    return [one.with_blobs(one.blobs) for one in outgoing]
+    return [one.with_blobs(one.contents) for one in outgoing]
 
 
 def plain_reports() -> Sequence[bytes]:
@@ -113,7 +113,7 @@ def run_report(data: bytes) -> Made:
 
 def _again(report: Report) -> Report:
     outgoing = convert.encode(report)
-    incoming = convert.decode(outgoing.with_blobs(outgoing.blobs))
+    incoming = convert.decode(outgoing.with_blobs(outgoing.contents))
     blobs = Blobs()
     with blobs.use(incoming):
         return convert.complete(incoming.report, blobs.contents(incoming))
