@@ -53,20 +53,33 @@ class Watcher:
 
     async def shown(self, seconds: float) -> dict[str, float]:
         """When each node was seen with it, by the monotonic clock."""
-        async with asyncio.timeout(seconds):
-            await self._done.wait()
+        assert self._task is not None
+        done = asyncio.create_task(self._done.wait())
+        await asyncio.wait((done, self._task), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._task.done():
+            await self._task
+        if not done.done():
+            done.cancel()
+            raise TimeoutError(
+                f"{len(self._pending)} nodes are not as they were to be, {sorted(self._pending)[:3]} among them"
+            )
         return self._times
 
     async def _follow(self, version: str) -> None:
-        path = f"{self.link.url}/api/v1/nodes?watch=1&resourceVersion={version}&timeoutSeconds=7200"
-        limit = aiohttp.ClientTimeout(total=None)
-        async with self.link.session.get(path, headers={"Accept": METADATA_ONLY}, timeout=limit) as answer:
-            rest = b""
-            async for chunk in answer.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    self._take(json.loads(line)["object"]["metadata"])
-        raise RuntimeError("the watch has ended")
+        """Goes on from the latest version when the server ends a watch, as it does with one that cannot keep up."""
+        while True:
+            query = f"watch=1&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=7200"
+            path, limit = f"{self.link.url}/api/v1/nodes?{query}", aiohttp.ClientTimeout(total=None)
+            async with self.link.session.get(path, headers={"Accept": METADATA_ONLY}, timeout=limit) as answer:
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for event in map(json.loads, lines):
+                        if event["type"] == "ERROR":
+                            raise RuntimeError(f"the watch has ended: {event}")
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        if event["type"] != "BOOKMARK":
+                            self._take(event["object"]["metadata"])
 
     def _take(self, metadata: Mapping[str, Any]) -> None:
         name, labels = metadata["name"], metadata.get("labels", {})
