@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from nfd.cli.rules import text_of
-from nfd.cli.trial import read_rules, try_rules
+from nfd.cli.rulefiles import read_rules, text_of
+from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
 from nfd.rules.report import parse_features
 
@@ -21,7 +21,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     rules, features = args.nodefeaturerule_file, args.nodefeature_file
-    objects = read_rules(rules, text_of(rules))
+    objects = [parsed for parsed, _ in read_rules(rules)]
     try:
         found, _, _ = parse_features(text_of(features), features)
     except ValueError as error:

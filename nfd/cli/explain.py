@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from nfd.cli.evidence import Make, find_evidence
 from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.reasons import Case, reasons
-from nfd.cli.rulecheck import ask_rules, read_rules
+from nfd.cli.rulecheck import ask_rules, compile_files
 from nfd.cli.screen import style_of, visible
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
         return show(key, *_ask_cluster(args, key))
     plan, problems = plan_of(args)
     host = host_of(args)
-    rules = read_rules(args.rules)
+    rules = compile_files(args.rules)
     case = Case(key, host, plan, rules, scan(host, plan, problems, rules))
     value = case.seen.labels.get(key)
     return show(key, value, reasons(case) if value is None else list(present(case)))

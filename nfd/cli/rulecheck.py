@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from nfd.config.load import read_file
-from nfd.errors import ConfigError, RuleError
+from nfd.cli.rulefiles import read_rules
+from nfd.errors import RuleError
 from nfd.features import Features
 from nfd.master.desired import RULE, Contribution
 from nfd.rules.compiled import CompiledRule, Rules, compile_rules
 from nfd.rules.engine import Given, run_rule
-from nfd.rules.model import RuleObject
-from nfd.rules.parse import parse_text
 from nfd.rules.policy import Policy, prefix_keys
 from nfd.rules.terms import Feature, Term, View, match_term
 
@@ -21,19 +19,9 @@ _POLICY = Policy()
 _MOST_SHOWN = 5
 
 
-def read_rules(paths: Iterable[str]) -> Rules:
-    """Compile rule files. Raises ConfigError for one that is missing or no YAML."""
-    objects: list[RuleObject] = []
-    for path in paths:
-        try:
-            parsed = parse_text(read_file(path, pipes=True).decode("utf-8-sig"))
-        except (FileNotFoundError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-        hard = [finding for finding in parsed.findings if not finding.soft]
-        if hard:
-            raise ConfigError(f"{path}:{hard[0].line}: {hard[0].reason}")
-        objects += parsed.objects
-    return compile_rules(objects)
+def compile_files(paths: Iterable[str]) -> Rules:
+    """The rules of files. Raises: ConfigError naming file and line, for a broken rule too."""
+    return compile_rules(parsed for path in paths for parsed, _ in read_rules(path, rules_too=True))
 
 
 def ask_rules(rules: Rules, features: Features) -> list[Contribution]:

@@ -9,13 +9,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
+from nfd.cli.rulefiles import text_of
 from nfd.cli.screen import Style, style_of, visible
-from nfd.config.load import read_file
-from nfd.errors import ConfigError, NfdError
+from nfd.errors import NfdError
 from nfd.rules.check import validate_text
 from nfd.rules.report import UNREADABLE, eval_files
-
-STANDARD_INPUT = "-"
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -51,17 +49,6 @@ def validate(paths: list[str]) -> int:
             sys.stdout.write(f"{visible(mistake)}\n")
             wrong += 1
     return 1 if wrong else 0
-
-
-def text_of(path: str) -> str:
-    """The text of a file; raises ConfigError naming it."""
-    try:
-        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path, pipes=True)
-        return data.decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def as_text(outcome: Mapping[str, Any], style: Style) -> str:

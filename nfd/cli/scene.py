@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nfd.cli.config import layers_of
-from nfd.config.load import load, read_file
+from nfd.cli.rulefiles import read_rules
+from nfd.config.load import load
 from nfd.config.overlay import Layer, Origin
 from nfd.errors import ConfigError
 from nfd.master.config import Config as MasterConfig
@@ -18,7 +19,6 @@ from nfd.master.plan import NodePlan
 from nfd.master.reveal import Standing
 from nfd.master.rulebook import compile_sheet
 from nfd.master.verdicts import Rulebook, bind
-from nfd.rules.parse import RULE, Finding, read_objects
 from nfd.rules.policy import Dropped
 from nfd.worker.config import WorkerConfig, model
 
@@ -79,28 +79,10 @@ def book_of(rules: Rules, standing: Standing) -> Rulebook:
     return bind((compile_sheet(item, standing.policy) for item in rules.values()), ())
 
 
-def read_rules(paths: Iterable[str]) -> dict[str, Json]:
+def rules_of(paths: Iterable[str]) -> dict[str, Json]:
     """NodeFeatureRules of files; groups are passed over. Raises: ConfigError naming file and line."""
-    found: dict[str, Json] = {}
-    for path in paths:
-        findings: list[Finding] = []
-        try:
-            text = read_file(path, pipes=True).decode("utf-8-sig")
-            for document, place, parsed in read_objects(text, findings, path):
-                item = _at(document.data, place)
-                if hard := [one for one in parsed.mistakes if not one.soft]:
-                    raise ConfigError(f"{path}: {hard[0].reason}")
-                if item.get("kind") == RULE:
-                    found[parsed.name] = item
-        except (FileNotFoundError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return found
-
-
-def _at(data: Any, place: Sequence[str | int]) -> Any:
-    for step in place:
-        data = data[step]
-    return data
+    found = (one for path in paths for one in read_rules(path))
+    return {parsed.name: item for parsed, item in found if not parsed.is_group}
 
 
 def files_of(configs: Iterable[str], program: str | None, rules: Sequence[str]) -> Files:
@@ -108,7 +90,7 @@ def files_of(configs: Iterable[str], program: str | None, rules: Sequence[str]) 
     found: dict[str, str] = {}
     for path in configs:
         found[program or ("master" if "master" in Path(path).name else "worker")] = path
-    return Files(found.get("worker"), found.get("master"), read_rules(rules) if rules else None)
+    return Files(found.get("worker"), found.get("master"), rules_of(rules) if rules else None)
 
 
 def worker_config(path: str | None) -> WorkerConfig:

@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import ask_cluster
-from nfd.cli.rules import text_of
-from nfd.cli.trial import read_rules, try_rules
+from nfd.cli.rulefiles import read_rules
+from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     path, node = args.nodefeaturerule_file, args.nodename
-    objects = read_rules(path, text_of(path))
+    objects = [parsed for parsed, _ in read_rules(path)]
     features = features_of(args)
     sys.stdout.write(f"Evaluating NodeFeatureRule against Node {node}\n")
     return try_rules(objects, features).tell("NodeFeatureRule", f"Node {node}")

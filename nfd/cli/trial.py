@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nfd.cli.screen import visible
-from nfd.errors import ConfigError, RuleError
+from nfd.errors import RuleError
 from nfd.features import Features
 from nfd.rules import policy as policies
 from nfd.rules.compiled import Group, Rules, compile_rules
 from nfd.rules.engine import Failure, Wanted, run, run_rule
 from nfd.rules.model import RuleObject, Taint
-from nfd.rules.parse import locate, parse_text, read_objects
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.terms import View
 
@@ -38,19 +37,6 @@ class Trial:
 def visible_line(line: str) -> str:
     """Foreign text made harmless; the tabs are ours."""
     return "\t".join(map(visible, line.split("\t")))
-
-
-def read_rules(path: str, text: str) -> list[RuleObject]:
-    """The rule objects of a file, broken rules included. Raises: ConfigError where one is none at all, or no YAML."""
-    whole = parse_text(text)
-    wrong = list(whole.findings[-1:]) if whole.broken else []
-    objects = []
-    for document, _, parsed in () if wrong else read_objects(text, []):
-        wrong += (finding for finding in locate(document, parsed.mistakes) if not finding.soft)
-        objects.append(parsed)
-    if wrong:
-        raise ConfigError(f"{path}:{wrong[0].line}: {wrong[0].reason}")
-    return objects
 
 
 def try_rules(objects: Iterable[RuleObject], features: Features) -> Trial:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from nfd.cli.rules import text_of
+from nfd.cli.rulefiles import text_of
 from nfd.cli.screen import visible
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text

@@ -90,11 +90,12 @@ def read_objects(text: str, findings: list[Finding], name: str = _NAME) -> Itera
 def _texts_inside(document: Document, places: Set[Path]) -> set[tuple[int, str]]:
     """Lines and texts in places that are wrong as they are: quotes would make nothing good of them."""
     inside = (path for path in document.lines if any(path[:size] in places for size in range(len(path) + 1)))
-    found = ((document.lines[path], _at(document.data, path)) for path in inside)
+    found = ((document.lines[path], value_at(document.data, path)) for path in inside)
     return {(line, value) for line, value in found if isinstance(value, str)}
 
 
-def _at(data: Any, path: Path) -> Any:
+def value_at(data: Any, path: Path) -> Any:
+    """What stands at a place."""
     for step in path:
         data = data[step]
     return data
