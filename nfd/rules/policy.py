@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 from nfd.names import FEATURE_NS, PROFILE_NS, key_problem, namespace_of, value_problem
+from nfd.quantity import quantity_problem
 from nfd.rules.model import Taint
 from nfd.rules.regexp import found
-from nfd.rules.scalars import parse_integer, quantity_problem
+from nfd.rules.scalars import parse_integer
 
 MAX_ANNOTATION = 1024
 """Bytes that the value of one annotation may have."""

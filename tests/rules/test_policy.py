@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nfd.quantity import quantity_problem
 from nfd.rules import policy as policies
 from nfd.rules.model import Taint
 from nfd.rules.policy import Policy
-from nfd.rules.scalars import quantity_problem
 
 
 def nothing(_feature: str, _element: str) -> None:
