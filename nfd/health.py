@@ -22,6 +22,8 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 MAX_CLIENTS = 32
+STUCK = 300.0
+"""Seconds after which a pass that does not end makes /healthz fail."""
 MAX_REQUEST = 8 * 1024
 """Bytes of a request; the answer to more is 431."""
 PATIENCE = 5.0
@@ -100,6 +102,12 @@ def metrics_answer(families: Iterable[Family], accept: str) -> Answer:
     """The metrics in the form that an Accept header asks for."""
     openmetrics = "application/openmetrics-text" in accept
     return Answer(render(families, openmetrics=openmetrics), content_type=OPENMETRICS if openmetrics else PLAIN)
+
+
+def alive_answer(busy_since: float | None) -> Answer:
+    """`/healthz` of a program whose pass began then (monotonic seconds; None: it is between two)."""
+    busy = 0.0 if busy_since is None else time.monotonic() - busy_since
+    return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else Answer("ok\n")
 
 
 Handler = Callable[[str, str], Answer | None]

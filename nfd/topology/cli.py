@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from nfd.config.load import files, load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
-from nfd.health import Answer, HttpServer, metrics_answer
+from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.kube.connect import connect
 from nfd.topology.claims import Claims
@@ -37,8 +36,6 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 STATE = "var/lib/kubelet"
 HOSTNAME = "proc/sys/kernel/hostname"
-STUCK = 300.0
-"""Seconds after which a pass that does not end makes /healthz fail."""
 PATIENCE = 30.0
 """Seconds that -oneshot gives the API server for the list of pods."""
 
@@ -152,8 +149,7 @@ def serve(port: int, updater: Updater, metrics: Metrics) -> HttpServer:
 
     def answer(path: str, accept: str) -> Answer | None:
         if path == "/healthz":
-            busy = time.monotonic() - updater.busy_since if updater.busy_since else 0.0
-            return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else Answer("ok\n")
+            return alive_answer(updater.busy_since)
         if path == "/readyz":
             return Answer("ok\n") if updater.ready else Answer("nothing is published yet\n", 503)
         if path == "/metrics":

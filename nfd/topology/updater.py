@@ -69,8 +69,8 @@ class Updater:
         self._problems: tuple[tuple[str, str], ...] = ()
         self._stale = False
         self.ready = False
-        self.busy_since = 0.0
-        """Monotonic seconds; 0 between passes."""
+        self.busy_since: float | None = None
+        """Monotonic seconds; None between passes."""
 
     async def run(self, triggers: Triggers) -> None:
         """Until cancelled."""
@@ -95,7 +95,7 @@ class Updater:
         else:
             return await self._publish(wanted, whole)
         finally:
-            self.busy_since = 0.0
+            self.busy_since = None
 
     async def _scan(self, whole: bool) -> Json:
         """The object, without an owner. Raises: HostError, KubeError."""

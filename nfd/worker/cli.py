@@ -18,7 +18,7 @@ from nfd.errors import ConfigError
 from nfd.events import RELOAD
 from nfd.events.files import Folder
 from nfd.events.signals import Signals
-from nfd.health import Answer, HttpServer, metrics_answer
+from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 HOSTNAME = "proc/sys/kernel/hostname"
 TOKEN = "/var/run/secrets/tokens/nfd-master"
 ONE_SIDED = "--server-ca-file alone is for TLS in which the worker shows a token"
-STUCK = 300.0
-"""Seconds after which a scan or report that does not end makes /healthz fail."""
 GATES = {"NodeFeatureAPI": Gate(True), "DisableAutoPrefix": Gate(False), "NodeFeatureGroupAPI": Gate(False)}
 
 _ILLEGAL = re.compile(r"[^a-z0-9.-]+|(?<=\.)[-.]+|-+(?=\.)")
@@ -168,15 +166,13 @@ def serve(agent: Agent, port: int) -> HttpServer | None:
 
 def answer(agent: Agent, path: str, accept: str) -> Answer | None:
     """`/healthz`, `/readyz` (a first scan was made) and `/metrics`."""
-    now = time.monotonic()
     match path:
         case "/healthz":
-            busy = now - (agent.busy_since or now)
-            return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else Answer("ok\n")
+            return alive_answer(agent.busy_since)
         case "/readyz":
             return Answer("ok\n") if agent.ready else Answer("the first scan is under way\n", 503)
         case "/metrics":
-            return metrics_answer(agent.metrics.families(now), accept)
+            return metrics_answer(agent.metrics.families(time.monotonic()), accept)
     return None
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from nfd.health import MAX_CLIENTS, MAX_REQUEST, OPENMETRICS, Answer, Family, HttpServer, render
+from nfd.health import MAX_CLIENTS, MAX_REQUEST, OPENMETRICS, STUCK, Answer, Family, HttpServer, alive_answer, render
 
 BIG = "x" * 3_000_000
 
@@ -155,3 +155,10 @@ def test_metrics_as_text() -> None:
     plain = render(FAMILIES, openmetrics=False)
     assert plain.startswith("# HELP a_total Things.\n# TYPE a_total counter\na_total 3\n")
     assert plain.endswith("c_count 2\n")
+
+
+def test_a_pass_that_does_not_end_is_no_life() -> None:
+    assert alive_answer(None) == Answer("ok\n")
+    assert alive_answer(time.monotonic() - STUCK + 60) == Answer("ok\n")
+    stuck = alive_answer(time.monotonic() - STUCK - 0.1)
+    assert (stuck.status, stuck.body) == (503, "busy for 300 s\n")
