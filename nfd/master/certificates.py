@@ -21,6 +21,7 @@ from urllib.parse import quote
 from nfd import log
 from nfd.errors import Conflict, KubeError
 from nfd.kube.connect import KubeClient
+from nfd.kube.follow import Followed
 from nfd.master.authority import (
     Authority,
     Leaf,
@@ -59,15 +60,15 @@ class Certificates:
     ) -> None:
         self._client = client
         inside = f"/api/v1/namespaces/{quote(namespace, safe='')}"
-        self._secret = f"{inside}/secrets/{quote(name, safe='')}"
-        self._config_map = f"{inside}/configmaps/{quote(name, safe='')}"
+        self._secret = Followed(client, f"{inside}/secrets", name)
+        self._config_map = Followed(client, f"{inside}/configmaps", name)
         self._names = names
         self._timing = timing or Timing()
         self._now = now
         self._signer: Authority | None = None
         self._leaf: Leaf | None = None
         self._bundle = b""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def read(self) -> Pem:
         """Our certificate and key as they are now."""
@@ -82,14 +83,14 @@ class Certificates:
         while not await self._look():
             await asyncio.sleep(delay * random.uniform(1.0, 1.25))
             delay = min(delay * 2, BACKOFF[1])
-        self._task = asyncio.create_task(self._run())
+        rounds = self._run(), self._secret.run(), self._config_map.run()
+        self._tasks = [asyncio.create_task(one) for one in rounds]
 
     async def stop(self) -> None:
         """Renew no more; what there is stays in use."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -101,7 +102,7 @@ class Certificates:
         try:
             self._signer = await self._advance_in_turn()
         except (KubeError, ValueError) as error:
-            _log.warning("certificates cannot be looked after", path=self._secret, error=error)
+            _log.warning("certificates cannot be looked after", path=self._secret.path, error=error)
         if self._signer is not None:
             self._renew(self._signer)
         return self._signer is not None
@@ -113,53 +114,59 @@ class Certificates:
             await asyncio.sleep(BACKOFF[0] * race * random.random())
         return await self.advance()
 
-    async def advance(self) -> Authority:
+    async def advance(self, *, fresh: bool = False) -> Authority:
         """Bring Secret and ConfigMap to what they should be now; answers who signs.
+
+        What the watches tell is enough to see that nothing is to be done; else all is looked at again, `fresh`.
 
         Raises: KubeError, Conflict among them if another replica was faster.
         """
-        secret, config_map = await self._get(self._secret), await self._get(self._config_map)
+        secret, config_map = await self._secret.read(fresh=fresh), await self._config_map.read(fresh=fresh)
         known, published = read_authorities(_decode(secret)), _published(config_map)
         if not known or not _holds(config_map, known[-1]):
             published = None
         wanted = plan_authorities(known, published, self._now(), self._timing)
+        settled = wanted == known and published is not None and _data(config_map).get(BUNDLE) == bundle(wanted)
+        if not settled and not fresh:
+            return await self.advance(fresh=True)
         if wanted != known:
             secret["data"] = {key: base64.b64encode(value).decode() for key, value in write_authorities(wanted).items()}
-            await self._client.json("PUT", self._secret, secret)
+            await self._client.json("PUT", self._secret.path, secret)
             _log.info("certificate authorities changed", written=len(wanted), removed=len(set(known) - set(wanted)))
         if published is None or not _holds(config_map, wanted[-1]):
             published = self._now()
-        if (config_map.get("data") or {}).get(BUNDLE) != bundle(wanted) or _published(config_map) != published:
+        if _data(config_map).get(BUNDLE) != bundle(wanted) or _published(config_map) != published:
             config_map["data"] = {BUNDLE: bundle(wanted)}
             notes = config_map.setdefault("metadata", {}).get("annotations") or {}
             config_map["metadata"]["annotations"] = notes | {PUBLISHED: f"{published:.3f}"}
-            await self._client.json("PUT", self._config_map, config_map)
+            await self._client.json("PUT", self._config_map.path, config_map)
         self._bundle = bundle(wanted).encode()
         return choose_signer(wanted, published, self._now(), self._timing)
-
-    async def _get(self, path: str) -> dict[str, Any]:
-        answer = await self._client.json("GET", path)
-        return answer if isinstance(answer, dict) else {}
 
     def _renew(self, signer: Authority) -> None:
         """A new certificate when another authority signs, or half of the life of ours is over."""
         leaf, now = self._leaf, self._now()
         if leaf is None or leaf.signer != signer.name or now >= leaf.made + self._timing.leaf / 2:
             self._leaf = issue(signer, self._names, now, self._timing)
-            _log.info("certificate renewed", path=self._secret, seconds=self._timing.leaf)
+            _log.info("certificate renewed", path=self._secret.path, seconds=self._timing.leaf)
+
+
+def _data(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a Secret or ConfigMap; {} while it has none."""
+    return item.get("data") or {}
 
 
 def _decode(secret: Mapping[str, Any]) -> dict[str, bytes]:
     """The Secret's data; what is not base64 is no authority."""
     found = {}
-    for key, value in (secret.get("data") or {}).items():
+    for key, value in _data(secret).items():
         with suppress(binascii.Error, ValueError):
             found[key] = base64.b64decode(str(value))
     return found
 
 
 def _holds(config_map: Mapping[str, Any], authority: Authority) -> bool:
-    return authority.certificate.decode() in str((config_map.get("data") or {}).get(BUNDLE, ""))
+    return authority.certificate.decode() in str(_data(config_map).get(BUNDLE, ""))
 
 
 def _published(config_map: Mapping[str, Any]) -> float | None:

@@ -1,4 +1,4 @@
-"""The master's own authority: what the plan says, what Secret and ConfigMap hold, and that rotation breaks nobody."""
+"""The master's own authority: what Secret and ConfigMap hold, and that rotation breaks nobody."""
 
 from __future__ import annotations
 
@@ -16,16 +16,7 @@ import pytest
 from cryptography import x509
 
 from nfd.kube.connect import KubeClient, connect
-from nfd.master.authority import (
-    Authority,
-    Timing,
-    choose_signer,
-    issue,
-    make_authority,
-    plan_authorities,
-    read_authorities,
-    write_authorities,
-)
+from nfd.master.authority import Authority, Timing, read_authorities
 from nfd.master.certificates import BUNDLE, Certificates
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
@@ -35,76 +26,8 @@ from nfd.rpc.tls import TlsFiles
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 
-NOW = 1_800_000_000.0
-DAY = 86_400.0
 TIMING = Timing()
 _numbers = count(1)
-
-
-def authority(made: float) -> Authority:
-    return make_authority(made, TIMING)
-
-
-def test_authorities_survive_the_secret_and_nonsense_in_it() -> None:
-    old, new = authority(NOW - DAY), authority(NOW)
-    data = write_authorities((new, old))
-    nonsense = {
-        "a.crt": b"x",
-        "b.key": b"y",
-        f"{old.name}x.crt": old.certificate,
-        f"{old.name}x.key": new.key,
-        "z": b"",
-    }
-    assert read_authorities(data | nonsense) == (old, new)
-
-
-@dataclass(frozen=True)
-class Case:
-    """Ages in days of the known authorities and of the newest one in the bundle; what is left, and who signs then."""
-
-    name: str
-    ages: tuple[float, ...]
-    published: float | None
-    kept: tuple[int | None, ...]
-    """Indices into `ages`; None is a new one."""
-    signer: int
-    """Index into `kept`."""
-
-
-CASES = (
-    Case("nothing yet", (), None, (None,), 0),
-    Case("one, young", (1,), 1, (0,), 0),
-    Case("one, not in the bundle yet", (1,), None, (0,), 0),
-    Case("one, old: the next one is made and does not sign", (121,), 121, (0, None), 0),
-    Case("two, the new one not in the bundle", (121, 0.01), None, (0, 1), 0),
-    Case("two, the new one just in the bundle", (121, 0.01), 0.006, (0, 1), 0),
-    Case("two, the new one in every mount", (121, 0.01), 0.0075, (0, 1), 1),
-    Case("two, certificates of the old one may be in use", (122, 1), 1.005, (0, 1), 1),
-    Case("two, nothing of the old one is in use", (122, 1), 1.02, (1,), 0),
-    Case("one that has ended", (181,), 181, (None,), 0),
-    Case("two of which one has ended", (181, 60), 60, (1,), 0),
-)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_plan(case: Case) -> None:
-    known = tuple(authority(NOW - age * DAY) for age in case.ages)
-    published = None if case.published is None else NOW - case.published * DAY
-    wanted = plan_authorities(known, published, NOW, TIMING)
-    assert tuple(known.index(one) if one in known else None for one in wanted) == case.kept
-    since = published if wanted[-1] in known else NOW
-    assert choose_signer(wanted, since, NOW, TIMING) == wanted[case.signer]
-    if wanted[-1] in known:
-        assert plan_authorities(wanted, published, NOW, TIMING) == wanted
-
-
-def test_certificate_names_the_service_and_ends() -> None:
-    leaf = issue(authority(NOW), ("nfd-master", "nfd-master.nfd.svc", "127.0.0.1"), NOW, TIMING)
-    certificate = x509.load_pem_x509_certificate(leaf.certificate)
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["nfd-master", "nfd-master.nfd.svc"]
-    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
-    assert certificate.not_valid_after_utc.timestamp() == NOW + DAY
 
 
 @dataclass
@@ -178,7 +101,43 @@ async def test_settled_objects_are_only_read(objects: Objects, make: Make) -> No
     mark = objects.plane.mark()
     for _ in range(3):
         await make().advance()
-    assert {event.verb for event in objects.plane.audit(mark) if event.resource in ("secrets", "configmaps")} == {"get"}
+    verbs = {event.verb for event in objects.plane.audit(mark) if event.resource in ("secrets", "configmaps")}
+    assert {"get"} <= verbs <= {"get", "list", "watch"}
+
+
+async def test_rounds_ask_for_nothing_while_watches_tell(objects: Objects, make: Make) -> None:
+    """And a Secret that somebody empties is seen all the same."""
+    certificates = make(replace(TIMING, interval=0.1))
+    await certificates.start()
+    await until(lambda: certificates._secret._watch.connected and certificates._config_map._watch.connected)
+    await until(lambda: None not in (certificates._secret._latest, certificates._config_map._latest))
+    (old,), mark = objects.authorities(), objects.plane.mark()
+    await asyncio.sleep(1)
+    about = [event for event in objects.plane.audit(mark) if event.namespace == objects.namespace]
+    assert [event.verb for event in about if event.verb != "watch"] == []
+    objects.plane.request("PATCH", objects.path("secrets"), {"data": None})
+    await until(lambda: old not in objects.authorities() != ())
+    await until(lambda: objects.bundle().encode() == objects.authorities()[0].certificate)
+
+
+async def test_without_the_right_to_watch_each_round_asks(objects: Objects, control_plane: ControlPlane) -> None:
+    """As with the Role of an older manifest."""
+    token = control_plane.service_account_token("asks", objects.namespace)
+    rule = ("--verb=get,update", "--resource=secrets,configmaps", "--resource-name=nfd-master-ca")
+    control_plane.kubectl("-n", objects.namespace, "create", "role", "asks", *rule)
+    account = ("--role=asks", f"--serviceaccount={objects.namespace}:asks")
+    control_plane.kubectl("-n", objects.namespace, "create", "rolebinding", "asks", *account)
+    client = await connect(str(control_plane.kubeconfig_for(token)))
+    timing = replace(TIMING, interval=0.1)
+    certificates = Certificates(client, objects.namespace, "nfd-master-ca", ("localhost",), timing)
+    try:
+        await certificates.start()
+        (old,) = objects.authorities()
+        objects.plane.request("PATCH", objects.path("secrets"), {"data": None})
+        await until(lambda: old not in objects.authorities() != ())
+    finally:
+        await certificates.stop()
+        await client.close()
 
 
 async def test_emptied_secret_makes_a_new_authority_at_once(objects: Objects, make: Make) -> None:

@@ -53,7 +53,7 @@
 - apiGroups: [""]
   resources: [secrets, configmaps]
   resourceNames: [{{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}]
-  verbs: [get, update]
+  verbs: [get, list, watch, update]
 {{- end }}
 {{- $old := semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version }}
 {{- $asked := .Values.master.rbac.lookUpPods }}
