@@ -144,7 +144,7 @@ def _read(name: str, certificate: bytes, key: bytes) -> Authority | None:
             return None
         _ = parsed.subject  # parsed when it is asked for; certificates that are signed repeat it
         made, ends = parsed.not_valid_before_utc.timestamp() + SKEW, parsed.not_valid_after_utc.timestamp()
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
         return None
     return Authority(name, certificate, key, made, ends)
 
