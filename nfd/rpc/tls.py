@@ -101,12 +101,14 @@ def names_of(certificate: bytes) -> Names:
     from cryptography import x509  # for masters alone, and few of them
     from cryptography.x509.oid import NameOID
 
-    found = x509.load_pem_x509_certificate(certificate)
-    common = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     try:
+        found = x509.load_pem_x509_certificate(certificate)
+        common = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return Names(str(common[0].value) if common else "", ())
+    except (x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise ValueError(str(error)) from error  # they are no ValueErrors
     kinds = (x509.DNSName, x509.IPAddress, x509.UniformResourceIdentifier, x509.RFC822Name)
     told = tuple(str(name.value) for name in names if isinstance(name, kinds))
     return Names(str(common[0].value) if common else "", told)
