@@ -6,11 +6,16 @@ import json
 import struct
 from collections.abc import Iterator
 from importlib import metadata
+from importlib.util import source_hash
 from pathlib import Path
 
 ENVIRONMENT = Path("opt/nfd")
 LEFT_OUT = ("kubernetes/client/models", "kubernetes/aio/client/api", "kubernetes/aio/client/models")
 """Modules of which we load few: compiled for all, they would be 45 MB."""
+UNUSED = {"dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo"}
+"""Parts of Python of which we load nothing."""
+HOW_IT_WAS_BUILT = "_sysconfigdata_"
+"""Names an architecture, and is for who builds extensions."""
 MACHINES = {"amd64": 62, "arm64": 183}
 """`e_machine` of elf(5)."""
 
@@ -36,13 +41,29 @@ def uncompiled(root: Path) -> list[str]:
     """Modules without byte code that Python would take: for their time and size (importlib, "Cached bytecode")."""
     place = packages(root)
     modules = (path for path in place.rglob("*.py") if not str(path.relative_to(place)).startswith(LEFT_OUT))
-    return [str(path.relative_to(place)) for path in modules if not is_compiled(path)]
+    return [str(path.relative_to(place)) for path in modules if not has_byte_code(path, _by_time(path))]
 
 
-def is_compiled(module: Path) -> bool:
+def uncompiled_of_python(root: Path) -> list[str]:
+    """Python's own modules without byte code that is taken for what they contain (PEP 552), whatever their time."""
+    (place,) = root.glob("usr/lib/python3.*")
+    modules = (path for path in place.rglob("*.py") if not {*path.relative_to(place).parts} & UNUSED)
+    missing = [str(path.relative_to(place)) for path in modules if not has_byte_code(path, _by_content(path))]
+    return [name for name in missing if not name.startswith(HOW_IT_WAS_BUILT)]
+
+
+def has_byte_code(module: Path, head: bytes) -> bool:
+    """Whose header goes on like that after the magic number."""
+    return any(path.read_bytes()[4:16] == head for path in module.parent.glob(f"__pycache__/{module.stem}.*.pyc"))
+
+
+def _by_time(module: Path) -> bytes:
     status = module.stat()
-    wanted = struct.pack("<III", 0, int(status.st_mtime), status.st_size)
-    return any(path.read_bytes()[4:16] == wanted for path in module.parent.glob(f"__pycache__/{module.stem}.*.pyc"))
+    return struct.pack("<III", 0, int(status.st_mtime), status.st_size)
+
+
+def _by_content(module: Path) -> bytes:
+    return struct.pack("<I", 0b11) + source_hash(module.read_bytes())
 
 
 def machine_code(root: Path) -> dict[str, int]:

@@ -96,12 +96,13 @@ class Images:
 
     def bases(self) -> str:
         """The stand-ins of both architectures under one name, as Docker Hub has python:slim."""
-        name, own = f"localhost/python-both:{suite()}", self.base()
-        if not self.has(name):
+        own, other = self.base(), f"localhost/python-{FOREIGN}:{suite()}"
+        if not self.has(other):
             with self.debian(*UNPACKED) as root:
-                self.compile(root)
-                self.commit(root, f"{name}-{FOREIGN}", FOREIGN)
-            self.buildah("manifest", "create", name, own, f"{name}-{FOREIGN}")
+                self.commit(root, other, FOREIGN)
+        name = f"localhost/python-both:{self.number(own)}-{self.number(other)}"
+        if not self.has(name):
+            self.buildah("manifest", "create", name, own, other)
         return name
 
     @contextmanager
@@ -115,14 +116,6 @@ class Images:
                 raise RuntimeError(f"{' '.join(command)}: {done.stderr[-3000:]}")
             yield Path(folder, "root")
 
-    def compile(self, root: Path) -> None:
-        """Byte code of Python's own modules, which Debian's packages make when they are set up; the same everywhere."""
-        (modules,) = root.glob("usr/lib/python3.*")
-        words = ("python", "-m", "compileall", "-q", "-s/other", "-p/", f"/other/{modules.relative_to(root)}")
-        container = self.buildah("from", self.base())
-        self.buildah("run", "--isolation=chroot", f"--volume={root}:/other", container, "--", *words)
-        self.buildah("rm", container)
-
     def commit(self, root: Path, name: str, arch: str) -> None:
         """An image of these files."""
         container = self.buildah("from", "scratch")
@@ -132,6 +125,10 @@ class Images:
 
     def has(self, name: str) -> bool:
         return bool(self.buildah("images", "--quiet", "--filter", f"reference={name}"))
+
+    def number(self, name: str) -> str:
+        """The first of its digits."""
+        return self.buildah("images", "--quiet", "--no-trunc", name).removeprefix("sha256:")[:16]
 
     def config(self, image: str) -> Config:
         """User, Env and Entrypoint."""

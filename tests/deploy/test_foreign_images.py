@@ -57,6 +57,7 @@ def test_contents(pair: Pair) -> None:
 
 def test_byte_code_is_compiled_in(pair: Pair) -> None:
     assert contents.uncompiled(pair.foreign) == []
+    assert contents.uncompiled_of_python(pair.foreign) == []
 
 
 def test_size(pair: Pair) -> None:

@@ -51,6 +51,7 @@ def test_bill_of_materials(roots: dict[str, Path], program: str) -> None:
 def test_byte_code_is_compiled_in(roots: dict[str, Path], program: str) -> None:
     """Nothing can be written at run time, and compiling at each start costs 14 MiB and half the time."""
     assert contents.uncompiled(roots[program]) == []
+    assert contents.uncompiled_of_python(roots[program]) == []
 
 
 Start = Callable[..., Pod]

@@ -26,8 +26,7 @@ echo $? >/run/worker.status
 def disk_of(store: Images, arch: str) -> Path:
     """A disk with the files of the worker's image as it is now; that of an older image is removed."""
     image = store.build(PROGRAM, arch)
-    number = store.buildah("images", "--quiet", "--no-trunc", image).removeprefix("sha256:")[:16]
-    disk = CACHE / f"pod-{arch}-{number}.ext4"
+    disk = CACHE / f"pod-{arch}-{store.number(image)}.ext4"
     with locked(CACHE.with_suffix(".lock"), print_line):
         if not disk.exists():
             for old in CACHE.glob(f"pod-{arch}-*"):
