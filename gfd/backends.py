@@ -16,11 +16,10 @@ from gfd.inventory import Inventory, Trouble, from_json, to_json
 from gfd.pci import Functions, read_passed_through
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.replay import Replay
+from nfd.host.replay import LIBRARY_VARIABLE, Replay
 
 STRATEGIES = ("auto", "nvml", "tegra", "vfio")
 PROBE = "nvml"
-LIBRARY_VARIABLE = "NFD_NVML_LIBRARY"
 NVML_LIBRARY = "libnvidia-ml.so.1"
 
 _DXCORE = "libdxcore.so"

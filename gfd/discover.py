@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gfd.backends import LIBRARY_VARIABLE, is_tegra, read_devices
+from gfd.backends import is_tegra, read_devices
 from gfd.inventory import Gpu, Inventory, Node
 from gfd.pci import NVIDIA, VFIO, Functions, display_devices, driver_of, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.replay import LIBRARY_VARIABLE
 
 MACHINE_TYPE_FILE = "/sys/class/dmi/id/product_name"
 DMI_FILE = "/sys/devices/virtual/dmi/id/product_name"

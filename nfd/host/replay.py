@@ -20,6 +20,8 @@ from nfd.host import MAX_FILE, Host
 RECORD = "host.json"
 _ROOTS = (RECORD, "boot", "etc", "lib", "proc", "sys", "usr", "auxv", "cpuid")
 NOBODY = "no machine is recorded there"
+LIBRARY_VARIABLE = "NFD_NVML_LIBRARY"
+"""The library that tells of a replayed machine's GPUs, which may be all there is of it."""
 _LONGEST_REASON = 500
 """Characters of a recorded reason."""
 
@@ -159,7 +161,7 @@ def _fail(answers: Mapping[str, Answer], key: str, path: str = "") -> None:
 def open_host(root: str, replay: str, environment: Mapping[str, str]) -> Host:
     """What `--host-root` and `--replay` name; a recording if both do. Raises ConfigError if it cannot be opened."""
     if replay:
-        if Path(replay).is_dir() and not is_machine(replay):
+        if Path(replay).is_dir() and not is_machine(replay) and not environment.get(LIBRARY_VARIABLE):
             raise ConfigError(f"--replay {replay}: {NOBODY}")
         return Replay(replay, environment)
     try:

@@ -68,6 +68,12 @@ def test_usage_errors_are_one_line_that_names_what_is_wrong(run: Run, words: tup
     assert err.count("\n") == 1
 
 
+def test_a_machine_may_be_a_library_for_its_gpus_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NFD_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
+    status, _, err = run("discover", "--replay", EMPTY, "--sources", "nvidia")
+    assert (status, "no machine is recorded" in err) == (0, False), err
+
+
 def test_no_command(run: Run) -> None:
     status, out, err = run()
     assert (status, out) == (2, "")

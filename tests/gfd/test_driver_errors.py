@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gfd import backends
 from nfd.host import Host
+from nfd.host.replay import LIBRARY_VARIABLE
 from tests.gfd.cases import Start, prepare, read_labels, run_process
 from tests.gfd.machines import H100, laid
 from tests.gfd.test_no_driver import PCI, no_driver
@@ -99,7 +99,7 @@ def unloadable(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("kind", ["text", "empty", "folder"])
 def test_a_library_that_is_none(kind: str, tmp_path: Path) -> None:
     path = unloadable(tmp_path)[kind]
-    found = scan(Host(no_driver(tmp_path, PCI), {backends.LIBRARY_VARIABLE: path}))
+    found = scan(Host(no_driver(tmp_path, PCI), {LIBRARY_VARIABLE: path}))
     assert short(found, "present", "state") == ["true", "driver-error"]
     assert [one.subject for one in found.problems if path in one.reason] == ["driver"]
     assert path in found.failed["nvidia"]
@@ -111,7 +111,7 @@ def test_alone_the_reason_is_told(kind: str, state: str, tmp_path: Path) -> None
     device = {"name": "x", "pci": PCI}
     flags = ["--fail-on-init-error=false"]
     start = prepare({"machine": {"devices": [device]}, "flags": flags}, tmp_path)
-    environment = {**start.environment, backends.LIBRARY_VARIABLE: path}
+    environment = {**start.environment, LIBRARY_VARIABLE: path}
     outcome = run_process(Start(start.argv, environment, start.out))
     assert outcome.code == 0
     assert read_labels(start.out.read_text())[STATE] == state
@@ -128,6 +128,6 @@ def test_a_library_that_lacks_another_one(tmp_path: Path) -> None:
         line = ["cc", "-shared", "-fPIC", "-o", str(path), "-x", "c", "/dev/null", "-x", "none", *needed]
         subprocess.run(line, check=True, timeout=60)
     other.unlink()
-    found = scan(Host(no_driver(tmp_path, PCI), {backends.LIBRARY_VARIABLE: str(main)}))
+    found = scan(Host(no_driver(tmp_path, PCI), {LIBRARY_VARIABLE: str(main)}))
     assert short(found, "state") == ["driver-error"]
     assert "libother-gone.so" in found.failed["nvidia"]

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from gfd import backends
 from nfd.host import Host
-from nfd.host.replay import Replay
+from nfd.host.replay import LIBRARY_VARIABLE, Replay
 from tests.gfd.machines import H100, laid
 from tests.gfd.test_source import scan, short
 from tests.nvml.asking import needs_compiler
@@ -24,7 +23,7 @@ def no_driver(tmp_path: Path, pci: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def no_library() -> dict[str, str]:
-    return {backends.LIBRARY_VARIABLE: "/nowhere/libnvidia-ml.so.1"}
+    return {LIBRARY_VARIABLE: "/nowhere/libnvidia-ml.so.1"}
 
 
 def test_without_a_driver_pci_tells_and_nobody_complains(tmp_path: Path, no_library: dict[str, str]) -> None:
