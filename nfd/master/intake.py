@@ -23,7 +23,7 @@ from nfd.store.base import NodeStore
 ANSWER_WITHIN = 5.0
 """Seconds that a report waits for its node to be written; then it is answered all the same, and the pass goes on."""
 CROWDED = 2000
-"""Queued nodes from which on new reports are told to come later."""
+"""Queued nodes with news from which on new reports are told to come later."""
 ELSEWHERE = 60.0
 """Seconds after which the worker of a node that is another master's asks again: labels of Nodes change."""
 
@@ -70,7 +70,7 @@ class Intake:
         if (selector := self._store.selector) and self._store.get(name) is None:
             reason = f"no node {name} is selected by this master's --node-selector={selector}"
             raise ReportError(reason, retry=False, retry_after=ELSEWHERE)
-        if len(self._queue) >= CROWDED:
+        if self._queue.news >= CROWDED:
             wait = random.uniform(5.0, 15.0)
             raise ReportError("too many nodes are waiting", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
         self._take(report)

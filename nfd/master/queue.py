@@ -20,6 +20,8 @@ class Queue:
     def __init__(self) -> None:
         self._ready: asyncio.PriorityQueue[tuple[bool, int, str]] = asyncio.PriorityQueue()
         self._numbers = count()
+        self.news = 0
+        """How many of those that are queued there is news of."""
         self._queued: dict[str, tuple[bool, int, str]] = {}
         self._busy: set[str] = set()
         self._again: dict[str, bool] = {}
@@ -40,6 +42,7 @@ class Queue:
         elif (place := self._queued.get(name)) is None or (news and place[0]):
             self._queued[name] = (not news, next(self._numbers), name)
             self._ready.put_nowait(self._queued[name])
+            self.news += news
             self._idle.clear()
 
     def add_later(self, name: str, seconds: float) -> None:
@@ -74,6 +77,7 @@ class Queue:
             name = place[-1]
             if self._queued.get(name) is place:  # else it was moved to the front, or is done already
                 del self._queued[name]
+                self.news -= not place[0]
                 self._busy.add(name)
                 return name
 

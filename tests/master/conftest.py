@@ -74,8 +74,9 @@ class Masters:
     place: Place
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    async def start(self, store: NodeStore | None = None, **settings: Any) -> Service:
-        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(**settings))
+    async def start(self, store: NodeStore | None = None, parallelism: int = 10, **settings: Any) -> Service:
+        given = {"settings": Settings(**settings), "parallelism": parallelism}
+        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, **given)  # type: ignore[arg-type]
         service = Service(store or await self.place.open(), options)
         self.stack.push_async_callback(service.stop)
         await service.start()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nfd.errors import ReportError
+from nfd.master import intake
 from nfd.store.base import Node, Patch
 from nfd.store.file import FileStore
 from tests.master.conftest import BOOT, Masters, Worker, send
@@ -52,3 +54,27 @@ async def test_the_second_report_waits_for_a_pass_of_its_own(
     store.permits.release()
     await second
     assert labels_of(place, name) == {KEY: "2"}
+
+
+async def test_only_news_crowd_reports_out(
+    place: Folder, tmp_path: Path, masters: Masters, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet that is looked at anew turns nobody away; as many reports as a master can hold back do."""
+    monkeypatch.setattr(intake, "CROWDED", 1)
+    names = [name, f"{name}-2", f"{name}-3"]
+    for one in names:
+        place.create(one, {}, {}, BOOT)
+    store = Gated(tmp_path)
+    master = await masters.start(store, parallelism=1)
+    first = asyncio.create_task(send(master, Worker(names[0]).report({KEY: "1"})))
+    await until(lambda: store.begun == 1)
+    for number in range(5):
+        master.queue.add(f"looked-at-{number}")
+    second = asyncio.create_task(send(master, Worker(names[1]).report({KEY: "1"})))
+    await until(lambda: master.queue.news == 1)
+    with pytest.raises(ReportError, match="too many nodes are waiting"):
+        await send(master, Worker(names[2]).report({KEY: "1"}))
+    store.permits.release()
+    store.permits.release()
+    await asyncio.gather(first, second)
+    assert labels_of(place, names[1]) == {KEY: "1"}

@@ -42,4 +42,5 @@ async def test_news_first_each_once_and_never_twice_at_a_time(steps: list[tuple[
             if (news := again.pop(name, None)) is not None:
                 add(name, news)
         assert len(queue) == len(waiting) + len(again)
+        assert queue.news == sum(news for news, _ in waiting)
         assert queue._idle.is_set() == (not waiting and not busy)
