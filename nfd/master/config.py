@@ -106,7 +106,7 @@ class Config(Section):
     """Take reports, but write nothing to any Node."""
     resync_period: Annotated[Duration, Flag("resync-period")] = 3600.0
     """Time between two looks at all nodes, whether anything happened or not; 0 switches it off."""
-    nfd_api_parallelism: Annotated[int, Flag("nfd-api-parallelism"), Field(gt=0)] = 10
+    nfd_api_parallelism: Annotated[int, Flag("nfd-api-parallelism"), Field(gt=0, le=1000)] = 10
     """How many nodes are written at a time."""
     stale_after: Duration = 0.0
     """Silence of a worker after which the labels of its node are removed; 0, as in NFD, never removes them for that."""

@@ -60,6 +60,7 @@ async def test_prune(place: Folder, masters: Masters, name: str) -> None:
         (["--ca-file", "x"], "all three or none"),
         (["--no-such"], "no such flag"),
         (["--options", "nfdApiParallelism: 0"], "nfdApiParallelism"),
+        (["--nfd-api-parallelism", "999999999999"], "nfd-api-parallelism"),
         (["--options", "denyLabelNs: ["], "--options"),
         (["--feature-gates", "Nothing=true"], "no feature gate"),
     ],
