@@ -35,12 +35,20 @@ COMMANDS = {
 }
 
 _INTERRUPTED = 130
+_UNREAD = 141
+"""As a shell tells of SIGPIPE: nobody read to the end, and there was no verdict yet."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     program = "kubectl nfd" if os.path.basename(sys.argv[0]).startswith("kubectl") else "nfd"  # noqa: PTH119
+    if sys.stderr is None:  # closed by whoever started us
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stdout is None:
+        sys.stderr.write(f"{program}: standard output is closed\n")
+        return 1
+    status = _UNREAD
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -51,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return status
     except OSError as error:  # all but standard output is dealt with by the commands
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(f"{program}: {error.filename or 'standard output'}: {error.strerror or error}\n")

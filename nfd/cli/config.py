@@ -13,6 +13,7 @@ from nfd.cli.screen import visible
 from nfd.config import render
 from nfd.config.load import check, files, load
 from nfd.config.overlay import Layer
+from nfd.config.reading import read_standard_input
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
@@ -68,7 +69,7 @@ def validate(paths: list[str], program: str | None) -> int:
 def layers_of(path: str) -> list[Layer]:
     if path != "-":
         return files(path, required=True, pipes=True)
-    document = parse(sys.stdin.buffer.read(), "standard input")
+    document = parse(read_standard_input(), "standard input")
     return [Layer("standard input", document.data, lines=document.lines)]
 
 

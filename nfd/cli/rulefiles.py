@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from nfd.config.load import read_file
+from nfd.config.reading import read_standard_input
 from nfd.errors import ConfigError
 from nfd.rules.model import RuleObject
 from nfd.rules.parse import all_mistakes, locate, read_objects, value_at
@@ -17,7 +17,7 @@ STANDARD_INPUT = "-"
 def text_of(path: str) -> str:
     """The text of a file. Raises: ConfigError naming it."""
     try:
-        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(path, pipes=True)
+        data = read_standard_input() if path == STANDARD_INPUT else read_file(path, pipes=True)
         return data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error

@@ -6,11 +6,13 @@ import errno
 import os
 import select
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nfd.config.yamltext import MAX_BYTES
+from nfd.errors import ConfigError
 
 PATIENCE = 3.0
 """Seconds for somebody to open a pipe for writing."""
@@ -33,9 +35,19 @@ def read_bytes(path: str | Path, *, pipes: bool = False) -> bytes:
     return data
 
 
-def check_file(path: str | Path) -> None:
+def read_standard_input() -> bytes:
+    """At most 1 MiB. Raises: ConfigError."""
+    if sys.stdin is None:  # closed by whoever started us
+        raise ConfigError("standard input: is closed")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"standard input: is larger than {MAX_BYTES // 1024} KiB")
+    return data
+
+
+def check_file(path: str | Path, *, pipes: bool = False) -> None:
     """Raises: OSError for a file that cannot be read, or not at once."""
-    with _opened(path):
+    with _opened(path, pipes=pipes):
         pass
 
 

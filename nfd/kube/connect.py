@@ -221,7 +221,8 @@ async def connect(kubeconfig: str = "") -> KubeClient:
     try:
         if path:
             for part in path.split(os.pathsep):
-                check_file(Path(part).expanduser())
+                # a shell's <(…) is open already, and somebody writes to it
+                check_file(Path(part).expanduser(), pipes=part.startswith(("/dev/fd/", "/proc/self/fd/")))
             loader = await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
