@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from nfd.errors import ConfigError, HostError
@@ -136,8 +136,15 @@ class Replay(Host):
         if text is None:
             return Record()
         try:
-            return Record(**json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError("must be a mapping")
+            if unknown := sorted(found.keys() - {one.name for one in fields(Record)}):
+                raise TypeError(f"unknown key {unknown[0][:100]!r}")
+            return Record(**found)
+        except RecursionError:
+            raise ConfigError(f"{self.root / RECORD}: is nested too deeply") from None
+        except (ValueError, TypeError) as error:
             raise ConfigError(f"{self.root / RECORD}: {' '.join(str(error).split())}") from error
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -172,6 +173,7 @@ def _holds(config_map: Mapping[str, Any], authority: Authority) -> bool:
 def _published(config_map: Mapping[str, Any]) -> float | None:
     notes = (config_map.get("metadata") or {}).get("annotations") or {}
     try:
-        return float(notes[PUBLISHED])
+        published = float(notes[PUBLISHED])
     except (KeyError, ValueError):
         return None
+    return published if math.isfinite(published) else None

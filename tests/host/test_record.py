@@ -222,6 +222,7 @@ def test_no_name_leads_out_of_the_directory(paths: list[tuple[str, str]]) -> Non
 BAD_RECORDS = [
     "{",
     "[]",
+    "null",
     "[" * 100_000,
     '{"probes": []}',
     '{"probes": {"a": 1}}',
@@ -239,3 +240,4 @@ def test_a_record_that_does_not_fit_is_an_error_of_one_line(tmp_path: Path, text
         Replay(tmp_path)
     assert "host.json" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert not {"Record", "NoneType", "recursion"} & set(str(caught.value).replace(".", " ").split())
