@@ -1,7 +1,7 @@
 """`nfd` and `kubectl-nfd`: everything that a person runs by hand.
 
 Each command is a module of this package with `add_flags(parser)`, `run(args) -> int` and perhaps `EXAMPLES`, imported
-only when its command is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted).
+only when its command is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted), 141 (output unread).
 """
 
 from __future__ import annotations

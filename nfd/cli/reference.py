@@ -12,7 +12,10 @@ from nfd.cli import COMMANDS
 from nfd.cli.parsers import Examples, examples_of, make_parser
 
 ABOUT = "Everything that a person does by hand with node feature discovery; `kubectl nfd` is the same as a plug-in."
-STATUS = "Exit status: 0, 1 (failed), 2 (usage, or a configuration that cannot be used), 130 (interrupted)."
+STATUS = (
+    "Exit status: 0, 1 (failed), 2 (usage, or a configuration that cannot be used), 130 (interrupted), 141 (nobody "
+    "read the output, before there was a verdict)."
+)
 ENVIRONMENT = {
     "KUBECONFIG": "the cluster to ask, where --kubeconfig is not given",
     "NO_COLOR": "no colours, whatever its value; there are none either unless the output is a terminal",
