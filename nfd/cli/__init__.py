@@ -37,6 +37,8 @@ COMMANDS = {
 _INTERRUPTED = 130
 _UNREAD = 141
 """As a shell tells of SIGPIPE: nobody read to the end, and there was no verdict yet."""
+_VERDICTS = frozenset(("rules", "config", "validate", "test", "dryrun", "plan", "compat"))
+"""Commands whose status is what is asked for; of others, whoever reads no further has seen enough."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         sys.stderr.write(f"{program}: standard output is closed\n")
         return 1
-    status = _UNREAD
+    status = _UNREAD if _VERDICTS.intersection(words[:1]) else 0
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -14,7 +14,7 @@ from nfd.cli.parsers import Examples, examples_of, make_parser
 ABOUT = "Everything that a person does by hand with node feature discovery; `kubectl nfd` is the same as a plug-in."
 STATUS = (
     "Exit status: 0, 1 (failed), 2 (usage, or a configuration that cannot be used), 130 (interrupted), 141 (nobody "
-    "read the output, before there was a verdict)."
+    "read the output, before there was the verdict of a command that gives one)."
 )
 ENVIRONMENT = {
     "KUBECONFIG": "the cluster to ask, where --kubeconfig is not given",
