@@ -15,8 +15,8 @@ from nfd.cli.columns import columns, screen_width
 from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
 from nfd.cli.screen import Style, style_of, visible
 from nfd.cli.suitability import Json, judge_sets, parse_specification, text_of
+from nfd.config.reading import read_standard_input
 from nfd.config.text import split_items
-from nfd.config.yamltext import MAX_BYTES
 from nfd.errors import ConfigError, NfdError
 
 if TYPE_CHECKING:
@@ -86,10 +86,8 @@ def login_of(args: Namespace) -> Login:
 
 def _secret(flag: str) -> str:
     """One line of standard input."""
-    if sys.stdin is None:  # closed by whoever started us
-        raise ConfigError(f"{flag}: standard input is closed")
     try:
-        secret = sys.stdin.read(MAX_BYTES).removesuffix("\n").removesuffix("\r")
+        secret = read_standard_input().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{flag}: is not UTF-8") from error
     if not secret or not secret.isprintable() or (flag.endswith("token-stdin") and not secret.isascii()):

@@ -127,7 +127,8 @@ class Certificates:
         if not known or not _holds(config_map, known[-1]):
             published = None
         wanted = plan_authorities(known, published, self._now(), self._timing)
-        settled = wanted == known and published is not None and _data(config_map).get(BUNDLE) == bundle(wanted)
+        trusted = bundle(wanted)
+        settled = wanted == known and published is not None and _data(config_map).get(BUNDLE) == trusted
         if not settled and not fresh:
             return await self.advance(fresh=True)
         if wanted != known:
@@ -136,12 +137,12 @@ class Certificates:
             _log.info("certificate authorities changed", written=len(wanted), removed=len(set(known) - set(wanted)))
         if published is None or not _holds(config_map, wanted[-1]):
             published = self._now()
-        if _data(config_map).get(BUNDLE) != bundle(wanted) or _published(config_map) != published:
-            config_map["data"] = {BUNDLE: bundle(wanted)}
+        if _data(config_map).get(BUNDLE) != trusted or _published(config_map) != published:
+            config_map["data"] = {BUNDLE: trusted}
             notes = config_map.setdefault("metadata", {}).get("annotations") or {}
             config_map["metadata"]["annotations"] = notes | {PUBLISHED: f"{published:.3f}"}
             await self._client.json("PUT", self._config_map.path, config_map)
-        self._bundle = bundle(wanted).encode()
+        self._bundle = trusted.encode()
         return choose_signer(wanted, published, self._now(), self._timing)
 
     def _renew(self, signer: Authority) -> None:

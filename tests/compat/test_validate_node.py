@@ -156,7 +156,7 @@ BROKEN = [
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
 def test_basic_log_in(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.proxy import FaultProxy
+from tests.master.conftest import kinds as kinds
 from tests.master.places import Cluster
 
 NAMESPACE = "default"

@@ -29,7 +29,7 @@ from tests.faults.test_leaders import LEASES, Gate
 from tests.faults.trouble import answer, hang
 from tests.master.conftest import Worker, send
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import KINDS, OWN, PCI, Kinds, rule
+from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 WISHES = Wishes(Joining(Policy(enable_taints=True), OWN), groups=True)
@@ -46,14 +46,6 @@ def lease(control_plane: ControlPlane) -> Iterator[str]:
     yield name
     with suppress(ApiError):
         control_plane.request("DELETE", f"{LEASES}/{name}")
-
-
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install(*KINDS)
-    yield found
-    found.clear()
 
 
 async def pair(masters: FaultMasters, proxy: FaultProxy, other: FaultProxy, lease: str) -> tuple[Service, Service]:

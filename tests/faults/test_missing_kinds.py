@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from nfd.kube.connect import connect
 from nfd.master.objects import Joining
 from nfd.master.reconcile import Settings
@@ -13,24 +9,15 @@ from nfd.master.resources import CustomResources, Wishes
 from nfd.master.service import Options, Service
 from nfd.rules.policy import Policy
 from nfd.store.kube import KubeStore
-from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import answer
 from tests.master.conftest import Worker, send
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import KINDS, OWN, PCI, Kinds, rule
+from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 RULES = "nodefeaturerules"
-
-
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install(*KINDS)
-    yield found
-    found.clear()
 
 
 async def start(masters: FaultMasters, proxy: FaultProxy) -> Service:

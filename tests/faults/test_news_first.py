@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from nfd.master.resources import Wishes
-from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import late
@@ -25,14 +22,6 @@ def writes(proxy: FaultProxy) -> list[str]:
     """The nodes that a PATCH was for, in order."""
     paths = (one.path.partition("?")[0] for one in list(proxy.seen) if one.method == "PATCH")
     return [path.rpartition("/")[2] for path in paths if "/api/v1/nodes/" in path]
-
-
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install("nodefeatures", "nodefeaturerules")
-    yield found
-    found.clear()
 
 
 @pytest.mark.parametrize("news", ["report", "object", "drift"])

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from aiohttp import web
 
 from nfd.master.objects import Joining
 from nfd.master.resources import Wishes
 from nfd.rules.policy import Policy
-from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import Exchange, FaultProxy
 from tests.faults.test_fleets import SHOWN, WANTED, changes, version
 from tests.faults.test_leaders_and_rules import NO_GPU
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import KINDS, OWN, PCI, Kinds, rule
+from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 WISHES = Wishes(Joining(Policy(), OWN))
-
-
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install(*KINDS)
-    yield found
-    found.clear()
 
 
 async def test_after_a_restart_rules_hold_until_each_worker_has_spoken(

@@ -26,12 +26,10 @@ LEASE = "taking-over-rules"
 WATCHES = "nodefeature(rule)?s"
 
 
-@pytest.fixture
-def kinds(control_plane: ControlPlane) -> Iterator[Kinds]:
-    found = Kinds(control_plane)
-    found.install("nodefeatures", "nodefeaturerules")
-    yield found
-    found.clear()
+@pytest.fixture(autouse=True)
+def lease(control_plane: ControlPlane) -> Iterator[None]:
+    """Gone after the test."""
+    yield
     with suppress(ApiError):
         control_plane.request("DELETE", f"{LEASES}/{LEASE}")
 
