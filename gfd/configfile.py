@@ -15,7 +15,8 @@ from typing import Any
 from gfd.durations import read_sleep
 from gfd.sharing import Misfit, Sharing, parse_sharing, resource_name
 from nfd.config.load import read_file
-from nfd.config.yamltext import Document, parse
+from nfd.config.overlay import key_text
+from nfd.config.yamltext import TWICE, Document, parse
 from nfd.errors import ConfigError
 
 VERSION = "v1"
@@ -83,7 +84,9 @@ def parse_config(document: Document, path: str) -> FileConfig:
         config = _config(document.data)
     except Misfit as error:
         raise ConfigError(f"{_place(document, path, error.key)}: {error.reason}") from error
-    return replace(config, places={key: _place(document, path, f"flags.{key}") for key in config.flags})
+    twice = tuple(f"{_place(document, path, key_text(one))}: {TWICE}" for one in document.repeated)
+    places = {key: _place(document, path, f"flags.{key}") for key in config.flags}
+    return replace(config, warnings=(*twice, *config.warnings), places=places)
 
 
 def _config(data: Any) -> FileConfig:

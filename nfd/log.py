@@ -17,6 +17,8 @@ import sys
 import time
 from typing import TextIO
 
+from nfd.visible import visible
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("auto", "text", "json")
 
@@ -112,7 +114,7 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
         level = f"{record.levelname.lower():7}"
-        event = _one_line(record.getMessage())
+        event = visible(record.getMessage())
         fields = " ".join(f"{name}={_quoted(_plain(value))}" for name, value in _fields(record).items())
         if self._colour:
             stamp, level = f"{_DIM}{stamp}{_RESET}", f"{_COLOURS.get(record.levelno, '')}{level}{_RESET}"
@@ -129,11 +131,6 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _one_line(text: str) -> str:
-    """Control characters of foreign text must neither forge a line nor speak to the terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def _quoted(text: str) -> str:
-    text = _one_line(text)
+    text = visible(text)
     return text if text and not any(c in text for c in ' "=') else json.dumps(text, ensure_ascii=False)

@@ -102,7 +102,7 @@ def _command(program: str, name: str, words: list[str]) -> int:
         parser, command = make_parser(program, name)
         status: int = command.run(parser.parse_args(words))
     except NfdError as error:
-        from nfd.cli.screen import visible
+        from nfd.visible import visible
 
         sys.stderr.write(f"{program} {name}: {visible(str(error))}\n")
         return 2 if isinstance(error, ConfigError) else 1

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.cli.scene import Outcome
-from nfd.cli.screen import Style, visible
+from nfd.cli.screen import Style
 from nfd.master.plan import NodePlan
 from nfd.store.base import Kind
+from nfd.visible import visible
 
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _SHOWN = 4

@@ -7,7 +7,8 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from nfd.cli.screen import Style, visible
+from nfd.cli.screen import Style
+from nfd.visible import visible
 
 FULL, EMPTY = "█", "░"
 GAP = "  "

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from nfd.cli.columns import columns, screen_width
 from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
-from nfd.cli.screen import Style, style_of, visible
+from nfd.cli.screen import Style, style_of
 from nfd.cli.suitability import Json, judge_sets, parse_specification, text_of
 from nfd.config.reading import read_standard_input
 from nfd.config.text import split_items
 from nfd.errors import ConfigError, NfdError
+from nfd.visible import visible
 
 if TYPE_CHECKING:
     from nfd.oci.client import Login

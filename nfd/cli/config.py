@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nfd.cli.screen import visible
 from nfd.config import render
-from nfd.config.load import check, files, load
+from nfd.config.load import check, files, layer_of, load
 from nfd.config.overlay import Layer
 from nfd.config.reading import read_standard_input
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
+from nfd.visible import visible
 
 PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master"}
 
@@ -69,8 +69,7 @@ def validate(paths: list[str], program: str | None) -> int:
 def layers_of(path: str) -> list[Layer]:
     if path != "-":
         return files(path, required=True, pipes=True)
-    document = parse(read_standard_input(), "standard input")
-    return [Layer("standard input", document.data, lines=document.lines)]
+    return [layer_of("standard input", parse(read_standard_input(), "standard input"))]
 
 
 def mistakes(model: type[Section], layers: list[Layer]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_node
 from nfd.cli.nodes import as_data
-from nfd.cli.screen import Style, style_of, visible
+from nfd.cli.screen import Style, style_of
+from nfd.visible import visible
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient

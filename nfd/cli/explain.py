@@ -12,12 +12,13 @@ from nfd.cli.evidence import Make, find_evidence
 from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.reasons import Case, reasons
 from nfd.cli.rulecheck import ask_rules, compile_files
-from nfd.cli.screen import style_of, visible
+from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
 from nfd.master.desired import RULE
 from nfd.names import FEATURE_NS
 from nfd.rules.engine import Given
+from nfd.visible import visible
 
 EXAMPLES = (
     ("explain gpu-01 nvidia.com/gpu.replicas", "who made the label, by what the cluster tells"),

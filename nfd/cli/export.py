@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
-from nfd.cli.screen import visible
 from nfd.errors import NfdError
 from nfd.features import to_json
+from nfd.visible import visible
 
 EXAMPLES = (
     ("export features", "raw features, in the shape of a NodeFeature's spec.features"),

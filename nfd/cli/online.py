@@ -19,8 +19,7 @@ import aiohttp
 from nfd.cli.cluster import ask_cluster, read_nodes
 from nfd.cli.offline import plan_of, states_of
 from nfd.cli.scene import Files, Scene, with_master, with_rules, worker_config
-from nfd.config.load import load
-from nfd.config.overlay import Layer
+from nfd.config.load import layer_of, load
 from nfd.config.reading import read_bytes
 from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again
@@ -135,8 +134,7 @@ async def present_config(client: KubeClient, namespace: str, path: str | None) -
     except NotFound:
         return worker_config(None)
     place = f"ConfigMap {namespace}/{name}"
-    document = parse((found.get("data") or {}).get(key, ""), place)
-    return load(model(), [Layer(place, document.data, lines=document.lines)]).config
+    return load(model(), [layer_of(place, parse((found.get("data") or {}).get(key, ""), place))]).config
 
 
 def foresee_report(report: Report, before: WorkerConfig, now: WorkerConfig) -> Report:

@@ -8,9 +8,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
-from nfd.cli.screen import visible
 from nfd.host.record import Recorder, check_empty
 from nfd.host.replay import Replay
+from nfd.visible import visible
 
 
 def add_flags(parser: ArgumentParser) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from nfd.cli.rulefiles import text_of
-from nfd.cli.screen import Style, style_of, visible
+from nfd.cli.screen import Style, style_of
 from nfd.errors import NfdError
 from nfd.rules.check import validate_text
 from nfd.rules.report import UNREADABLE, eval_files
+from nfd.visible import visible
 
 
 def add_flags(parser: ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from nfd.features import Problem
+from nfd.visible import visible
 
 _MAX_KEY = 80
 
@@ -41,11 +42,6 @@ class Style:
 def style_of(stream: TextIO) -> Style:
     """Colours on a terminal only, and not with NO_COLOR set (no-color.org)."""
     return Style(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
-
-
-def visible(text: str) -> str:
-    """Control characters as escapes: foreign text forges no line and gives the terminal no orders."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def table(labels: Mapping[str, str], origins: Mapping[str, str], style: Style) -> str:

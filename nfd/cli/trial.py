@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nfd.cli.screen import visible
 from nfd.errors import RuleError
 from nfd.features import Features
 from nfd.rules import policy as policies
@@ -15,6 +14,7 @@ from nfd.rules.engine import Failure, Wanted, run, run_rule
 from nfd.rules.model import RuleObject, Taint
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.terms import View
+from nfd.visible import visible
 
 POLICY = Policy(enable_taints=True)
 

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from nfd import log, names
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
-from nfd.cli.screen import Style, problems, style_of, table, visible
+from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.errors import NfdError
 from nfd.events.signals import Signals
@@ -23,6 +23,7 @@ from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
 from nfd.store.file import FileStore
+from nfd.visible import visible
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.cli import node_name
 

@@ -7,9 +7,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.rulefiles import text_of
-from nfd.cli.screen import visible
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
+from nfd.visible import visible
 
 EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
 

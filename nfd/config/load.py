@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -23,7 +24,7 @@ from pydantic import ValidationError
 from nfd.config.overlay import Finding, Layer, Origin, Overlay, key_text
 from nfd.config.reading import read_bytes
 from nfd.config.section import Section
-from nfd.config.yamltext import parse
+from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError
 
 M = TypeVar("M", bound=Section)
@@ -76,7 +77,12 @@ def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> l
 
 def inline(text: str, name: str = "--options") -> list[Layer]:
     """The text of `--options`."""
-    return [Layer(name, parse(text, name).data, Origin.OPTIONS)] if text.strip() else []
+    return [layer_of(name, replace(parse(text, name), lines={}), Origin.OPTIONS)] if text.strip() else []
+
+
+def layer_of(name: str, document: Document, origin: Origin = Origin.FILE) -> Layer:
+    """A text that was read, as a layer; its findings name line and key."""
+    return Layer(name, document.data, origin, document.lines, document.repeated)
 
 
 def read_file(path: str | Path, *, pipes: bool = False) -> bytes:
@@ -96,8 +102,7 @@ def _file(path: Path, *, required: bool = False, pipes: bool = False) -> Layer |
         if required:
             raise ConfigError(f"{path}: {os.strerror(errno.ENOENT)}") from error
         return None
-    document = parse(data, str(path))
-    return Layer(str(path), document.data, Origin.FILE, document.lines)
+    return layer_of(str(path), parse(data, str(path)))
 
 
 def _load(model: type[M], layers: Iterable[Layer], strict_text: bool) -> tuple[M | None, tuple[Finding, ...]]:

@@ -17,7 +17,8 @@ from typing import Any, Final
 from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
 from nfd.config.section import Replaces, Section, United
 from nfd.config.text import parse_text
-from nfd.config.yamltext import Path, scalar_text
+from nfd.config.yamltext import TWICE, Path, scalar_text
+from nfd.visible import visible
 
 
 class Origin(Enum):
@@ -37,6 +38,7 @@ class Layer:
     data: Any
     origin: Origin = Origin.FILE
     lines: Mapping[Path, int] = field(default_factory=dict)
+    repeated: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Overlay:
     def lay(self, layer: Layer) -> None:
         """Lay a layer over what is there."""
         self._layer = layer
+        for path in layer.repeated:
+            self._warn(path, TWICE)
         if layer.data is None:
             return
         if not isinstance(layer.data, Mapping):
@@ -221,7 +225,7 @@ class Overlay:
 
 def _shown(text: str) -> str:
     """As it is where that is one line; a key may be any text."""
-    line = text if text.isprintable() else repr(text)[1:-1]
+    line = visible(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 

@@ -22,6 +22,7 @@ MAX_DEPTH = 100
 MAX_NODES = 100_000
 """Values in one text, those behind aliases counted each time."""
 
+TWICE = "is written twice; the last one counts"
 Path = tuple[str | int, ...]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -43,10 +44,11 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML document: its value, and the line of each value by path (lines count from 1)."""
+    """One YAML document: its value, the line of each value by path (lines count from 1), and keys written twice."""
 
     data: Any
     lines: Mapping[Path, int] = field(default_factory=dict)
+    repeated: tuple[Path, ...] = ()
 
 
 def parse(text: str | bytes, name: str) -> Document:
@@ -60,7 +62,7 @@ def documents(text: str | bytes, name: str) -> Iterator[Document]:
     try:
         for event in yaml.parse(_decode(text, name), Loader=_LOADER):
             if builder.take(event):
-                yield Document(builder.data, builder.lines)
+                yield builder.document()
                 builder = _Builder(name)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
@@ -137,12 +139,21 @@ class _Builder:
     """Turns the events of one document into dicts, lists and scalars."""
 
     def __init__(self, name: str) -> None:
-        self.data: Any = None
-        self.lines: dict[Path, int] = {}
+        self._data: Any = None
+        self._lines: dict[Path, int] = {}
+        self._repeated: dict[Path, None] = {}
+        self._merges = False
         self._name = name
         self._nodes = 0
         self._stack: list[_Frame] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
+
+    def document(self) -> Document:
+        """What was built; lines of values that others have replaced are left out."""
+        lines = self._lines
+        if self._repeated or self._merges:
+            lines = {path: line for path, line in lines.items() if _holds(self._data, path)}
+        return Document(self._data, lines, tuple(path for path in self._repeated if path in lines))
 
     def take(self, event: Any) -> bool:
         """Handle one event; True at the end of the document."""
@@ -182,15 +193,18 @@ class _Builder:
             self._anchors[anchor] = (value, size)
         line = line or event.start_mark.line + 1
         if not self._stack:
-            self.data, self.lines[()] = value, line
+            self._data, self._lines[()] = value, line
             return
         frame = self._stack[-1]
         if isinstance(frame.into, list):
-            self.lines[(*frame.path, len(frame.into))] = line
+            self._lines[(*frame.path, len(frame.into))] = line
             frame.into.append(value)
         elif frame.key is None:
             frame.key = self._key(value, event)
-            self.lines[(*frame.path, frame.key)] = line
+            place = (*frame.path, frame.key)
+            if frame.key in frame.into:
+                self._repeated[place] = None
+            self._lines[place] = line
         else:
             if frame.key == "<<":
                 self._merge(frame, value, event)
@@ -213,6 +227,7 @@ class _Builder:
 
     def _merge(self, frame: _Frame, value: Any, event: Any) -> None:
         """`<<`: keys written in the mapping itself win, then those of the first of several."""
+        self._merges = True
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(part, dict) for part in parts):
             raise self._error(event, "<< must be a mapping or a list of mappings")
@@ -226,6 +241,14 @@ class _Builder:
 
     def _error(self, event: Any, reason: str) -> ConfigError:
         return ConfigError(f"{self._name}:{event.start_mark.line + 1}: {reason}")
+
+
+def _holds(data: Any, path: Path) -> bool:
+    for step in path:
+        if not (step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))):
+            return False
+        data = data[step]
+    return True
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # chosen at run time

@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from nfd.errors import NfdError
 from nfd.oci.reference import DIGEST
+from nfd.visible import visible
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -80,8 +81,7 @@ def parse(shape: type[T], data: bytes, where: str) -> T:
         return shape.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))[:300]
-        place = place if place.isprintable() else repr(place)  # keys are foreign text
+        place = visible(".".join(map(str, first["loc"]))[:300])  # keys are foreign text
         raise NfdError(f"{where}: the answer makes no sense: {place + ': ' if place else ''}{first['msg']}") from error
 
 

@@ -7,17 +7,29 @@ Upstream does the same in `kubectl nfd validate`, but for one document only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from nfd.config.yamltext import Path
+from nfd.config.yamltext import Document, Path
 from nfd.errors import ConfigError
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.model import Expression, GroupRule, Mistake, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
-from nfd.rules.parse import GROUP_FIELD, RULE_FIELD, Finding, all_mistakes, locate, read_objects, unreadable
+from nfd.rules.parse import (
+    GROUP,
+    GROUP_FIELD,
+    RULE,
+    RULE_FIELD,
+    Finding,
+    all_mistakes,
+    locate,
+    read_objects,
+    unreadable,
+)
 from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.refused import NO_TIME
+from nfd.visible import visible
 
 POLICY = Policy(enable_taints=True)
 KINDS = (None, "", "version")
@@ -28,13 +40,30 @@ EACH_ALONE = ("InRegexp",)
 def validate_text(name: str, text: str) -> list[str]:
     """All mistakes in a rule file as `name:line: reason`, in the order of their lines."""
     findings: list[Finding] = []
+    known: dict[tuple[bool, str, str], int] = {}
     try:
         for document, path, parsed in read_objects(text, findings):
             findings += locate(document, [*all_mistakes(parsed), *check_object(parsed, path)])
+            findings += _again(document, path, parsed, known)
     except ConfigError as error:
         findings.append(unreadable(error))
     findings.sort(key=lambda finding: finding.line)
-    return [f"{name}:{finding.line}: {finding.reason}" for finding in findings]
+    return [f"{name}:{finding.line}: {visible(finding.reason)}" for finding in findings]
+
+
+def _again(
+    document: Document, path: Path, parsed: RuleObject, known: dict[tuple[bool, str, str], int]
+) -> list[Finding]:
+    """An object of a name that an earlier one has: a cluster takes the last one alone."""
+    (here,) = locate(document, [Mistake((*path, "metadata", "name"), "", False)])
+    key, kind = (parsed.is_group, parsed.namespace, parsed.name), GROUP if parsed.is_group else RULE
+    before = known.get(key)
+    if not parsed.name or not all(mistake.soft for mistake in parsed.mistakes):
+        return []
+    if before is None:
+        known[key] = here.line
+        return []
+    return [replace(here, reason=f"metadata.name {parsed.name!r}: a {kind} of this name is in line {before} already")]
 
 
 def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:

@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nfd.config.yamltext import Document, Path, documents
+from nfd.config.yamltext import TWICE, Document, Path, documents
 from nfd.errors import ConfigError
 from nfd.rules.draft import Draft
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
 from nfd.rules.written import sound, text_documents
+from nfd.visible import visible
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 API_VERSION = "nfd.k8s-sigs.io/v1alpha1"
@@ -41,7 +42,7 @@ class Finding:
     soft: bool
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+        return f"line {self.line}: {visible(self.reason)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def read_objects(text: str, findings: list[Finding], name: str = _NAME) -> Itera
         wrong = {mistake.path for _, parsed in found for mistake in all_mistakes(parsed) if not mistake.soft}
         misplaced = _texts_inside(document, wrong)
         findings.extend(Finding(one.line, str(one), True) for one in plain if (one.line, one.text) not in misplaced)
+        findings.extend(_twice(document))
         yield from ((document, path, parsed) for path, parsed in found)
 
 
@@ -92,6 +94,11 @@ def _texts_inside(document: Document, places: Set[Path]) -> set[tuple[int, str]]
     inside = (path for path in document.lines if any(path[:size] in places for size in range(len(path) + 1)))
     found = ((document.lines[path], value_at(document.data, path)) for path in inside)
     return {(line, value) for line, value in found if isinstance(value, str)}
+
+
+def _twice(document: Document) -> list[Finding]:
+    """Keys written twice: `kubectl apply` refuses them, everybody else takes the last one."""
+    return [Finding(document.lines[path], f"{path[-1]} {TWICE}", True) for path in document.repeated]
 
 
 def value_at(data: Any, path: Path) -> Any:
@@ -110,6 +117,7 @@ def parse_custom_text(text: str) -> CustomText:
             parsed = () if document.data is None else parse_custom(document.data)
             rules.extend(parsed)
             findings.extend(locate(document, [mistake for rule in parsed for mistake in rule.mistakes]))
+            findings.extend(_twice(document))
     except ConfigError as error:
         findings.append(unreadable(error))
     return CustomText(tuple(rules), tuple(findings))

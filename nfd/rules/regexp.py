@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from nfd.visible import visible
+
 MAX_MEMORY = 2 << 20
 """Bytes that one compiled pattern may use; a pattern that needs more does not compile, and matching only slows down."""
 
@@ -34,12 +36,8 @@ def compile_pattern(pattern: str) -> Any:
     except (re2.error, UnicodeError) as error:
         reason = error.args[0] if error.args else error
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise PatternError(f"regular expression {pattern[:100]!r}: {_shown(str(reason))}") from error
-
-
-def _shown(reason: str) -> str:
-    """RE2 repeats parts of the pattern, whatever is in them."""
-    return (reason if reason.isprintable() else repr(reason))[:_LONGEST_REASON]
+        shown = visible(str(reason))[:_LONGEST_REASON]  # RE2 repeats parts of the pattern, whatever is in them
+        raise PatternError(f"regular expression {pattern[:100]!r}: {shown}") from error
 
 
 def encode(text: str) -> bytes:

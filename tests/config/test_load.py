@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nfd.config.load import check, files, inline, load, read_file
+from nfd.config.load import check, files, inline, layer_of, load, read_file
 from nfd.config.overlay import Layer, Origin
 from nfd.config.yamltext import MAX_BYTES, parse
 from nfd.errors import ConfigError
@@ -17,8 +17,7 @@ from tests.config.sample import Config
 
 
 def layer(text: str, name: str = "f", origin: Origin = Origin.FILE) -> Layer:
-    document = parse(text, name)
-    return Layer(name, document.data, origin, document.lines)
+    return layer_of(name, parse(text, name), origin)
 
 
 def value(config: Any, path: str) -> Any:
@@ -93,6 +92,7 @@ WARNINGS = [
     ),
     ("core: {sources: [x]}", "f:1: core.sources: is deprecated, use labelSources"),
     ("core: {klog: {nope: 1}}", "f:1: core.klog.nope: no such key"),
+    ("core:\n  port: 1\n  port: 2", "f:3: core.port: is written twice; the last one counts"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -85,6 +86,14 @@ def test_lines_keys_duplicates_and_merges() -> None:
     assert document.lines[("a",)] == 4
     assert document.lines[("e", "c")] == 8
     assert document.lines[("f", 1)] == 10
+    assert document.repeated == (("a",),)
+
+
+def test_what_is_written_twice_is_named_with_its_last_line_and_leaves_none_of_the_first() -> None:
+    document = parse("a: {b: [1,\n  {c: 2}]}\na:\n  b: 3\n  <<: {d: 4}\nb: {x: 1, x: 2}\nb: 5\n", "f")
+    assert document.data == {"a": {"b": 3, "d": 4}, "b": 5}
+    assert document.lines == {(): 1, ("a",): 3, ("a", "b"): 4, ("b",): 7}
+    assert document.repeated == (("a",), ("b",))
 
 
 def test_the_first_document_counts_and_the_others_can_be_had() -> None:
@@ -143,6 +152,16 @@ def test_hostile_text_is_one_clear_line(text: str | bytes, reason: str) -> None:
 @given(st.text(alphabet="ab:-[]{}&*!<>|?%@'\"#,~ \n\t0", max_size=60))
 def test_any_text_is_a_value_or_a_config_error(text: str) -> None:
     assert "\n" not in reason_of(text)
+
+
+@given(st.text(alphabet="ab<:{}[], \n1", max_size=60))
+def test_every_line_is_that_of_a_value(text: str) -> None:
+    with suppress(ConfigError):
+        for document in documents(text, "f"):
+            for path in document.lines:
+                value = document.data
+                for step in path:
+                    value = value[step]
 
 
 def reason_of(text: str) -> str:

@@ -26,6 +26,13 @@ def leaves(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
             yield from leaves(kind, (*path, name))
 
 
+def test_a_key_written_twice_is_a_warning() -> None:
+    text = "flags:\n  gfd:\n    oneshot: true\n    oneshot: false\n"
+    config = parse_config(parse(text, "c"), "c")
+    assert config.flags == {"gfd.oneshot": False}
+    assert config.warnings == ("c:4: flags.gfd.oneshot: is written twice; the last one counts",)
+
+
 def nested(path: tuple[str, ...], value: str) -> str:
     """One key a line."""
     return "".join(f"{'  ' * depth}{key}:\n" for depth, key in enumerate(path)).rstrip() + f" {value}\n"

@@ -87,6 +87,18 @@ TERM = ("matchFeatures:", "- feature: f.a", "  matchExpressions:")
             ["1: apiVersion must be nfd.k8s-sigs.io/v1alpha1"],
         ),
         (HEAD.replace("  name: x\n", "  generation: 3\n") + "spec: {rules: []}\n", ["3: metadata.name is missing"]),
+        (
+            HEAD + "spec: {rules: [{name: r, name: s}]}\nspec:\n  rules: []\n",
+            ["6: spec is written twice; the last one counts"],
+        ),
+        (
+            HEAD + "spec: {rules: []}\n---\n" + HEAD + "spec: {rules: []}\n",
+            ["10: metadata.name 'x': a NodeFeatureRule of this name is in line 4 already"],
+        ),
+        (
+            rule_file("name: r", *TERM, '    "y\\nz": s'),
+            [r"11: matchFeatures.0.matchExpressions.y\nz must be a mapping"],
+        ),
         ("a: [b", ["2: not YAML: did not find expected ',' or ']'"]),
         ("- 1\n- 2\n", ["1: must be a mapping"]),
         ("", []),
