@@ -264,6 +264,8 @@ def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) ->
 
 def _advice(path: str, error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, TypeError | AttributeError | LookupError):  # the loader took another shape for granted
+        text = "has not the shape of a kubeconfig: lists of clusters, contexts and users, and a current-context"
     if path:
         return f"kubeconfig {path}: {text}"
     return f"no --kubeconfig, no KUBECONFIG, and not inside a pod with a service account: {text}"

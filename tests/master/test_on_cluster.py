@@ -204,10 +204,19 @@ async def test_bad_kubeconfigs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigError, match="not inside a pod"):
         await connect()
-    for text in ("", "{", "[]", json.dumps({"kind": "Config", "clusters": 7})):
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    shapeless = (
+        {"clusters": 7},
+        {"contexts": 7},
+        {"contexts": [{"name": "x", "context": 7}]},
+        {"contexts": [context], "clusters": [{"name": "c", "cluster": 7}], "users": []},
+        {"contexts": [context], "clusters": [{"name": "c", "cluster": {"server": 7}}], "users": []},
+    )
+    for text in ("", "null", "7", "a", "{", "[]", *(json.dumps({"current-context": "x", **one}) for one in shapeless)):
         (tmp_path / "config").write_text(text)
-        with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}"):
+        with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}") as caught:
             await connect(str(tmp_path / "config"))
+        assert " object " not in str(caught.value), text
     with pytest.raises(ConfigError, match="No such file"):
         await connect(str(tmp_path / "absent"))
 
