@@ -163,6 +163,8 @@ class _Labelling:
     origins: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     incomplete: dict[str, str] = field(default_factory=dict)
+    cleaned: set[str] = field(default_factory=set)
+    """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
     def add(self, source: Source, found: Labelled) -> None:
         self.problems.extend(Problem(source.name, subject, reason) for subject, reason in found.notes)
@@ -171,8 +173,12 @@ class _Labelling:
         naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
         derived = derive(naming, found.labels, self.allowed)
         self.problems.extend(derived.problems)
+        for key in sorted(derived.cleaned & self.labels.keys() - self.cleaned):
+            self.problems.append(Problem(source.name, key, f"dropped: {self.origins[key]} gives it besides"))
+            del derived.labels[key]
         self.labels.update(derived.labels)
         self.origins.update(dict.fromkeys(derived.labels, source.name))
+        self.cleaned = self.cleaned - derived.labels.keys() | derived.cleaned & derived.labels.keys()
 
     def fail(self, source: Source, error: Exception) -> None:
         reason = self.errors[source.name] = f"{type(error).__name__}: {error}"

@@ -28,25 +28,33 @@ class Naming:
 
 @dataclass(slots=True)
 class Derived:
-    """Legal labels, and what was cleaned or left out."""
+    """Legal labels, and what was cleaned or left out; `cleaned` are the keys of those that were changed."""
 
     labels: dict[str, str] = field(default_factory=dict)
+    cleaned: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
 
 def derive(naming: Naming, labels: Labels, allowed: Searcher | None = None) -> Derived:
-    """Name, clean and filter the labels of one source.
+    """Name, clean and filter the labels of one source; what is cleaned never takes the place of what was legal.
 
     `allowed` is searched in the part of the key after its first slash; None allows all.
     """
     derived = Derived()
-    for name, value in labels.items():
-        key, text, reasons = _legal(naming, name, value)
+    made = sorted(
+        ((name, *_legal(naming, name, value)) for name, value in labels.items()), key=lambda one: bool(one[3])
+    )
+    legal = {names.full_key(key) for _, key, _, reasons in made if key is not None and not reasons}
+    for name, key, text, reasons in made:
+        if reasons and key is not None and names.full_key(key) in legal:
+            key, reasons = None, [*reasons, f"dropped: {key} is given besides"]
         if key is not None and allowed is not None and not allowed.search(key.partition("/")[2] or key):
             key, reasons = None, ["is not in core.labelWhiteList"]
         derived.problems.extend(Problem(naming.source, name, reason) for reason in reasons)
         if key is not None:
             derived.labels[key] = text
+            if reasons:
+                derived.cleaned.add(key)
     return derived
 
 
@@ -63,8 +71,8 @@ def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list
     if not clean_base:
         return None, value, ["dropped: nothing of the name is legal in a label"]
     reasons = []
-    if clean_base != base:
-        reasons.append(f"name {base!r} became {clean_base!r}")
+    if clean_base != base or (naming.namespaced and name.startswith("/")):
+        reasons.append(f"name {base if prefix else name!r} became {clean_base!r}")
     if value and not clean_value:
         return None, value, [*reasons, f"dropped: nothing of the value {value!r} is legal in a label"]
     if clean_value != value:

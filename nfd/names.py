@@ -67,6 +67,11 @@ def clean(text: str) -> str:
     return _ILLEGAL.sub("_", text).strip(_ENDS)[:MAX_NAME].rstrip(_ENDS)
 
 
+def full_key(key: str) -> str:
+    """The key as it stands on the Node: one without a namespace belongs to NFD's."""
+    return key if "/" in key else f"{FEATURE_NS}/{key}"
+
+
 def namespace_of(key: str) -> str:
     """The part before the slash, empty if there is none."""
     return key.rpartition("/")[0]

@@ -16,7 +16,7 @@ from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
 from nfd.master.desired import RULE
-from nfd.names import FEATURE_NS
+from nfd.names import FEATURE_NS, full_key
 from nfd.rules.engine import Given
 from nfd.visible import visible
 
@@ -41,7 +41,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    key = args.label if "/" in args.label else f"{FEATURE_NS}/{args.label}"
+    key = full_key(args.label)
     if args.node != HERE:
         return show(key, *_ask_cluster(args, key))
     plan, problems = plan_of(args)

@@ -146,7 +146,7 @@ class Screen:
         return dict(data["metadata"].get("labels") or {})
 
     def _show_all(self, labels: Mapping[str, str], report: Report) -> None:
-        origins = {key if "/" in key else f"{names.FEATURE_NS}/{key}": one for key, one in report.origins.items()}
+        origins = {names.full_key(key): one for key, one in report.origins.items()}
         parts = [f"{self._style.head(f'node {self._node}')}: {len(labels)} labels", table(labels, origins, self._style)]
         if self._odd:
             parts.append(problems(self._odd, self._style))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nfd.errors import HostError
+from nfd.host.text import trim
 from nfd.host.tree import LIST, Tree
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Host:
     def value(self, path: str) -> str | None:
         """One sysfs value: the text trimmed; None, and a note, if it is there but unreadable."""
         text = self.untrimmed(path)
-        return None if text is None else text.strip()
+        return None if text is None else trim(text)
 
     def untrimmed(self, path: str) -> str | None:
         """One sysfs value to the last newline; None, and a note, if it is there but unreadable."""

@@ -107,7 +107,7 @@ class Replay(Host):
     def names(self, path: str) -> tuple[str, ...]:
         _fail(self._failures, f"{path}/", path)
         lost = self._folders.get(path.strip("/"))
-        return super().names(path) if lost is None else tuple(sorted({*super().names(path), *lost}))
+        return super().names(path) if lost is None else tuple(sorted({*super().names(path), *lost}, key=os.fsencode))
 
     def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
         _fail(self._failures, f"{path}/", path)

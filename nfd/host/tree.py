@@ -69,7 +69,7 @@ class Tree:
     def names(self, path: str) -> list[str]:
         descriptor = self.open(path, LIST)
         try:
-            return sorted(os.listdir(descriptor))  # noqa: PTH208  # pathlib takes no descriptor
+            return sorted(os.listdir(descriptor), key=os.fsencode)  # noqa: PTH208  # pathlib takes no descriptor
         finally:
             os.close(descriptor)
 
@@ -77,7 +77,7 @@ class Tree:
         descriptor = self.open(path, LIST)
         try:
             with os.scandir(descriptor) as found:
-                return sorted((entry.name, entry.inode()) for entry in found)
+                return sorted(((entry.name, entry.inode()) for entry in found), key=lambda one: os.fsencode(one[0]))
         finally:
             os.close(descriptor)
 

@@ -5,11 +5,11 @@ Features `memory.numa`, `memory.swap`, `memory.hugepages` (attributes) and `memo
 
 from __future__ import annotations
 
-import re
-
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
+from nfd.host.text import trim
+from nfd.quantity import scaled
 from nfd.source import Partial, Source
 from nfd.sources.reading import Reading, attributes, gather, is_positive
 
@@ -19,8 +19,9 @@ NODES = "sys/bus/node/devices"
 NVDIMMS = "sys/bus/nd/devices"
 PAGE_SIZES = "sys/kernel/mm/hugepages"
 
-_DECIMAL = re.compile(r"[0-9]+", re.ASCII)
-_UNITS = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_LARGEST = (1 << 63) - 1
+"""Bytes that a quantity of Kubernetes can hold."""
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def discover(host: Host, config: Section) -> Features | Partial:
@@ -48,7 +49,7 @@ def read_swap(reading: Reading) -> Features:
     text = reading.host.text("proc/swaps")
     if text is None:
         return Features()
-    lines = [line for line in text.split("\n") if line.strip()]
+    lines = [line for line in text.split("\n") if trim(line)]
     return attributes(SWAP, {"enabled": _flag(len(lines) > 1)})
 
 
@@ -73,6 +74,7 @@ def read_hugepages(reading: Reading) -> Features:
     Absent: a kernel without huge pages says enabled=false; a size without a count has an empty one.
     """
     counts: dict[str, str] = {}
+    enabled = False
     for name in reading.host.names(PAGE_SIZES):
         folder = f"{PAGE_SIZES}/{name}"
         if not reading.has_dir(folder):
@@ -80,19 +82,18 @@ def read_hugepages(reading: Reading) -> Features:
         size = page_size(name)
         if size is None:
             reading.host.note(printable(folder), "is not named after a page size")
-        else:
-            counts[f"hugepages-{size}"] = reading.value(f"{folder}/nr_hugepages") or ""
-    return attributes(HUGEPAGES, {"enabled": _flag(any(map(is_positive, counts.values()))), **counts})
+            continue
+        count = counts[f"hugepages-{size}"] = reading.value(f"{folder}/nr_hugepages") or ""
+        enabled = enabled or is_positive(count)
+    return attributes(HUGEPAGES, {"enabled": _flag(enabled), **counts})
 
 
 def page_size(name: str) -> str | None:
     """The size in a directory's name as Kubernetes writes quantities (`hugepages-2048kB` → `2Mi`), None without one."""
-    digits = name.removeprefix("hugepages-").rstrip("kB")
-    if not digits:
-        return "0"
-    if not _DECIMAL.fullmatch(digits) or len(digits) > 18:
+    amount = scaled(f"{name.removeprefix('hugepages-').rstrip('kB') or 0}Ki")
+    if amount is None or not amount.is_whole:
         return None
-    size, unit = int(digits), 0
+    size, unit = min((amount.digits << amount.twos) // 10**-amount.tens, _LARGEST), 0
     while size and size % 1024 == 0 and unit < len(_UNITS) - 1:
         size, unit = size // 1024, unit + 1
     return f"{size}{_UNITS[unit]}" if size else "0"

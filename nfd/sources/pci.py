@@ -5,6 +5,7 @@ from __future__ import annotations
 from nfd.config.section import Section
 from nfd.features import Features, Instance, printable
 from nfd.host import Host
+from nfd.host.text import trim
 from nfd.source import Labelled, Partial, Source
 from nfd.sources.matching import choose_fields, is_listed, join_fields
 from nfd.sources.reading import Reading, gather
@@ -56,7 +57,7 @@ def read_device(reading: Reading, name: str) -> Instance | None:
     for field in (*FIELDS, *MORE):
         text = reading.text(f"{DEVICES}/{name}/{field}")
         if text is not None:
-            device[field] = text.removeprefix("0x").strip()
+            device[field] = trim(text.removeprefix("0x"))
         elif field in FIELDS:
             reading.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
             return None

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from nfd.errors import HostError
 from nfd.features import Features, join
 from nfd.host import Host
+from nfd.host.text import parse_integer, trim
 from nfd.source import Partial
 
 T = TypeVar("T")
 
 NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
 """What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
-
-_NOT_NEGATIVE = re.compile(r"[+]?0*([0-9]{1,19})", re.ASCII)
 
 
 class Reading:
@@ -30,7 +28,7 @@ class Reading:
     def value(self, path: str) -> str | None:
         """A sysfs value, trimmed; None where there is none, which after an error leaves the feature incomplete."""
         text = self.text(path)
-        return None if text is None else text.strip()
+        return None if text is None else trim(text)
 
     def text(self, path: str) -> str | None:
         """As `value`, untouched."""
@@ -99,6 +97,5 @@ def attributes(feature: str, elements: Mapping[str, str] | None) -> Features:
 
 
 def is_positive(text: str | None) -> bool:
-    """Whether the text is a decimal integer above zero as Go reads it: an optional sign, digits, 64 bits."""
-    found = _NOT_NEGATIVE.fullmatch(text or "")
-    return found is not None and 0 < int(found[1]) < 1 << 63
+    """Whether the text is a decimal integer above zero."""
+    return (parse_integer(text or "") or 0) > 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nfd import names
 from nfd.host import MAX_FILE
+from nfd.host.text import BLANK
 from nfd.sources import kernel
 from nfd.sources.kernel import kconfig, modules, version
 from tests.sources.hosts import labels_of, make_host, scan
@@ -95,6 +96,14 @@ def test_whatever_is_no_gzip_file_is_a_clear_error(data: bytes) -> None:
         kconfig.parse_compressed(data)
 
 
+def test_a_gzip_file_is_a_series_of_members() -> None:
+    first, second = gzip.compress(b"CONFIG_A=y\nCONFIG_B="), gzip.compress(b"m\n")
+    assert kconfig.parse_compressed(first + second) == {"A": "y", "B": "m"}
+    for rest in (b"junk", second[:-1]):
+        with pytest.raises(ValueError, match="gzip file"):
+            kconfig.parse_compressed(first + rest)
+
+
 def test_a_decompression_bomb_is_refused() -> None:
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
     bomb = packer.compress(bytes(MAX_FILE + 1)) + packer.flush()
@@ -130,7 +139,7 @@ def test_the_configuration_is_parsed_once(tmp_path: Path) -> None:
 def test_whatever_the_list_of_modules_holds_is_read(text: str) -> None:
     for name in modules.parse_loaded(text):
         assert name
-        assert not any(letter.isspace() for letter in name)
+        assert not any(letter in BLANK for letter in name)
 
 
 def test_modules(tmp_path: Path) -> None:

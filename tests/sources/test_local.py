@@ -11,6 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd import names
+from nfd.config.section import Section
+from nfd.discovery import Plan, discover
+from nfd.features import Features
+from nfd.source import Source
 from nfd.sources import local
 from nfd.sources.local.featurefile import parse, parse_time
 from tests.sources.hosts import make_host, scan
@@ -25,6 +29,8 @@ NOW = parse_time("2024-06-01T00:00:00Z")
         ("a", {"a": "true"}, {"a": "true"}),
         ("a=", {"a": ""}, {"a": ""}),
         ("  a=1  ", {"a": "1"}, {"a": "1"}),
+        ("\u2003\xa0a=1\x85\u3000", {"a": "1"}, {"a": "1"}),
+        ("\x1ca=1\x1f", {"\x1ca": "1\x1f"}, {"\x1ca": "1\x1f"}),
         ("a = 1", {"a ": " 1"}, {"a ": " 1"}),
         ("a=b=c # no comment", {"a": "b=c # no comment"}, {"a": "b=c # no comment"}),
         ("=1", {"": "1"}, {"": "1"}),
@@ -42,6 +48,10 @@ NOW = parse_time("2024-06-01T00:00:00Z")
         ("# +expiry-time=2024-06-01T00:00:00Z\na=1", {"a": "1"}, {"a": "1"}),
         ("# +expiry-time=2024-06-01T01:30:00+02:00\na=1", {}, {}),
         ("# +expiry-time=2024-05-31T23:30:00-02:00\na=1", {"a": "1"}, {"a": "1"}),
+        ("# +expiry-time=2024-05-31T9:30:00-14:30\na=1", {"a": "1"}, {"a": "1"}),
+        ("# +expiry-time=2024-05-30T22:59:59,9-24:60\na=1", {}, {}),
+        ("# +expiry-time=0000-02-29T00:00:00Z\na=1", {}, {}),
+        ("# +expiry-time=9999-12-31T23:59:59-24:00\na=1", {"a": "1"}, {"a": "1"}),
         (
             "# +no-label\n# +expiry-time=2001-01-01T00:00:00Z\na=1\n# +expiry-time=2999-01-01T00:00:00Z\nb=1\nc=1",
             {"c": "1"},
@@ -64,7 +74,12 @@ def test_lines(text: str, labels: dict[str, str], features: dict[str, str]) -> N
         "expiry-time=2001-01-01T00:00:00",
         "expiry-time=2001-01-01t00:00:00z",
         "expiry-time=2001-02-30T00:00:00Z",
-        "expiry-time=0000-01-01T00:00:00Z",
+        "expiry-time=2001-13-01T00:00:00Z",
+        "expiry-time=2001-1-01T00:00:00Z",
+        "expiry-time=2001-01-01T24:00:00Z",
+        "expiry-time=2001-01-01T00:00:60Z",
+        "expiry-time=2001-01-01T00:00:00.Z",
+        "expiry-time=2001-01-01T00:00:00-24:61",
         "expiry-time=2001-01-01T00:00:00+25:00",
         " no-label",
         "Something",
@@ -99,6 +114,29 @@ def test_whatever_a_file_holds_is_read(tmp_path_factory: pytest.TempPathFactory,
     found = scan(host, local.SOURCE)
     assert found.labels["good"] == "1"
     assert not found.failed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=legal\na!=cleaned", {"a": "legal"}),
+        ("a!=cleaned\na=legal", {"a": "legal"}),
+        ("a!=cleaned", {"a": "cleaned"}),
+        ("a=legal\n/a=cleaned", {"a": "legal"}),
+        (f"a=legal\n{names.FEATURE_NS}/a=cleaned!", {"a": "legal"}),
+        (f"a=cleaned!\n{names.FEATURE_NS}/a=legal", {f"{names.FEATURE_NS}/a": "legal"}),
+        (f"{names.FEATURE_NS}/kernel-kvm=cleaned!", {}),
+        (f"{names.FEATURE_NS}/kernel-kvm=legal", {f"{names.FEATURE_NS}/kernel-kvm": "legal"}),
+    ],
+)
+def test_what_is_cleaned_never_takes_the_place_of_what_is_legal(
+    tmp_path: Path, text: str, expected: dict[str, str]
+) -> None:
+    kernel = Source("kernel", Section, lambda host, config: Features(), lambda features, config: {"kvm": "true"})
+    host = make_host(tmp_path, {f"{FOLDER}/a": text})
+    both = (kernel, local.SOURCE)
+    found = discover(host, Plan(both, both, {"kernel": Section(), "local": Section()}))
+    assert found.labels == {f"{names.FEATURE_NS}/kernel-kvm": "true"} | expected
 
 
 def test_files_in_the_order_of_their_names_and_no_others(tmp_path: Path) -> None:

@@ -84,7 +84,10 @@ def test_persistent_memory(
         ("hugepages-kB", "0"),
         ("hugepages-0kB", "0"),
         ("hugepages-bigkB", None),
-        ("hugepages--1kB", None),
+        ("hugepages--1kB", "-1Ki"),
+        ("hugepages-1.5kB", "1536"),
+        ("hugepages-1.0001kB", None),
+        (f"hugepages-{1 << 60}kB", str((1 << 63) - 1)),
         ("README", None),
     ],
 )

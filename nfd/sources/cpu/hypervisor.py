@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
+from nfd.host.text import trim
 from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, VENDORS, Cpuid, text_of
 
 FIRMWARE = (
@@ -54,9 +55,9 @@ def read_s390x(host: Host) -> str | None:
     text = host.value("proc/sysinfo")
     if text is None:
         return None
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if "Control Program:" in line:
-            return sanitize(line.partition(":")[2].strip()) or NONE
+            return sanitize(trim(line.partition(":")[2])) or NONE
     return NONE
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from nfd.host import Host
+from nfd.host.text import trim
 from nfd.sources.cpu import hypervisor, procinfo
 from nfd.sources.cpu.cpuid import UNKNOWN_VENDOR, Cpuid
 
@@ -79,8 +80,8 @@ def derive_arm64(midr: int) -> Model:
 def parse_s390x(cpuinfo: str) -> Model:
     """First `identification` is the family, last `machine` the id; the summary lines `processor 0: …` do not count."""
     found: dict[str, str] = {}
-    for line in cpuinfo.splitlines():
-        key, _, value = (part.strip() for part in line.partition(":"))
+    for line in cpuinfo.split("\n"):
+        key, _, value = (trim(part) for part in line.partition(":"))
         if value and (key in ("vendor_id", "machine") or (key == "identification" and key not in found)):
             found[key] = value
     vendor = hypervisor.sanitize(found.get("vendor_id", "")) or UNKNOWN_VENDOR

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-import re
 
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.text import parse_integer, trim
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
 
@@ -14,7 +14,6 @@ _CPU = "sys/devices/system/cpu"
 _PSTATE = f"{_CPU}/intel_pstate"
 _CPUFREQ = f"{_CPU}/cpufreq"
 _MAX_CSTATE = "sys/module/intel_idle/parameters/max_cstate"
-_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def read_cstate(host: Host) -> dict[str, str] | None:
@@ -79,17 +78,17 @@ def read_sst(host: Host, cpuid: Cpuid) -> dict[str, str]:
 
 
 def _common_governor(host: Host) -> str | None:
-    """The governor that all policies in use agree on."""
-    common: str | None = None
+    """The governor that all policies in use agree on; None if there is none."""
+    common = ""
     for policy in host.names(_CPUFREQ):
         governor = _of_policy(host, policy, "scaling_governor")
         if governor in (None, common) or not _of_policy(host, policy, "affected_cpus"):
             continue
-        if common is not None:
+        if common:
             host.note(_CPUFREQ, f"policies disagree on the governor: {common!r}, {governor!r}")
             return None
         common = governor
-    return common
+    return common or None
 
 
 def _of_policy(host: Host, policy: str, name: str) -> str | None:
@@ -101,11 +100,11 @@ def _of_policy(host: Host, policy: str, name: str) -> str | None:
         if error.errno != errno.EBUSY:
             raise
         return None
-    return None if text is None else text.strip()
+    return None if text is None else trim(text)
 
 
 def _integer(host: Host, path: str, text: str) -> int | None:
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    host.note(path, f"{text[:40]!r} is not an integer")
-    return None
+    number = parse_integer(text)
+    if number is None:
+        host.note(path, f"{text[:40]!r} is not an integer")
+    return number

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from nfd.host import Host
+from nfd.host.text import parse_integer
 from nfd.sources.cpu.cpuid import EBX, EDX, Cpuid
 
 _RESCTRL = "sys/fs/resctrl"
 _MOUNTS = "proc/self/mountinfo"
 _CLOSIDS = "info/L3/num_closids"
-_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def read_rdt(host: Host, cpuid: Cpuid) -> dict[str, str]:
@@ -46,9 +44,8 @@ def _classes(host: Host) -> str | None:
     text = host.value(f"{_RESCTRL}/{_CLOSIDS}")
     if text is None and (mount := _mounted_elsewhere(host.value(_MOUNTS) or "")):
         text = host.value(f"{mount}/{_CLOSIDS}")
-    if text is None or not _NUMBER.fullmatch(text) or int(text) < 1:
-        return None
-    return str(int(text) - 1)
+    classes = parse_integer(text or "")
+    return str(classes - 1) if classes and classes > 0 else None
 
 
 def _mounted_elsewhere(mountinfo: str) -> str | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from nfd.host import Host
+from nfd.host.text import parse_integer
 from nfd.sources.cpu.cpuid import EAX, ECX, EDX, Cpuid
 
 NUMBERS = frozenset({"sgx.epc", "tdx.total_keys", "sev.asids", "sev.encrypted_state_ids"})
 """Elements that are counts and become no labels."""
 
 _CAPACITIES = ("sys/fs/cgroup/misc.capacity", "sys/fs/cgroup/misc/misc.capacity")
-_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _KVM_INTEL = "sys/module/kvm_intel/parameters"
 _KVM_AMD = "sys/module/kvm_amd/parameters"
 
@@ -60,17 +58,17 @@ def derive_epc_size(cpuid: Cpuid) -> int:
 
 def parse_capacity(text: str, resource: str) -> str | None:
     """The amount of a resource in misc.capacity, found by its whole name."""
-    for line in text.splitlines():
-        name, _, rest = line.partition(" ")
+    for line in text.split("\n"):
+        name, _, rest = line.removesuffix("\r").partition(" ")
         if name == resource:
-            amount = rest.split(" ")[0]
-            return str(int(amount)) if _INTEGER.fullmatch(amount) else None
+            amount = parse_integer(rest.partition(" ")[0])
+            return None if amount is None or amount < 0 else str(amount)
     return None
 
 
 def _capacity(host: Host, resource: str, element: str) -> dict[str, str]:
     path = next((path for path in _CAPACITIES if host.exists(path)), None)
-    amount = parse_capacity(host.value(path) or "", resource) if path else None
+    amount = parse_capacity(host.untrimmed(path) or "", resource) if path else None
     return {} if amount is None else {element: amount}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gzip
+import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 
@@ -67,15 +69,17 @@ def _read_file(host: Host, path: str) -> Mapping[str, str] | None:
 
 def parse_compressed(data: bytes) -> Mapping[str, str]:
     """Options of a gzip file; raises ValueError if it is damaged, cut off, or too large unpacked."""
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    if not data:
+        raise ValueError("is an empty gzip file")
     try:
-        text = unpacker.decompress(data, MAX_FILE)
-    except zlib.error as error:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(MAX_FILE + 1)
+    except EOFError as error:
+        raise ValueError("is a gzip file that was cut off") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"is not a gzip file: {error}") from error
-    if unpacker.unconsumed_tail:
+    if len(text) > MAX_FILE:
         raise ValueError(f"is larger than {MAX_FILE} bytes when unpacked")
-    if not unpacker.eof:
-        raise ValueError("is a gzip file that was cut off")
     return parse_options(text)
 
 

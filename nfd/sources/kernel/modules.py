@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.text import first_word, trim
 from nfd.sources.reading import Reading
 
 LOADED_FILE = "proc/modules"
@@ -37,10 +38,10 @@ def read_enabled(reading: Reading, release: str | None) -> frozenset[str] | None
 
 def parse_loaded(text: str) -> frozenset[str]:
     """The first word of each line; blank lines say nothing."""
-    return frozenset(words[0] for line in text.split("\n") if (words := line.split(maxsplit=1)))
+    return frozenset(name for line in text.split("\n") if (name := first_word(line)))
 
 
 def parse_builtin(data: bytes) -> frozenset[str]:
     """Base names of the lines that end in `.ko`, without it."""
-    lines = (line.strip() for line in data.decode("utf-8", "replace").split("\n"))
+    lines = (trim(line) for line in data.decode("utf-8", "replace").split("\n"))
     return frozenset(line.rpartition("/")[2].removesuffix(".ko") for line in lines if line.endswith(".ko"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
+from nfd.host.text import trim
 
 RELEASE_FILE = "proc/sys/kernel/osrelease"
 
@@ -15,7 +16,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 def read_release(host: Host) -> str | None:
     """The release; None if there is none."""
     text = host.text(RELEASE_FILE)
-    return None if text is None else text.strip()
+    return None if text is None else trim(text)
 
 
 def parse(release: str) -> dict[str, str]:

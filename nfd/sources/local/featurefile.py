@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
+
+from nfd.host.text import trim
 
 EXPIRY, NO_FEATURE, NO_LABEL = "expiry-time", "no-feature", "no-label"
 DIRECTIVE = "# +"
 
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_CYCLE = 400
+"""Years after which the Gregorian calendar comes again."""
+_CYCLE_SECONDS = 146097 * 86400
 
 
 @dataclass(slots=True)
@@ -38,7 +43,7 @@ def parse(text: str, now: float) -> Entries:
     """Read a file; `now` in seconds since the epoch decides what has expired."""
     entries, state = Entries(), _State()
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        line = raw.strip()
+        line = trim(raw)
         if line.startswith(DIRECTIVE):
             problem = _direct(state, line.removeprefix(DIRECTIVE), now)
             if problem:
@@ -57,7 +62,7 @@ def _direct(state: _State, directive: str, now: float) -> str | None:
         state.no_label = True
     elif name == EXPIRY:
         try:
-            state.expired = parse_time(value.strip()) < now
+            state.expired = parse_time(trim(value)) < now
         except ValueError as error:
             return f"{EXPIRY}: {error}"
     else:
@@ -77,15 +82,21 @@ def _enter(entries: Entries, state: _State, line: str) -> None:
 
 
 def parse_time(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 time; raises ValueError."""
+    """Seconds since the epoch of an RFC 3339 time; raises ValueError.
+
+    As NFD does, it takes an hour of one digit, a comma before the fraction, the year 0 and offsets up to 24:60.
+    """
     match = _RFC3339.fullmatch(text)
     try:
         if match is None:
             raise ValueError
-        moment, fraction, sign, hours, minutes = match.groups()
-        offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-        zone = timezone(-offset if sign == "-" else offset) if sign else UTC
-        whole = datetime.fromisoformat(moment).replace(tzinfo=zone)
-        return whole.timestamp() + float(f"0.{fraction or 0}")
-    except (ValueError, OverflowError) as error:
+        year, month, day, hour, minute, second = map(int, match.groups()[:6])
+        fraction, sign, hours, minutes = match.groups()[6:]
+        if int(hours or 0) > 24 or int(minutes or 0) > 60:
+            raise ValueError
+        whole = datetime(year or _CYCLE, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+    except ValueError as error:
         raise ValueError(f"{text!r} is not a time such as 2030-01-31T12:00:00Z") from error
+    offset = 3600 * int(hours or 0) + 60 * int(minutes or 0)
+    shift = (offset if sign == "-" else -offset) - (0 if year else _CYCLE_SECONDS)
+    return whole + shift + float(f"0.{fraction or 0}")

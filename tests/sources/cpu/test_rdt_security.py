@@ -60,6 +60,7 @@ MOUNT = "30 23 0:27 / /mnt/resctrl rw,relatime shared:9 - resctrl resctrl rw\n"
         ({f"{RESCTRL}/info/L3/num_closids": "16\n"}, "15"),
         ({f"{RESCTRL}/info/L3/num_closids": "1\n"}, "0"),
         ({f"{RESCTRL}/info/L3/num_closids": "0\n"}, None),
+        ({f"{RESCTRL}/info/L3/num_closids": "1\x1f\n"}, None),
         ({f"{RESCTRL}/info/L3/num_closids": "many\n"}, None),
         ({f"{RESCTRL}/": "", "proc/self/mountinfo": MOUNT, "mnt/resctrl/info/L3/num_closids": "8\n"}, "7"),
         ({"proc/self/mountinfo": MOUNT, "mnt/resctrl/info/L3/num_closids": "8\n"}, None),
@@ -134,6 +135,9 @@ def test_secure_execution(tmp_path: Path, text: str, expected: dict[str, str]) -
         ("sev max\n", None),
         ("sev_es 5\n", None),
         ("sev 5 6\n", "5"),
+        ("sev 5\r\n", "5"),
+        ("sev -1\n", None),
+        (f"sev {1 << 63}\n", None),
     ],
 )
 def test_capacity(text: str, amount: str | None) -> None:

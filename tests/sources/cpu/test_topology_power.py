@@ -171,6 +171,9 @@ PERFORMANCE = active(scaling_governor="performance")
         (pstate("active") | policies(("0", "performance"), ("", "powersave")), PERFORMANCE),
         (pstate("active") | policies(("", "powersave"), ("1", "performance")), PERFORMANCE),
         (pstate("active") | policies(("0", "performance"), (None, "powersave"), ("2", None)), PERFORMANCE),
+        (pstate("active") | policies(("0", ""), ("1", "performance")), PERFORMANCE),
+        (pstate("active") | policies(("0", "performance"), ("1", "")), active()),
+        (pstate("active") | policies(("0", "")), active()),
         (pstate("active") | policies((None, None)), active()),
     ],
 )

@@ -1,0 +1,29 @@
+"""What of a file's text is blank, and what is a number, as NFD reads it."""
+
+from __future__ import annotations
+
+import re
+
+BLANK = "".join(("\t\n\v\f\r \x85\xa0\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028\u2029\u202f\u205f\u3000"))
+"""Unicode's White_Space; the separators U+001C to U+001F, which Python takes as blank besides, are none."""
+
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
+_WORD = re.compile(rf"[^{BLANK}]+")
+
+
+def trim(text: str) -> str:
+    """The text without white space at its ends."""
+    return text.strip(BLANK)
+
+
+def first_word(line: str) -> str:
+    """What stands before the first white space within the line; empty for a blank line."""
+    found = _WORD.search(line)
+    return found[0] if found else ""
+
+
+def parse_integer(text: str) -> int | None:
+    """A decimal integer of 64 bits, a sign allowed before it; None for anything else."""
+    found = _INTEGER.fullmatch(text)
+    number = int(found[1] + found[2]) if found else None
+    return number if number is not None and -1 << 63 <= number < 1 << 63 else None
