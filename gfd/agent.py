@@ -183,7 +183,7 @@ def check(run: Run, inventory: Inventory, *, first: bool) -> None:
     if first and inventory.trouble is not None and run.fail_on_init_error:
         what = "no driver" if inventory.trouble is Trouble.NO_DRIVER else "the driver does not work"
         raise InitError(f"{what}: {inventory.reason}")
-    if inventory.gpus:
+    if inventory.compute_gpus:
         run.check_mig_strategy()
 
 

@@ -1,19 +1,20 @@
 """The configuration file of GPU feature discovery and the device plugin, version v1.
 
-Keys match without regard to case, but for those of shared and renamed resources; unknown ones are ignored, a null is as
-good as nothing. Source: NVIDIA/k8s-device-plugin `api/config/v1`.
+Keys match without regard to case, but for those of shared and renamed resources; of several spellings of one key the
+last in alphabetical order counts, as Go's JSON decoder sees them. Unknown keys are ignored, a null is as good as
+nothing. Source: NVIDIA/k8s-device-plugin `api/config/v1`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gfd.durations import read_sleep
-from gfd.sharing import Misfit, Sharing, parse_sharing, resource_name
+from gfd.sharing import Misfit, Sharing, parse_sharing, resource_name, whole
 from nfd.config.load import read_file
 from nfd.config.overlay import key_text
 from nfd.config.yamltext import TWICE, Document, parse
@@ -92,7 +93,7 @@ def parse_config(document: Document, path: str) -> FileConfig:
 def _config(data: Any) -> FileConfig:
     if data is None:
         return FileConfig()
-    values = dict(_walk(SCHEMA, data, ""))
+    values = {where: value for where, value in dict(_walk(SCHEMA, data, "")).items() if value is not None}
     version = values.get("version")
     if version and version != VERSION:
         raise Misfit("version", f"{version!r} is not supported, only {VERSION} is")
@@ -112,14 +113,14 @@ def _config(data: Any) -> FileConfig:
 
 
 def _walk(schema: Mapping[str, Any], data: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Path and value of every known leaf that is not null. Raises Misfit for one of the wrong type."""
-    for name, value in _by_name(_section(data, path), schema).items():
+    """Path and value of every known leaf, None for a null. Raises Misfit for one of the wrong type."""
+    for name, value in _named(_section(data, path), schema):
         kind = schema[name]
         where = f"{path}.{name}".removeprefix(".")
         if isinstance(kind, Mapping):
             yield from _walk(kind, value, where)
-        elif value is not None:
-            yield where, _leaf(kind, value, where)
+        else:
+            yield where, None if value is None else _leaf(kind, value, where)
 
 
 def _section(data: Any, path: str) -> Mapping[str, Any]:
@@ -130,10 +131,15 @@ def _section(data: Any, path: str) -> Mapping[str, Any]:
     return data
 
 
-def _by_name(data: Mapping[str, Any], names: Any) -> dict[str, Any]:
-    """The values under the given names, however these are capitalised; of several the last one counts."""
+def _by_name(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The values under the given names, however these are capitalised."""
+    return dict(_named(data, names))
+
+
+def _named(data: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Name and value of every key that is one of the names, in alphabetical order of what is written."""
     folded = {name.lower(): name for name in names}
-    return {folded[key.lower()]: value for key, value in data.items() if key.lower() in folded}
+    return ((folded[key.lower()], value) for key, value in sorted(data.items()) if key.lower() in folded)
 
 
 def _leaf(kind: str, value: Any, where: str) -> Any:
@@ -145,16 +151,17 @@ def _leaf(kind: str, value: Any, where: str) -> Any:
     fits = {
         TEXT: isinstance(value, str),
         BOOL: isinstance(value, bool),
-        TEXTS: isinstance(value, str) or _is_list(value, str),
-        NUMBERS: _is_list(value, int),
+        TEXTS: isinstance(value, str) or _is_list(value, lambda one: isinstance(one, str)),
+        NUMBERS: _is_list(value, lambda one: whole(one) is not None),
     }
     if not fits[kind]:
         raise Misfit(where, f"must be {kind}, not {value!r}")
     return value
 
 
-def _is_list(value: Any, kind: type[Any]) -> bool:
-    return isinstance(value, list) and all(isinstance(one, kind) and not isinstance(one, bool) for one in value)
+def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
+    """A null in a list is an empty text, or 0."""
+    return isinstance(value, list) and all(one is None or fits(one) for one in value)
 
 
 def _check_renamed(entries: Any, where: str) -> None:

@@ -182,17 +182,13 @@ class Loaded:
 
 
 def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Choice:
-    """Read command line and environment; what follows the first word that is no flag is ignored. Raises ConfigError."""
-    extras = [extra for option in OPTIONS for extra in _extras(option)]
-    parsed = parse(
-        PROGRAM,
-        argv,
-        extras,
-        about="Labels a node after its NVIDIA GPUs.",
-        stray=True,
-        version_flags=("version", "v"),
-        environment={},
-    )
+    """Read command line and environment. Raises ConfigError.
+
+    What follows the first word that is no flag is ignored, but for `help`, which is as good as the flag.
+    """
+    parsed = _parse(argv)
+    if parsed.rest[:1] in (("help",), ("h",)):
+        parsed = _parse(["--help"])
     if parsed.answer:
         return Choice(answer=parsed.answer)
     given: dict[str, tuple[str, Any]] = {}
@@ -201,6 +197,18 @@ def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Choice
         given |= _flag(option, parsed)
     return Choice(
         {name: value for name, (_, value) in given.items()}, {name: place for name, (place, _) in given.items()}
+    )
+
+
+def _parse(argv: Sequence[str]) -> Parsed:
+    return parse(
+        PROGRAM,
+        argv,
+        [extra for option in OPTIONS for extra in _extras(option)],
+        about="Labels a node after its NVIDIA GPUs.",
+        stray=True,
+        version_flags=("version", "v"),
+        environment={},
     )
 
 

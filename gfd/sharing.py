@@ -18,7 +18,10 @@ LONGEST = 500
 _STRATEGIES = {"mps": "mps", "timeSlicing": "time-slicing"}
 """In the order in which they count: with an `mps` section, the other has no effect."""
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_DEVICE = re.compile(rf"[0-9]+(:[0-9]+)?|GPU-{_UUID}|MIG-{_UUID}|MIG-GPU-{_UUID}/[0-9]+/[0-9]+", re.ASCII)
+_FORMS = rf"((urn:uuid:)?{_UUID}|\{{{_UUID}\}}|[0-9a-fA-F]{{32}})"
+_DEVICE = re.compile(rf"[0-9]+(:[0-9]+)?|GPU-{_FORMS}|MIG-{_FORMS}|MIG-GPU-{_FORMS}/[0-9]+/[0-9]+", re.ASCII)
+_INT = 2**63
+"""The first number that Go's `int` cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +118,10 @@ def _section(data: Any, key: str, strategy: str) -> tuple[Sharing, list[str]]:
 
 def _replicas(entry: Mapping[str, Any], where: str) -> int:
     value = entry.get("replicas")
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < 2:
+    number = whole(value)
+    if number is None or number < 2:
         raise Misfit(f"{where}.replicas", f"must be a whole number of at least 2, not {value!r}")
-    return int(value)
+    return number
 
 
 def _without_effect(entry: Mapping[str, Any], where: str, name: str, rename: bool) -> Iterator[str]:
@@ -138,14 +142,16 @@ def _check_devices(value: Any, key: str) -> None:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            text = str(_whole(item)) if _whole(item) is not None else item
+            number = 0 if item is None else whole(item)
+            text = item if number is None else str(number)
             if not isinstance(text, str) or not _DEVICE.fullmatch(text):
                 raise Misfit(f"{key}[{index}]", f"{item!r} is no index, index:index or UUID of a device")
-    elif (number := _whole(value)) is None or number < 1:
+    elif (number := whole(value)) is None or number < 1:
         raise Misfit(key, f"must be all, a number of devices or a list of them, not {value!r}")
 
 
-def _whole(value: Any) -> int | None:
+def whole(value: Any) -> int | None:
+    """A number without a fraction that fits 64 bits, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         return None
-    return int(value)
+    return int(value) if -_INT <= value < _INT else None

@@ -136,13 +136,14 @@ def parse(
     table |= {name: extra for extra in extras for name in (extra.name, *extra.aliases)}
     questions = dict.fromkeys(("h", "help", *version_flags), True)
     given, rest = _split(argv, {name: _is_switch(flag) for name, flag in table.items()} | questions)
-    asked = [name for name, _ in given if name in questions]
+    asked = [name for name, text in given if name in questions and _is_asked(name, text)]
     if "h" in asked or "help" in asked:
         return Parsed(answer=usage(program, about, extras, leaves))
     if asked:
         return Parsed(answer=f"{program} {__version__}")
     if rest and not stray:
         raise ConfigError(f"{rest[0]!r}: not a flag; {program} takes no arguments")
+    given = [(name, text) for name, text in given if name not in questions]
     _check_spellings(table, given)
     values, seen = _extras(extras, given, variables)
     layers = (*_environment(leaves, variables), *_flags(table, given))
@@ -174,6 +175,14 @@ def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[s
             text = "true" if flags[name] else words.pop(0)
         given.append((name, text))
     return given, [word for word in words if word]
+
+
+def _is_asked(name: str, text: str) -> bool:
+    """`--version=false` asks for nothing."""
+    try:
+        return parse_bool(text)
+    except ValueError as error:
+        raise ConfigError(f"-{name}: {error}") from error
 
 
 def _check_spellings(table: Mapping[str, Extra | Option], given: Iterable[tuple[str, str]]) -> None:

@@ -12,7 +12,7 @@ from nfd.config.options import Kind, Shape
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|0|[1-9][0-9]*)", re.ASCII)
+_INTEGER = re.compile(r"[-+]?(0[xX](_?[0-9a-fA-F])+|0[oO]?(_?[0-7])+|0[bB](_?[01])+|0|[1-9](_?[0-9])*)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
@@ -26,10 +26,10 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_integer(text: str) -> int:
-    """Go's strconv.ParseInt with base 0: decimal, 0x, 0o, 0b, or octal after a leading zero; 64 bits."""
+    """Go's strconv.ParseInt with base 0: decimal, 0x, 0o, 0b, or octal after a leading zero; `1_000`; 64 bits."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{text!r} is not a whole number")
-    digits = text.lstrip("+-")
+    digits = text.lstrip("+-").replace("_", "")
     octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     value = int(digits, 8 if octal else 0) * (-1 if text.startswith("-") else 1)
     if not -(2**63) <= value < 2**63:

@@ -156,6 +156,9 @@ def test_questions() -> None:
     assert run("-port=7", "-h").answer == run("--help").answer
     assert "--label-sources" in run("-h").answer
     assert parse("gfd", ["-v"], version_flags=("version", "v")).answer == f"gfd {__version__}"
+    assert not run("-version=false", "--help=0").answer
+    with pytest.raises(ConfigError, match=r"^-version: 'x' is neither true nor false$"):
+        run("--version=x")
 
 
 def test_stray_words_where_they_are_ignored() -> None:

@@ -71,7 +71,7 @@ FILES |= {
     for text, line, key in SECTIONS
 }
 DEVICES = ("some", "null", 0, -1, 2.5, "{}")
-LISTED = (-1, "GPU-1", "true", "null")
+LISTED = (-1, "GPU-1", "true", "1.5")
 ENTRIES = {
     "5": "",
     "null": "",
@@ -84,6 +84,8 @@ ENTRIES = {
     "{name: gpu}": ".replicas",
     "{name: gpu, replicas: 1}": ".replicas",
     "{name: gpu, replicas: 2.5}": ".replicas",
+    "{name: gpu, replicas: 9223372036854775808}": ".replicas",
+    "{name: gpu, replicas: 1e21}": ".replicas",
     "{name: gpu, replicas: .inf}": ".replicas",
     "{name: gpu, replicas: '2'}": ".replicas",
     "{name: gpu, replicas: 2, rename: null}": ".rename",
