@@ -159,13 +159,17 @@ class RuleObject:
     mistakes: tuple[Mistake, ...] = ()
 
 
-def as_text(value: str | bool | float) -> str:
+def as_text(value: str | bool | float | None) -> str:
     """A scalar as Kubernetes reads it where text belongs."""
+    if value is None:
+        return ""
     return value if isinstance(value, str) else scalar_text(value)
 
 
 def unquoted(value: Any) -> str:
-    """The advice for a number or truth value where text belongs."""
+    """The advice for a number, a truth value or nothing where text belongs."""
+    if value is None:
+        return "has no value and is read as empty text; put '' there"
     kind = "truth value" if isinstance(value, bool) else "number"
     return f"is read as the {kind} {scalar_text(value)}, text belongs here; put it in quotes"
 

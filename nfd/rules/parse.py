@@ -178,10 +178,11 @@ def parse_rule(data: Any, shape: type[GroupRule], path: Path = ()) -> ParsedRule
             rule = shape.model_validate(draft.data)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            mistakes.extend(_mistake(one, path) for one in errors if not draft.is_broken(one["loc"]))
+            nulls = issubclass(shape, CustomRule)
+            mistakes.extend(_mistake(one, path, nulls) for one in errors if not draft.is_broken(one["loc"]))
             try:
                 for one in errors:
-                    _mend(draft, one)
+                    _mend(draft, one, nulls)
             except LookupError:
                 break
         else:
@@ -191,12 +192,12 @@ def parse_rule(data: Any, shape: type[GroupRule], path: Path = ()) -> ParsedRule
     return ParsedRule(name_of(draft.data), None, tuple(mistakes))
 
 
-def _mend(draft: Draft, error: Any) -> None:
+def _mend(draft: Draft, error: Any, nulls: bool) -> None:
     """Make good one mistake, or take out what it is in. Raises: LookupError where neither can be."""
     place = error["loc"]
     if _is_unknown(error):
         draft.remove(place)
-    elif _is_soft(error):
+    elif _is_soft(error, nulls):
         draft.replace(place, as_text(error["input"]))
     elif error["type"] == "missing":
         draft.give_up(place, "")
@@ -208,17 +209,22 @@ def _is_unknown(error: Any) -> bool:
     return bool(error["type"] == "extra_forbidden")
 
 
-def _is_soft(error: Any) -> bool:
-    number = error["type"] == "string_type" and isinstance(error["input"], bool | int | float)
-    return number or _is_unknown(error)
+def _is_soft(error: Any, nulls: bool) -> bool:
+    """A number where text belongs, or a key nobody knows; with `nulls` also a key without a value.
+
+    The worker's rules come as text, in which NFD takes nothing for empty text; the API server refuses it.
+    """
+    given = error["input"]
+    repaired = isinstance(given, bool | int | float) or (nulls and given is None and isinstance(error["loc"][-1], str))
+    return (repaired and error["type"] == "string_type") or _is_unknown(error)
 
 
-def _mistake(error: Any, path: Path) -> Mistake:
+def _mistake(error: Any, path: Path, nulls: bool) -> Mistake:
     place: Path = (*path, *error["loc"])
     where = ".".join(str(part) for part in error["loc"])
     if _is_unknown(error):
         return Mistake(place, f"unknown key {where!r}", True)
-    if _is_soft(error):
+    if _is_soft(error, nulls):
         return Mistake(place, f"{where} {unquoted(error['input'])}", True)
     return Mistake(place, f"{where or 'rule'} {_REASONS.get(error['type'], error['msg'])}", False)
 

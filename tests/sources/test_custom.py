@@ -153,3 +153,12 @@ def test_rules_in_the_configuration_file() -> None:
     config, findings = load(model(), inline(text))
     assert config.sources.custom.rules[0]["labels"] == {"a": "1"}
     assert not findings
+
+
+def test_nothing_where_text_belongs_is_empty_text(tmp_path: Path) -> None:
+    text = "sources:\n  custom:\n  - name:\n    labels: {a: , b: true, c: 1.50}\n    vars: {v: null}\n"
+    config, _ = load(model(), inline(text))
+    found = scan_all(make_host(tmp_path, {f"{CUSTOM_D}/f": "- labels: {f: }\n"}), None, *config.sources.custom.rules)
+    assert found.labels == {"a": "", "b": "true", "c": "1.5", "f": ""}
+    assert not found.failed
+    assert any("empty text" in problem.reason for problem in found.problems)

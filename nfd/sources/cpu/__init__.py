@@ -13,7 +13,7 @@ from nfd.config.section import Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
-from nfd.source import Source
+from nfd.source import Partial, Source
 from nfd.sources.cpu import flags, hwcap, power, procinfo, rdt, security, topology
 from nfd.sources.cpu.cpuid import PROBE, Cpuid, parse_cpuid
 from nfd.sources.cpu.machine import read_cpuid_text
@@ -52,12 +52,12 @@ class Config(Section):
     """Which CPU flags become labels."""
 
 
-def discover(host: Host, config: Config) -> Features:
+def discover(host: Host, config: Config) -> Features | Partial:
     """Read the processors; docstrings of the single readers say from where.
 
     Absent: most things, on most machines; then the feature is there without elements.
-    Raises: HostError if CPUID or the auxiliary vector of a recorded machine is malformed, or a file cannot be read for
-    a reason that may pass.
+    A feature that cannot be read for a reason that may pass has failed, the others stand.
+    Raises: HostError if CPUID or the auxiliary vector of a recorded machine is malformed.
     """
     arch = _ARCHITECTURES.get(host.arch(), "")
     cpuid = read_cpuid(host) if arch == "x86" else None
@@ -75,11 +75,18 @@ def discover(host: Host, config: Config) -> Features:
     }
     if cpuid is not None:
         readers |= _x86_readers(host, cpuid, found)
-    attributes = {name: _isolated(host, read) for name, read in readers.items()}
-    return Features(
-        flags={CPUID: found, CORE_TYPE: topology.read_core_types(host)},
-        attributes={name: elements for name, elements in attributes.items() if elements is not None},
-    )
+    attributes: dict[str, Attributes] = {}
+    failed: dict[str, str] = {}
+    for name, read in readers.items():
+        try:
+            elements = _isolated(host, read)
+        except HostError as error:
+            failed[name] = str(error)
+            continue
+        if elements is not None:
+            attributes[name] = elements
+    features = Features({CPUID: found, CORE_TYPE: topology.read_core_types(host)}, attributes)
+    return Partial(features, failed) if failed else features
 
 
 def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, Read]:
@@ -94,7 +101,7 @@ def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, R
 
 
 def _isolated(host: Host, read: Read) -> Attributes | None:
-    """What we may not read spoils only its own feature; any other failure may pass, and the last good result stands."""
+    """What we may not read leaves the feature empty; any other failure may pass, and the last good result stands."""
     try:
         return read()
     except HostError as error:

@@ -69,3 +69,25 @@ def test_values_are_kept(tmp_path: Path) -> None:
     assert found["hardware_multithreading"] == "false"
     assert (found["pstate.status"], found["pstate.turbo"]) == ("", "false")
     assert found["model.hypervisor"] == "none"
+
+
+def test_what_cannot_be_read_spoils_its_own_feature_alone(tmp_path: Path) -> None:
+    policy = "sys/devices/system/cpu/cpufreq/policy0"
+    files = {
+        "sys/bus/cpu/devices/cpu0/topology/thread_siblings_list": "0-1\n",
+        "sys/bus/cpu/devices/cpu0/topology/physical_package_id": "0\n",
+        "sys/devices/system/cpu/intel_pstate/status": "active\n",
+        f"{policy}/affected_cpus": "0\n",
+        f"{policy}/scaling_governor": "performance\n",
+        "cpuid": format_cpuid(full_machine("AMD")),
+    }
+    host = make_host(tmp_path, files)
+    before = scan(host, SOURCE)
+    assert not before.failed
+    (tmp_path / policy / "scaling_governor").unlink()
+    make_host(tmp_path, {f"{policy}/scaling_governor/": ""})
+    assert scan(host, SOURCE, before).labels == before.labels
+    fresh = scan(host, SOURCE)
+    assert "scaling_governor" in fresh.failed["cpu"]
+    missing = {key.rpartition("/")[2] for key in before.labels.keys() - fresh.labels.keys()}
+    assert missing == {"cpu-pstate.status", "cpu-pstate.scaling_governor"}
