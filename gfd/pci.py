@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gfd.inventory import Gpu, Inventory
 from gfd.vgpu import SPACE, Vgpu, parse_vgpu
+from nfd.config.text import parse_integer
 from nfd.errors import HostError
 from nfd.host import Host
 
@@ -29,7 +30,15 @@ UNNAMED = "UNKNOWN_DEVICE"
 def read_functions(host: Host) -> Functions:
     """NVIDIA's functions of any class; one whose vendor cannot be read is left out, with a note."""
     addresses = (one for one in host.names(DEVICES) if host.value(f"{DEVICES}/{one}/vendor") == VENDOR)
-    return {address: host.value(f"{DEVICES}/{address}/class") or "" for address in addresses}
+    return {address: canonical(host.value(f"{DEVICES}/{address}/class") or "") for address in addresses}
+
+
+def canonical(pci_class: str) -> str:
+    """The class as the kernel writes it, `0x030200`, from any spelling of the number; other texts as they are."""
+    try:
+        return f"0x{parse_integer(pci_class):06x}"
+    except ValueError:
+        return pci_class
 
 
 def display_devices(host: Host, functions: Functions) -> tuple[str, ...]:

@@ -67,11 +67,10 @@ def whole_gpus(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def whole_gpu(model: Model, settings: Settings) -> dict[str, str]:
-    """Nothing can be placed on a whole GPU in MIG mode, so it has no replicas."""
-    carved = all(gpu.mig_enabled for gpu in model.gpus)
-    shared = Shared(replicas=0) if carved else settings.sharing.of(GPU)
+    """GPUs in MIG mode have no replicas, and a model without a name has no suffix."""
+    shared = Shared(replicas=0) if model.carved else settings.sharing.of(GPU)
     labels = {
-        "gpu.product": product(model.name) + shared.suffix,
+        "gpu.product": product(model.name) + (shared.suffix if model.name else ""),
         "gpu.replicas": str(shared.replicas),
         "gpu.sharing-strategy": shared.strategy,
     }

@@ -42,6 +42,11 @@ class Model:
         return known[-1] if known else None
 
     @property
+    def carved(self) -> bool:
+        """Whether all of them are in MIG mode: nothing can be placed on such a GPU as a whole."""
+        return all(gpu.mig_enabled for gpu in self.gpus)
+
+    @property
     def by_mode(self) -> tuple[Gpu, ...]:
         """Devices in MIG mode first."""
         return tuple(sorted(self.gpus, key=lambda gpu: not gpu.mig_enabled))
@@ -50,13 +55,18 @@ class Model:
 def models(inventory: Inventory) -> tuple[Model, ...]:
     """The most numerous first; of equally many the one with less memory, then by name.
 
+    Before all others come those with a GPU out of MIG mode, since `nvidia.com/gpu` is their resource.
     Devices that do not answer at the moment count, lest another model takes over while they are silent.
     """
     by_name: dict[str, list[Gpu]] = {}
     for gpu in inventory.compute_gpus:
         by_name.setdefault(gpu.name, []).append(gpu)
     found = (Model(name, tuple(gpus)) for name, gpus in by_name.items())
-    return tuple(sorted(found, key=lambda model: (-len(model.gpus), model.memory or 0, model.name)))
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(model: Model) -> tuple[bool, int, int, str]:
+    return (model.carved, -len(model.gpus), model.memory or 0, model.name)
 
 
 def per_model(inventory: Inventory, settings: Settings) -> Labelled:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gfd.agent import make_run
+from gfd.agent import check, make_run
 from gfd.configfile import BOOL, NUMBERS, SCHEMA, SLEEP, TEXT, TEXTS, parse_config
+from gfd.inventory import Gpu, Inventory
 from gfd.options import OPTIONS, Loaded, parse_options
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
@@ -168,6 +169,13 @@ def test_what_is_overridden_is_not_checked(tmp_path: Path) -> None:
     odd = {"DEVICE_DISCOVERY_STRATEGY": "odd", "MIG_STRATEGY": "odd"}
     flags = [f"--config-file={config}", "--device-discovery-strategy=nvml", "--mig-strategy=single"]
     make_run(parse_options(flags, odd).load(), 0).check_mig_strategy()
+
+
+def test_a_strategy_is_not_checked_where_nothing_computes() -> None:
+    run = make_run(parse_options(["--mig-strategy=odd"], {}).load(), 0)
+    check(run, Inventory("nvml", gpus=(Gpu(0, "DGX Display"),)), first=True)
+    with pytest.raises(ConfigError, match="odd"):
+        check(run, Inventory("nvml", gpus=(Gpu(0, "Tesla T4"),)), first=True)
 
 
 @needs_compiler

@@ -218,6 +218,16 @@ def test_the_order_of_devices_does_not_matter(tmp_path: Path) -> None:
     assert geforces[0]["nvidia.com/gpu.model.NVIDIA-GeForce-RTX-4090.memory"] == "24564"
 
 
+def test_a_model_out_of_mig_mode_speaks_before_those_in_it(tmp_path: Path) -> None:
+    """`nvidia.com/gpu` is the resource of whole GPUs; with all of them in MIG mode the most numerous model speaks."""
+    geforce, carved_a100, carved_h100 = GEFORCE["3090"], carved(A100, ONE_SLICE), carved(H100, ONE_SLICE)
+    found = []
+    for number, devices in enumerate(([carved_a100, carved_a100, geforce], [carved_h100, carved_a100, carved_a100])):
+        with laid({"devices": [at(n, one) for n, one in enumerate(devices)]}, tmp_path / str(number)) as machine:
+            found.append(short(scan(machine.host), "product", "count", "replicas"))
+    assert found == [["NVIDIA-GeForce-RTX-3090", "1", "1"], ["NVIDIA-A100-SXM4-80GB", "2", "0"]]
+
+
 def test_nvml_is_open_only_during_a_scan(tmp_path: Path) -> None:
     with laid({"devices": [H100]}, tmp_path) as machine:
         first = scan(machine.host)
