@@ -187,7 +187,7 @@ def _label_key_problem(key: str, policy: Policy) -> str | None:
     extra = namespace in policy.extra_label_ns
     if namespace and not extra and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS, PROFILE_NS):
         return f"namespace {namespace!r} is not allowed"
-    if namespace and not extra and policy.denies(namespace):
+    if not extra and policy.denies(namespace):
         return f"namespace {namespace!r} is denied"
     if policy.label_whitelist and not found(policy.label_whitelist, key.rpartition("/")[2]):
         return "name does not match labelWhiteList"

@@ -5,6 +5,7 @@ Never `re` for a pattern that a user wrote: RE2 is what upstream's dialect is, a
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,8 @@ MAX_MEMORY = 2 << 20
 
 MAX_PATTERN = 64 << 10
 _LONGEST_REASON = 300
+_ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+"""Escapes of a pattern, quoted parts as one. The C++ library has `\\C`, a single byte, which Go does not."""
 
 
 class PatternError(ValueError):
@@ -26,6 +29,8 @@ def compile_pattern(pattern: str) -> Any:
     """Compile a pattern; the result searches encoded text. Raises: PatternError."""
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"regular expression of {len(pattern)} characters is too long")
+    if any(found[0] == r"\C" for found in _ESCAPES.finditer(pattern)):
+        raise PatternError(f"regular expression {pattern[:100]!r}: invalid escape sequence: \\C")
     import re2  # with the first pattern: most workers have none, and it is 2.5 MiB
 
     options = re2.Options()

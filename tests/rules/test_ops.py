@@ -47,6 +47,8 @@ def judged_flag(op: str, values: tuple[str, ...], present: bool) -> bool | str:
         ("InRegexp", ("(",), None, False),
         ("InRegexp", (r"\d",), "٣", False),
         ("InRegexp", (r"(?=a)",), "a", ERROR),
+        ("InRegexp", (r"a\C",), "ab", ERROR),
+        ("InRegexp", (r"\\C|\QD\C\E",), r"D\C", True),
         ("InRegexp", ("é.",), "xéy", True),
         ("InRegexp", ("\x00",), "a\x00b", True),
         ("InRegexp", ("",), "", True),

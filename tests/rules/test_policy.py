@@ -65,7 +65,8 @@ def test_denied_namespaces(entry: str, exact: bool, below: bool, alike: bool) ->
 def test_a_star_denies_everything_but_extra_namespaces() -> None:
     options = {"deny_label_ns": frozenset("*"), "extra_label_ns": frozenset(("vendor.io", "node.kubernetes.io"))}
     wanted = {"plain": "1", "vendor.io/a": "1", "sub.vendor.io/a": "1", "node.kubernetes.io/a": "1"}
-    assert labels(wanted, **options) == {"vendor.io/a": "1", "node.kubernetes.io/a": "1"}
+    allowed = {"vendor.io/a": "1", "node.kubernetes.io/a": "1"}
+    assert labels(wanted, **options) == labels(wanted, auto_prefix=False, **options) == allowed
 
 
 def test_values_in_extra_namespaces_are_checked_too() -> None:

@@ -240,7 +240,8 @@ def second_evaluation(rule: dict[str, Any], features: Features) -> dict[str, str
         matched.append(data)
     labels = {"l": "1"}
     if matched and "labelsTemplate" in rule:
-        labels["found"] = json.dumps(matched[-1], sort_keys=True, separators=(",", ":"))
+        shown = {domain: {name: found or None for name, found in one.items()} for domain, one in matched[-1].items()}
+        labels["found"] = json.dumps(shown, sort_keys=True, separators=(",", ":"))
     return labels
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from nfd.rules.template.budget import MAX_SIZE, Budget
 from nfd.rules.template.values import TemplateError, is_integer, type_name
-from nfd.rules.template.verbs import PLAIN, Spec, show
+from nfd.rules.template.verbs import PLAIN, Spec, cut, show
 
 _FLAGS = {"+": "plus", "-": "minus", "#": "sharp", " ": "space", "0": "zero"}
 _MAX_NUMBER = 1_000_000
+_LONGEST = 300
 
 
 def sprint(values: Sequence[Any], budget: Budget) -> str:
@@ -74,7 +75,7 @@ class _Printer:
 
     def _directive(self) -> None:
         self._budget.spend()
-        self._good_index, self._after_index, self._reordered = True, False, False
+        self._good_index, self._after_index = True, False
         spec = Spec()
         while (flag := self._peek()) and flag in _FLAGS:
             setattr(spec, _FLAGS[flag], True)
@@ -103,7 +104,9 @@ class _Printer:
         if max(spec.width or 0, spec.precision or 0) > MAX_SIZE >> 4:
             raise TemplateError("printf: width is too large")
         if verb == "T":
-            return spec.pad(type_name(value))
+            return spec.pad(cut("<nil>" if value is None else type_name(value), spec))
+        if verb in "vw":
+            spec.go_syntax, spec.sharp, spec.plus = spec.sharp, False, False
         return show(value, verb, spec, self._budget)
 
     def _width(self, spec: Spec) -> None:
@@ -121,7 +124,7 @@ class _Printer:
                 self._good_index = False
 
     def _precision(self, spec: Spec) -> None:
-        if self._peek() != ".":
+        if self._peek() != "." or self._pos + 1 == len(self._pattern):
             return
         self._pos += 1
         if self._after_index:
@@ -144,7 +147,10 @@ class _Printer:
         digits = self._pattern[start : self._pos]
         if not digits:
             return None
-        return int(digits) if len(digits) < 8 and int(digits) <= _MAX_NUMBER else None
+        if len(digits) <= _LONGEST and int(digits[:-1] or 0) <= _MAX_NUMBER:
+            return int(digits)
+        self._pos = len(self._pattern)  # as upstream: a number out of all reason takes the rest with it
+        return None
 
     def _from_argument(self) -> int | None:
         if self._argument >= len(self._values):
@@ -159,16 +165,16 @@ class _Printer:
             return
         self._reordered = True
         close = self._pattern.find("]", self._pos)
-        if close < 0:
+        if close < 0 or len(self._pattern) - self._pos < 3:
             self._good_index = False
             self._pos += 1
             return
         digits = self._pattern[self._pos + 1 : close]
         self._pos = close + 1
-        index = int(digits) - 1 if digits.isascii() and digits.isdigit() and len(digits) < 8 else -1
-        if 0 <= index < len(self._values):
-            self._argument = index
-            self._after_index = True
+        is_number = digits.isascii() and digits.isdigit() and len(digits) < 8
+        self._after_index = is_number
+        if is_number and 0 < int(digits) <= len(self._values):
+            self._argument = int(digits) - 1
         else:
             self._good_index = False
 

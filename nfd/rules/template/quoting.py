@@ -56,6 +56,19 @@ def format_float(value: float, verb: str, precision: int = SHORTEST) -> str:
     return sign + _plain(digits, point)
 
 
+def with_point(text: str, precision: int, verb: str) -> str:
+    """An unsigned fraction as `#` wants it: with a point, for `g` and `x` with all the digits asked for, or six."""
+    marks = "pP" if verb in "xX" else "eE"
+    split = next((place for place, char in enumerate(text) if char in marks), len(text))
+    head, tail = text[:split], text[split:]
+    wanted = (6 if precision == SHORTEST else precision) if verb in "gGx" else 0
+    wanted -= len(head.replace(".", "").lstrip("0"))
+    if "." not in head:
+        wanted -= head == "0"
+        head += "."
+    return head + "0" * wanted + tail
+
+
 def _digits(value: float) -> tuple[str, str, int]:
     """Sign, shortest digits without trailing zeros, and where the point is among them."""
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
@@ -98,5 +111,6 @@ def _hexadecimal(value: float, precision: int) -> str:
 
 
 def _binary(value: float) -> str:
-    mantissa, exponent = math.frexp(abs(value))
-    return f"{'-' if value < 0 else ''}{int(mantissa * (1 << 53))}p{exponent - 53:+d}"
+    exponent = max(math.frexp(value)[1] - 53, -1074) if value else -1074
+    mantissa = int(math.ldexp(abs(value), -exponent))
+    return f"{'-' if math.copysign(1, value) < 0 else ''}{mantissa}p{exponent:+d}"

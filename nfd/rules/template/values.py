@@ -6,6 +6,7 @@ a lone surrogate (PEP 383), so `trunc 1 "é"` and joining the halves again both 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -65,14 +66,17 @@ class GoList(list[Any]):
 
 
 class GoMap(dict[str, Any]):
-    """A map with text keys that knows its element type."""
+    """A map with text keys that knows its element type, and the name of its own type if that has one."""
 
-    __slots__ = ("elem", "is_nil")
+    __slots__ = ("elem", "is_nil", "named")
 
-    def __init__(self, items: Mapping[str, Any] | None = None, elem: str = ANY, *, is_nil: bool = False) -> None:
+    def __init__(
+        self, items: Mapping[str, Any] | None = None, elem: str = ANY, *, is_nil: bool = False, named: str = ""
+    ) -> None:
         super().__init__(items or {})
         self.elem = elem
         self.is_nil = is_nil
+        self.named = named
 
 
 class GoObject:
@@ -89,18 +93,28 @@ class GoObject:
         return str(self.methods["String"](self))
 
 
-ELEMENT, LIST = "map[string]string", "[]map[string]string"
+ELEMENT, FEATURES, DOMAINS = (
+    f"nodefeaturerule.{name}" for name in ("MatchedElement", "domainMatchedFeatures", "matchedFeatures")
+)
+_NAMED = {ELEMENT: "string", FEATURES: f"[]{ELEMENT}", DOMAINS: FEATURES}
+"""Upstream's names for the types of matched elements, which templates can print, and what these maps hold."""
 
 
 def wrap_data(data: Mapping[str, Mapping[str, list[Mapping[str, str]]]]) -> GoMap:
-    """Matched elements as the template sees them: domain → feature → list of text maps."""
-    domains = {
-        domain: GoMap(
-            {name: GoList((GoMap(one, "string") for one in found), ELEMENT) for name, found in features.items()}, LIST
-        )
-        for domain, features in data.items()
+    """Matched elements as the template sees them: domain → feature → list of text maps; no elements are no list."""
+    domains = {domain: _named(FEATURES, _lists(features)) for domain, features in data.items()}
+    return _named(DOMAINS, domains)
+
+
+def _lists(features: Mapping[str, list[Mapping[str, str]]]) -> dict[str, GoList]:
+    return {
+        name: GoList((_named(ELEMENT, one) for one in found), ELEMENT, is_nil=not found)
+        for name, found in features.items()
     }
-    return GoMap(domains, f"map[string]{LIST}")
+
+
+def _named(name: str, items: Mapping[str, Any], *, is_nil: bool = False) -> GoMap:
+    return GoMap(items, _NAMED[name], is_nil=is_nil, named=name)
 
 
 def zero_of(elem: str) -> Any:
@@ -109,6 +123,8 @@ def zero_of(elem: str) -> Any:
         return GoList((), elem[2:], is_nil=True)
     if elem.startswith("map[string]"):
         return GoMap({}, elem[len("map[string]") :], is_nil=True)
+    if elem in _NAMED:
+        return _named(elem, {}, is_nil=True)
     return {"string": "", "int": 0, "bool": False, "float64": 0.0}.get(elem)
 
 
@@ -119,7 +135,7 @@ def type_name(value: Any) -> str:
     if isinstance(value, GoList):
         return f"[]{value.elem}"
     if isinstance(value, GoMap):
-        return f"map[string]{value.elem}"
+        return value.named or f"map[string]{value.elem}"
     if isinstance(value, GoInt | GoObject):
         return value.type_name
     return _NAMES.get(type(value), type(value).__name__)
@@ -165,5 +181,8 @@ def cut(text: str, start: int | None, end: int | None) -> str:
 
 
 def legible(text: str) -> str:
-    """Text for the outside: halves of letters joined again, broken bytes replaced."""
-    return text if text.isascii() else encode(text).decode("utf-8", "replace")
+    """Text for the outside: halves of letters joined again, each broken byte replaced."""
+    return text if text.isascii() else _BROKEN.sub("\ufffd", decode(encode(text)))
+
+
+_BROKEN = re.compile("[\udc80-\udcff]")

@@ -7,13 +7,24 @@ from typing import Any
 
 from nfd.rules.regexp import encode
 from nfd.rules.template.budget import Budget
-from nfd.rules.template.quoting import SHORTEST, can_backquote, format_float, quote
-from nfd.rules.template.values import ANY, MAX_NESTING, GoList, GoMap, GoObject, Named, TemplateError, type_name
+from nfd.rules.template.quoting import SHORTEST, can_backquote, format_float, quote, with_point
+from nfd.rules.template.values import (
+    ANY,
+    MAX_NESTING,
+    GoList,
+    GoMap,
+    GoObject,
+    Named,
+    TemplateError,
+    Uint8,
+    Uint64,
+    type_name,
+)
 
 
 @dataclass(slots=True)
 class Spec:
-    """What stands between `%` and the verb."""
+    """What stands between `%` and the verb; `#` before `v` is `go_syntax` instead."""
 
     plus: bool = False
     minus: bool = False
@@ -22,6 +33,7 @@ class Spec:
     zero: bool = False
     width: int | None = None
     precision: int | None = None
+    go_syntax: bool = False
 
     def pad(self, text: str) -> str:
         """Fill up to the width, counted in letters."""
@@ -35,25 +47,37 @@ class Spec:
 PLAIN = Spec()
 
 
-def show(value: Any, verb: str, spec: Spec, budget: Budget, depth: int = 0) -> str:
-    """A value as `verb` prints it; a verb that does not fit prints as a mistake and does not fail."""
+def show(value: Any, verb: str, spec: Spec, budget: Budget, depth: int = 0, *, plainly: bool = False) -> str:
+    """A value as `verb` prints it; a verb that does not fit prints as a mistake and does not fail.
+
+    `plainly` is without the value's own text, as inside such a mistake.
+    """
     budget.spend()
     if depth > MAX_NESTING:
         raise TemplateError("value is nested too deeply")
-    if value is None and depth and verb == "v" and spec.sharp:
-        return f"{ANY}(nil)"
     if value is None:
-        return "<nil>" if depth else spec.pad("<nil>") if verb == "v" else _bad(value, verb, spec, budget)
-    if isinstance(value, GoObject) and verb in "vsxXq" and "String" in value.methods:
-        value = value.methods["String"](value)
-    if isinstance(value, Named) and verb in "vsxXq":
-        value = value.label
-    if verb == "v" and spec.plus:
-        spec = replace(spec, plus=False)
+        return _nil(verb, spec, depth)
+    if not plainly and verb == "w" and isinstance(value, GoMap | GoList):
+        return _bad(value, verb, spec, budget)
+    if not plainly and verb in "vsxXq":
+        value = _own_text(value)
     if isinstance(value, GoMap | GoList):
-        return _collection(value, verb, spec, budget, depth)
+        return _collection(value, verb, spec, budget, depth, plainly)
     text = _scalar(value, verb, spec)
     return _bad(value, verb, spec, budget) if text is None else budget.check(text)
+
+
+def _nil(verb: str, spec: Spec, depth: int) -> str:
+    if depth:
+        return f"{ANY}(nil)" if spec.go_syntax else "<nil>"
+    return spec.pad("<nil>") if verb == "v" else f"%!{verb}(<nil>)"
+
+
+def _own_text(value: Any) -> Any:
+    """The text that a value has a method for, else the value."""
+    if isinstance(value, GoObject) and "String" in value.methods:
+        return value.methods["String"](value)
+    return value.label if isinstance(value, Named) else value
 
 
 def _scalar(value: Any, verb: str, spec: Spec) -> str | None:
@@ -72,32 +96,29 @@ def _scalar(value: Any, verb: str, spec: Spec) -> str | None:
 
 
 def _bad(value: Any, verb: str, spec: Spec, budget: Budget) -> str:
-    if value is None:
-        return f"%!{verb}(<nil>)"
-    return f"%!{verb}({type_name(value)}={show(value, 'v', spec, budget)})"
+    return f"%!{verb}({type_name(value)}={show(value, 'v', spec, budget, plainly=True)})"
 
 
-def _collection(value: GoMap | GoList, verb: str, spec: Spec, budget: Budget, depth: int) -> str:
-    go_syntax = verb == "v" and spec.sharp
+def _collection(value: GoMap | GoList, verb: str, spec: Spec, budget: Budget, depth: int, plainly: bool) -> str:
+    def inner(one: Any) -> str:
+        return show(one, verb, spec, budget, depth + 1, plainly=plainly)
+
     if isinstance(value, GoMap):
-        parts = [
-            f"{show(key, verb, spec, budget, depth + 1)}:{show(value[key], verb, spec, budget, depth + 1)}"
-            for key in sorted(value)
-        ]
+        parts = [f"{inner(key)}:{inner(value[key])}" for key in sorted(value)]
     else:
-        parts = [show(one, verb, spec, budget, depth + 1) for one in value]
+        parts = [inner(one) for one in value]
     budget.reserve(sum(map(len, parts)))
-    if go_syntax:
+    if spec.go_syntax:
         return f"{type_name(value)}(nil)" if value.is_nil else f"{type_name(value)}{{{', '.join(parts)}}}"
     return f"map[{' '.join(parts)}]" if isinstance(value, GoMap) else f"[{' '.join(parts)}]"
 
 
 def _string(value: str, verb: str, spec: Spec) -> str | None:
-    if verb in "sv" and not (verb == "v" and spec.sharp):
-        return spec.pad(_cut(value, spec))
+    if verb == "s" or (verb == "v" and not spec.go_syntax):
+        return spec.pad(cut(value, spec))
     if verb in "qv":
-        text = _cut(value, spec)
-        if spec.sharp and verb == "q" and can_backquote(text):
+        text = cut(value, spec)
+        if spec.sharp and can_backquote(text):
             return spec.pad(f"`{text}`")
         return spec.pad(quote(text, ascii_only=spec.plus))
     if verb in "xX":
@@ -105,7 +126,8 @@ def _string(value: str, verb: str, spec: Spec) -> str | None:
     return None
 
 
-def _cut(value: str, spec: Spec) -> str:
+def cut(value: str, spec: Spec) -> str:
+    """A text as long as the precision allows."""
     return value if spec.precision is None else value[: spec.precision]
 
 
@@ -119,6 +141,8 @@ def _hex(data: bytes, verb: str, spec: Spec) -> str:
 
 
 def _integer(value: int, verb: str, spec: Spec) -> str | None:
+    if verb == "v" and spec.go_syntax and isinstance(value, Uint64 | Uint8):
+        return _number(value, "x", replace(spec, sharp=True))
     if verb in "dv":
         return _number(value, "d", spec)
     if verb in "boOxX":
@@ -138,7 +162,8 @@ def _number(value: int, verb: str, spec: Spec) -> str:
     elif spec.zero and not spec.minus and spec.width is not None:
         digits = digits.rjust(spec.width - len(sign), "0")
     if spec.sharp:
-        digits = {"b": "0b", "x": "0x", "X": "0X", "o": "" if digits[0] == "0" else "0"}.get(verb, "") + digits
+        octal = "" if digits[0] == "0" else "0"
+        digits = {"b": "0b", "x": "0x", "X": "0X", "o": octal, "O": octal}.get(verb, "") + digits
     if verb == "O":
         digits = f"0o{digits}"
     text = sign + digits
@@ -154,20 +179,22 @@ def _rune(value: int, verb: str, spec: Spec) -> str:
     if verb == "q":
         return spec.pad(quote(char, "'", ascii_only=spec.plus))
     text = f"U+{value % (1 << 64):0{max(spec.precision or 0, 4)}X}"
-    return spec.pad(f"{text} '{char}'" if spec.sharp and legal and char.isprintable() else text)
+    return replace(spec, zero=False).pad(f"{text} '{char}'" if spec.sharp and legal and char.isprintable() else text)
 
 
 def _float(value: float, verb: str, spec: Spec) -> str | None:
     if verb not in "vbgGxXeEfF":
         return None
     precision = spec.precision
-    if verb in "eEfF" and precision is None:
-        precision = 6
+    if precision is None:
+        precision = 6 if verb in "eEfF" else SHORTEST
     plain = {"v": "g", "F": "f"}.get(verb, verb)
-    text = format_float(value, plain, SHORTEST if precision is None else precision)
+    text = format_float(value, plain, precision)
     body = text.lstrip("+-")
     finite = body not in ("Inf", "NaN")
-    sign = "-" if text[0] == "-" else "+" if spec.plus or body == "Inf" else " " if spec.space else ""
+    sign = "-" if text[0] == "-" else "+" if spec.plus else " " if spec.space else "+" if body == "Inf" else ""
+    if spec.sharp and finite and plain != "b":
+        body = with_point(body, precision, plain)
     width = spec.width or 0
     if spec.zero and finite and not spec.minus:
         body = body.rjust(width - len(sign), "0")
@@ -177,5 +204,5 @@ def _float(value: float, verb: str, spec: Spec) -> str | None:
 
 def _complex(value: complex, verb: str, spec: Spec) -> str | None:
     real = _float(value.real, verb, spec)
-    imaginary = _float(value.imag, verb, Spec(plus=True, width=spec.width, precision=spec.precision))
+    imaginary = _float(value.imag, verb, replace(spec, plus=True))
     return None if real is None else f"({real}{imaginary}i)"

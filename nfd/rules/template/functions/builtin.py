@@ -114,7 +114,7 @@ def js(runtime: Runtime, *values: Any) -> str:
 def _js(char: str) -> str:
     if char in _JS:
         return _JS[char]
-    return char if char.isprintable() or char == "\x7f" else f"\\u{ord(char):04X}"
+    return char if char.isprintable() or char == "\x7f" or "\udc80" <= char <= "\udcff" else f"\\u{ord(char):04X}"
 
 
 @function("urlquery", "*any", runtime=True)

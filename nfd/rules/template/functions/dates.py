@@ -16,7 +16,7 @@ from nfd.rules.scalars import SPACE
 from nfd.rules.template.calls import Library, Runtime
 from nfd.rules.template.functions.layouts import DAYS, MONTHS, format_moment, parse_moment
 from nfd.rules.template.functions.numbers import atoi
-from nfd.rules.template.values import GoObject, Int64, Named, TemplateError, is_integer, type_name
+from nfd.rules.template.values import GoObject, Int64, Named, TemplateError, is_integer, type_name, wrap64
 
 LIBRARY = Library()
 function = LIBRARY.function
@@ -162,7 +162,7 @@ def ago(runtime: Runtime, value: Any) -> str:
 def duration(value: Any) -> str:
     """Seconds, as text or int64; anything else is none."""
     seconds = atoi(value) if isinstance(value, str) else int(value) if isinstance(value, Int64) else 0
-    return format_duration(seconds * _SECOND)
+    return format_duration(wrap64(seconds * _SECOND))
 
 
 @function("durationRound", "any", runtime=True)

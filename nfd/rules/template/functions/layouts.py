@@ -63,10 +63,9 @@ def _shown(moment: datetime, element: str) -> str:
 
 
 def _zone_name(moment: datetime) -> str:
+    """The zone's abbreviation; a bare offset has none and shows itself."""
     name = moment.tzname() or "UTC"
-    return (
-        _zone(moment, "-0700" if (moment.utcoffset() or timedelta()).seconds % 3600 else "-07") if ":" in name else name
-    )
+    return _zone(moment, "-0700") if ":" in name else name
 
 
 def _zone(moment: datetime, element: str) -> str:

@@ -107,6 +107,10 @@ def concat(runtime: Runtime, *values: Any) -> GoList:
 @function("chunk mustChunk", "int", "any")
 def chunk(size: int, value: Any) -> GoList:
     whole = _list(value)
+    if size < -1 and len(whole) == 1:  # upstream's arithmetic makes something of these sizes
+        return GoList((GoList(whole),), "[]interface {}")
+    if 2 <= len(whole) <= 1 - size:
+        return GoList((), "[]interface {}")
     if size <= 0:
         raise TemplateError("chunks need a size")
     return GoList((GoList(whole[at : at + size]) for at in range(0, len(whole), size)), "[]interface {}")

@@ -110,5 +110,5 @@ def deep_copy(runtime: Runtime, value: Any, depth: int = 0) -> Any:
         return GoList((deep_copy(runtime, one, depth + 1) for one in value), value.elem, is_nil=value.is_nil)
     if isinstance(value, GoMap):
         copied = {key: deep_copy(runtime, one, depth + 1) for key, one in value.items()}
-        return GoMap(copied, value.elem, is_nil=value.is_nil)
+        return GoMap(copied, value.elem, is_nil=value.is_nil, named=value.named)
     return value
