@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from nfd.rules.regexp import decode, encode
+from nfd.visible import visible
 
 ANY = "interface {}"
 MAX_NESTING = 100
@@ -18,7 +19,10 @@ MAX_NESTING = 100
 
 
 class TemplateError(Exception):
-    """A template that does not parse, fails, or takes too long."""
+    """A template that does not parse, fails, or takes too long; its text is one line, whatever it quotes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
 
 
 class GoInt(int):
