@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -103,20 +104,34 @@ def resolve(text: str) -> Any:
 
 
 def scalar_text(value: bool | float) -> str:
-    """A number or boolean where text belongs, as sigs.k8s.io/yaml writes it: `true`, `192`, `1.5`, `1e+06`."""
+    """A number or boolean where text belongs, as sigs.k8s.io/yaml writes it: `true`, `192`, `1.5`, `1e+06`.
+
+    A fraction has the digits that tell it from its neighbours in single precision: `123456.79`.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
         return str(value)
-    if not math.isfinite(value):
-        return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}[str(value)]
-    _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    near = _single(value)
+    if not math.isfinite(near):
+        return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}[str(near)]
+    shortest = next(text for size in range(1, 10) if _single(float(text := f"{near:.{size}g}")) == near)
+    _, digits, exponent = Decimal(shortest).normalize().as_tuple()
     power = len(digits) + int(exponent) - 1
-    if value == 0 or -4 <= power < 6:
-        return repr(value).removesuffix(".0")
+    if not any(digits) or -4 <= power < 6:
+        return f"{Decimal(shortest).normalize():f}"
     first, rest = str(digits[0]), "".join(map(str, digits[1:]))
     mantissa = f"{'-' if value < 0 else ''}{first}{'.' if rest else ''}{rest}"
     return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def _single(value: float) -> float:
+    """The nearest number of single precision."""
+    try:
+        (near,) = struct.unpack("<f", struct.pack("<f", value))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return float(near)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,10 @@ knows, a number where text belongs) is repaired as Kubernetes would, any other s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, StrictStr, model_validator
@@ -85,11 +87,11 @@ class CustomExpression(Expression):
         if data is None:
             return {"op": "Exists"}
         if isinstance(data, str | bool | int | float):
-            return {"op": "In", "value": [as_text(data)]}
+            return {"op": "In", "value": [_in_full(data)]}
         if isinstance(data, list):
             return {"op": "In", "value": data}
         if isinstance(data, dict) and isinstance(data.get("value"), str | bool | int | float):
-            return data | {"value": [as_text(data["value"])]}
+            return data | {"value": [_in_full(data["value"])]}
         return data
 
 
@@ -164,6 +166,13 @@ def as_text(value: str | bool | float | None) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else scalar_text(value)
+
+
+def _in_full(value: str | bool | float) -> str:
+    """A scalar in a short form, which NFD reads as a double and writes without exponent."""
+    if isinstance(value, str | bool) or not math.isfinite(value):
+        return as_text(value)
+    return f"{Decimal(repr(float(value))).normalize():f}"
 
 
 def unquoted(value: Any) -> str:

@@ -131,10 +131,10 @@ def unreadable(error: ConfigError) -> Finding:
 
 
 def parse_custom(data: Any) -> tuple[ParsedRule, ...]:
-    """Parse the worker's inline rules, a list of mappings (`sources.custom`)."""
+    """Parse the worker's inline rules, a list of mappings (`sources.custom`); nothing is a rule that gives nothing."""
     if not isinstance(data, list | tuple):
         return (ParsedRule("", None, (Mistake((), "must be a list of rules", False),)),)
-    return tuple(parse_rule(one, CustomRule, (index,)) for index, one in enumerate(data))
+    return tuple(parse_rule({} if one is None else one, CustomRule, (index,)) for index, one in enumerate(data))
 
 
 def parse_object(data: Any, path: Path = ()) -> RuleObject:
@@ -215,8 +215,9 @@ def _is_soft(error: Any, nulls: bool) -> bool:
     The worker's rules come as text, in which NFD takes nothing for empty text; the API server refuses it.
     """
     given = error["input"]
-    repaired = isinstance(given, bool | int | float) or (nulls and given is None and isinstance(error["loc"][-1], str))
-    return (repaired and error["type"] == "string_type") or _is_unknown(error)
+    if error["type"] != "string_type":
+        return _is_unknown(error)
+    return isinstance(given, bool | int | float) or (nulls and given is None and isinstance(error["loc"][-1], str))
 
 
 def _mistake(error: Any, path: Path, nulls: bool) -> Mistake:

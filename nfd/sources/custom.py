@@ -6,6 +6,7 @@ vars of the rules before. (NFD documentation, "Customization guide", custom feat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ from nfd.source import Labelled, Source
 from nfd.sources.reading import Reading
 
 OPTION = "sources.custom"
+_UNKNOWN = re.compile(r"unknown key (?!.*\.(?:matchExpressions|matchName)\.)")
+"""A finding about a field outside of match expressions, inside of which NFD takes any."""
 
 STATIC: tuple[dict[str, Any], ...] = (
     {
@@ -121,9 +124,9 @@ def rule_files(reading: Reading) -> Iterator[str]:
 
 
 def parse_file(data: bytes) -> RuleFile:
-    """The rules of a file; a mistake in one, an unknown field included, rejects the file as a whole."""
+    """The rules of a file; a mistake in one or an unknown field of it rejects the file as a whole."""
     parsed = parse_custom_text(data.decode("utf-8", "replace"))
-    wrong = [finding for finding in parsed.findings if not finding.soft or finding.reason.startswith("unknown key")]
+    wrong = [finding for finding in parsed.findings if not finding.soft or _UNKNOWN.match(finding.reason)]
     if wrong:
         return RuleFile(notes=tuple(map(str, wrong)), rejected=True)
     return RuleFile(tuple(map(compile_rule, parsed.rules)), tuple(map(str, parsed.findings)))

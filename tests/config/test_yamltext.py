@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from contextlib import suppress
 from typing import Any
@@ -35,13 +36,13 @@ SCALARS: list[tuple[str, Any, str]] = [
     ("1.50", 1.5, "1.5"),
     (".5", 0.5, "0.5"),
     ("1e6", 1e6, "1e+06"),
-    ("123456789.0", 123456789.0, "1.23456789e+08"),
+    ("123456789.0", 123456789.0, "1.2345679e+08"),
     ("0.00001", 1e-05, "1e-05"),
     ("0.0001", 0.0001, "0.0001"),
     ("-0.0", -0.0, "-0"),
     ("1e400", "1e400", "1e400"),
     ("18446744073709551615", 2**64 - 1, "18446744073709551615"),
-    ("18446744073709551616", 1.8446744073709552e19, "1.8446744073709552e+19"),
+    ("18446744073709551616", 1.8446744073709552e19, "1.8446744e+19"),
     (".inf", float("inf"), "+Inf"),
     ("9" * 5000, "9" * 5000, "9" * 5000),
     (f"-0b{'1' * 63}", 1 - 2**63, str(1 - 2**63)),
@@ -53,6 +54,10 @@ SCALARS: list[tuple[str, Any, str]] = [
     ("yES", "yES", "yES"),
     ("2024-01-01", "2024-01-01", "2024-01-01"),
     ("1:30", "1:30", "1:30"),
+    ("123456.789", 123456.789, "123456.79"),
+    ("16777217.0", 16777217.0, "1.6777216e+07"),
+    ("-1e39", -1e39, "-Inf"),
+    ("1e-50", 1e-50, "0"),
     ("0000:01:00.0", "0000:01:00.0", "0000:01:00.0"),
     ("10de", "10de", "10de"),
     ("v1.2", "v1.2", "v1.2"),
@@ -70,7 +75,12 @@ def test_scalars_as_go_reads_them(text: str, value: Any, shown: str) -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_scalar_text_is_read_back_as_the_same_number(value: float) -> None:
-    assert float(scalar_text(value)) == value
+    """In single precision, which is what NFD keeps of it; beyond that it is infinite."""
+    try:
+        near = struct.unpack("<f", struct.pack("<f", value))
+        assert struct.unpack("<f", struct.pack("<f", float(scalar_text(value)))) == near
+    except OverflowError:
+        assert scalar_text(value).endswith("Inf")
 
 
 def test_lines_keys_duplicates_and_merges() -> None:

@@ -196,7 +196,7 @@ def custom_labels(rules: Any, features: Features) -> dict[str, str]:
 
 FEATURES = Features(
     flags={"f.flags": frozenset(("a", "b"))},
-    attributes={"f.attributes": {"x": "1", "y": "true", "v": "1.10"}},
+    attributes={"f.attributes": {"x": "1", "y": "true", "v": "1.10", "big": "1234567.5"}},
 )
 
 
@@ -206,6 +206,8 @@ FEATURES = Features(
         ({"x": "1"}, True),
         ({"x": 1}, True),
         ({"x": 1.0}, True),
+        ({"big": 1234567.5}, True),
+        ({"big": {"op": "In", "value": 1234567.5}}, True),
         ({"x": "2"}, False),
         ({"y": True}, True),
         ({"x": ["2", "1"]}, True),

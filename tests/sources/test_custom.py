@@ -96,7 +96,15 @@ def test_what_a_rule_gives_is_not_cleaned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["- name: [", "- name: a\n  taints: []\n", "- name: a\n  lables: {x: '1'}\n", "just text"]
+    "text",
+    [
+        "- name: [",
+        "- name: a\n  taints: []\n",
+        "- name: a\n  lables: {x: '1'}\n",
+        "- matchFeatures: [{feature: a.b, matchExpression: {}}]",
+        "- 5",
+        "just text",
+    ],
 )
 def test_a_rejected_file_is_told_and_removes_nothing(tmp_path: Path, text: str) -> None:
     host = make_host(tmp_path, {f"{CUSTOM_D}/a": rules("a"), f"{CUSTOM_D}/b": text})
@@ -105,6 +113,15 @@ def test_a_rejected_file_is_told_and_removes_nothing(tmp_path: Path, text: str) 
     assert f"{CUSTOM_D}/b" in found.failed["custom"]
     assert [problem.subject for problem in found.problems] == [f"{CUSTOM_D}/b"]
     assert found.lost == frozenset()
+
+
+def test_what_nfd_passes_over_rejects_no_file(tmp_path: Path) -> None:
+    term = "{feature: memory.numa, matchExpressions: {node_count: {op: Exists, values: [x]}}}"
+    text = f"-\n- name: r\n  labels: {{r: '1'}}\n  matchFeatures: [{term}]\n"
+    found = scan_all(make_host(tmp_path, NODES | {f"{CUSTOM_D}/a": text}))
+    assert found.labels == {"r": "1"}
+    assert not found.failed
+    assert "values" in found.problems[0].reason
 
 
 def test_an_unreadable_file_leaves_the_others(tmp_path: Path) -> None:
