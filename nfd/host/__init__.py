@@ -91,6 +91,10 @@ class Host:
         """Names in a directory, sorted; empty if nothing is there. Something else in its place is a HostError."""
         return tuple(self._listed(path, lambda: self._tree_of(path).names(path)))
 
+    def folders(self, path: str) -> tuple[str, ...]:
+        """As `names`, but only directories; a link to one is none."""
+        return tuple(self._listed(path, lambda: self._tree_of(path).folders(path)))
+
     def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
         """Names and inode numbers: in sysfs, what comes again under the name of another thing has another number."""
         return tuple(self._listed(path, lambda: self._tree_of(path).inodes(path)))

@@ -60,8 +60,14 @@ class Recorder(Host):
         return data
 
     def names(self, path: str) -> tuple[str, ...]:
+        return self._keep_names(path, self._host.names)
+
+    def folders(self, path: str) -> tuple[str, ...]:
+        return self._keep_names(path, self._host.folders)
+
+    def _keep_names(self, path: str, read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         try:
-            names = self._host.names(path)
+            names = read(path)
         except HostError as error:
             self._failures[f"{path}/"] = (error.errno, error.reason)
             self._stat(path)

@@ -105,9 +105,15 @@ class Replay(Host):
         return super().head(path, size)
 
     def names(self, path: str) -> tuple[str, ...]:
+        return self._with_lost(path, super().names)
+
+    def folders(self, path: str) -> tuple[str, ...]:
+        return self._with_lost(path, super().folders)
+
+    def _with_lost(self, path: str, read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         _fail(self._failures, f"{path}/", path)
         lost = self._folders.get(path.strip("/"))
-        return super().names(path) if lost is None else tuple(sorted({*super().names(path), *lost}, key=os.fsencode))
+        return read(path) if lost is None else tuple(sorted({*read(path), *lost}, key=os.fsencode))
 
     def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
         _fail(self._failures, f"{path}/", path)

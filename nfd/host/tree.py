@@ -73,6 +73,15 @@ class Tree:
         finally:
             os.close(descriptor)
 
+    def folders(self, path: str) -> list[str]:
+        """Names of the directories in a directory, links to some not among them."""
+        descriptor = self.open(path, LIST)
+        try:
+            with os.scandir(descriptor) as found:
+                return sorted((one.name for one in found if one.is_dir(follow_symlinks=False)), key=os.fsencode)
+        finally:
+            os.close(descriptor)
+
     def inodes(self, path: str) -> list[tuple[str, int]]:
         descriptor = self.open(path, LIST)
         try:

@@ -75,10 +75,8 @@ def read_hugepages(reading: Reading) -> Features:
     """
     counts: dict[str, str] = {}
     enabled = False
-    for name in reading.host.names(PAGE_SIZES):
+    for name in reading.host.folders(PAGE_SIZES):
         folder = f"{PAGE_SIZES}/{name}"
-        if not reading.has_dir(folder):
-            continue
         size = page_size(name)
         if size is None:
             reading.host.note(printable(folder), "is not named after a page size")

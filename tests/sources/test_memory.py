@@ -95,6 +95,14 @@ def test_page_size(name: str, size: str | None) -> None:
     assert memory.page_size(name) == size
 
 
+def test_a_link_is_no_page_size(tmp_path: Path) -> None:
+    folder = "sys/kernel/mm/hugepages/hugepages-2048kB"
+    host = make_host(tmp_path, {f"{folder}/nr_hugepages": "1\n"})
+    (tmp_path / folder).with_name("hugepages-1048576kB").symlink_to("hugepages-2048kB")
+    found = scan(host, memory.SOURCE).features.attributes["memory.hugepages"]
+    assert found == {"enabled": "true", "hugepages-2Mi": "1"}
+
+
 @given(st.integers(min_value=1, max_value=2**50))
 def test_a_page_size_is_exact(kibibytes: int) -> None:
     units = {"Ki": 1, "Mi": 2**10, "Gi": 2**20, "Ti": 2**30, "Pi": 2**40, "Ei": 2**50}
