@@ -19,7 +19,7 @@ _OPERATOR = r"=<|=>|=|!=|>=|<=|>|<|~>|~|\^|"
 _PATTERN = rf"v?([0-9xX*|]+)(\.[0-9xX*|]+)?(\.[0-9xX*|]+)?{_TAIL}"
 _CONSTRAINT = re.compile(rf"\s*({_OPERATOR})\s*{_PATTERN}\s*", re.ASCII)
 _RANGE = re.compile(r"\s*(v?[0-9xX*][^\s,|]*)\s+-\s+(v?[0-9xX*][^\s,|]*)\s*", re.ASCII)
-_MAX_TEXT = 1000
+_LONGEST_VERSION, _LONGEST_CONSTRAINT, _MOST_ALTERNATIVES = 256, 512, 32
 
 
 @dataclass(frozen=True, eq=True)
@@ -76,7 +76,7 @@ def _part_key(part: str) -> tuple[int, int, str]:
 
 def parse(text: str) -> Version:
     """Raises: TemplateError for what is no version."""
-    match = _VERSION.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    match = _VERSION.fullmatch(text) if len(text) <= _LONGEST_VERSION else None
     if match is None:
         raise TemplateError(f"invalid semantic version {text[:100]!r}")
     numbers = [int(match[place] or 0) for place in (2, 3, 4)]
@@ -121,10 +121,16 @@ def semver(text: str) -> Version:
 
 @function("semverCompare", "string", "string")
 def semver_compare(constraint: str, version: str) -> bool:
-    """Whether a version fulfils `>=1.2 <2 || ^3.1`; a pre-release only fulfils constraints that name one."""
+    """Whether a version fulfils `>=1.2 <2 || ^3.1`; a pre-release only fulfils alternatives that name one."""
     alternatives = _parse_constraints(constraint)
     wanted = parse(version)
-    return any(all(one.holds(wanted) for one in all_of) for all_of in alternatives)
+    return any(_holds(all_of, wanted) for all_of in alternatives)
+
+
+def _holds(all_of: list[_Constraint], version: Version) -> bool:
+    if version.pre and not any(one.bound.pre for one in all_of):
+        return False
+    return all(_TESTS[one.operator](one, version) for one in all_of)
 
 
 @dataclass(frozen=True)
@@ -135,18 +141,9 @@ class _Constraint:
     bound: Version
     given: int
 
-    def holds(self, version: Version) -> bool:
-        if self.operator == "!=":
-            return self._differs(version)
-        if version.pre and not self.bound.pre:
-            return False
-        return _TESTS[self.operator](self, version)
-
-    def _differs(self, version: Version) -> bool:
+    def differs(self, version: Version) -> bool:
         if self.given == 3:
             return version.compare(self.bound) != 0
-        if version.pre and not self.bound.pre:
-            return False
         count = max(self.given, 1)
         if version.numbers[:count] != self.bound.numbers[:count]:
             return True
@@ -189,6 +186,7 @@ class _Constraint:
 _TESTS: dict[str, Callable[[_Constraint, Version], bool]] = {
     "": _Constraint.equal,
     "=": _Constraint.equal,
+    "!=": _Constraint.differs,
     ">": _Constraint.greater,
     ">=": lambda one, version: version.compare(one.bound) >= 0,
     "=>": lambda one, version: version.compare(one.bound) >= 0,
@@ -202,10 +200,12 @@ _TESTS: dict[str, Callable[[_Constraint, Version], bool]] = {
 
 
 def _parse_constraints(text: str) -> list[list[_Constraint]]:
-    if len(text) > _MAX_TEXT:
+    if len(text) > _LONGEST_CONSTRAINT:
         raise TemplateError("constraint is too long")
-    text = _RANGE.sub(r">= \1, <= \2 ", text)
-    return [_parse_all_of(part) for part in text.split("||")]
+    alternatives = _RANGE.sub(r">= \1, <= \2 ", text).split("||")
+    if len(alternatives) > _MOST_ALTERNATIVES:
+        raise TemplateError("constraint has too many alternatives")
+    return [_parse_all_of(part) for part in alternatives]
 
 
 def _parse_all_of(text: str) -> list[_Constraint]:
