@@ -93,35 +93,40 @@ def adler32sum(text: str) -> str:
 
 @function("fromJson", "string")
 def from_json(text: str) -> Any:
-    """Broken JSON gives nothing."""
+    """Broken JSON gives nothing, a number out of range in it is nothing."""
     try:
-        return must_from_json(text)
+        return _as_go(_parsed(text))
     except TemplateError:
         return None
 
 
 @function("mustFromJson", "string")
 def must_from_json(text: str) -> Any:
+    return _as_go(_parsed(text), strict=True)
+
+
+def _parsed(text: str) -> Any:
     try:
-        value = json.loads(legible(text), parse_int=float, parse_constant=_refuse)
+        return json.loads(legible(text), parse_int=float, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise TemplateError(f"not JSON: {type(error).__name__}") from error
-    return _as_go(value)
 
 
 def _refuse(name: str) -> Any:
     raise ValueError(name)
 
 
-def _as_go(value: Any, depth: int = 0) -> Any:
+def _as_go(value: Any, depth: int = 0, *, strict: bool = False) -> Any:
     if depth > MAX_NESTING:
         raise TemplateError("value is nested too deeply")
     if isinstance(value, dict):
-        return GoMap({_sound(key): _as_go(one, depth + 1) for key, one in value.items()})
+        return GoMap({_sound(key): _as_go(one, depth + 1, strict=strict) for key, one in value.items()})
     if isinstance(value, list):
-        return GoList(_as_go(one, depth + 1) for one in value)
+        return GoList(_as_go(one, depth + 1, strict=strict) for one in value)
     if isinstance(value, float) and math.isinf(value):
-        raise TemplateError("number out of range")
+        if strict:
+            raise TemplateError("number out of range")
+        return None
     return _sound(value) if isinstance(value, str) else value
 
 

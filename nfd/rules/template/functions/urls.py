@@ -16,6 +16,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})", re.ASCII)
 _PORT = re.compile(r"(?::[0-9]*)?", re.ASCII)
+_HOST_SAFE = "!$&'()*+,;=:[]<>\"~"
 _PATH_SAFE = "$&+,/:;=@!'()*~"
 
 
@@ -49,14 +50,14 @@ def _scheme(text: str) -> tuple[str, str]:
 
 
 def _authority(text: str) -> dict[str, str]:
-    userinfo, at, host = text.rpartition("@")
+    userinfo, _, host = text.rpartition("@")
     _, colon, port = host.rpartition("]") if host.startswith("[") else ("", "", host)
     name, _, _ = (host[1:].partition("]")) if colon else host.partition(":")
     if not _PORT.fullmatch(port if colon else host[len(name) :]):
         raise TemplateError("invalid port after host")
     if re.search(r"[ <>\"\\^`{|}]", host):
         raise TemplateError("invalid character in host name")
-    return {"host": _unescape(host), "hostname": _unescape(name), "userinfo": userinfo if at else ""}
+    return {"host": _unescape(host), "hostname": _unescape(name), "userinfo": _user(userinfo)}
 
 
 def _unescape(text: str) -> str:
@@ -66,7 +67,9 @@ def _unescape(text: str) -> str:
 
 
 def _user(text: str) -> str:
-    return quote(encode(_unescape(text)), safe="$&+,;=~")
+    """Name and password, each escaped anew."""
+    name, colon, password = text.partition(":")
+    return colon.join(quote(encode(_unescape(one)), safe="$&+,;=~") for one in (name, password)[: 1 + len(colon)])
 
 
 @function("urlJoin", "dict")
@@ -78,15 +81,14 @@ def url_join(parts: GoMap) -> str:
         return value
 
     scheme, host, userinfo = part("scheme"), part("host"), part("userinfo")
-    user, colon, password = userinfo.partition(":")
-    userinfo = _user(user) + colon + _user(password)
+    userinfo = _user(userinfo)
     text = f"{scheme}:" if scheme else ""
     if opaque := part("opaque"):
         text += opaque
     else:
         path = quote(encode(part("path")), safe=_PATH_SAFE)
-        if host or userinfo or (scheme and part("path").startswith("//")):
-            text += f"//{userinfo}{'@' if userinfo else ''}{host}"
+        if host or userinfo or (scheme and path):
+            text += f"//{userinfo}{'@' if userinfo else ''}{quote(encode(host), safe=_HOST_SAFE)}"
         if path and not path.startswith("/") and host:
             path = f"/{path}"
         if not text and ":" in path.partition("/")[0]:
