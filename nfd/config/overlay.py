@@ -175,14 +175,14 @@ class Overlay:
         return tree
 
     def _list(self, item: Shape, old: Any, new: Any, path: Path) -> Any:
-        """Objects are laid over the older ones of the same index, everything else replaces."""
+        """Objects are laid over the older ones of the same index, nothing keeps an older text, all else replaces."""
         if not isinstance(new, list):
             return self._fail(path, f"expected a list, found {_name_of(new)}")
-        older = old if isinstance(old, list) and item.kind in (Kind.SECTION, Kind.MAP, Kind.ANY) else []
+        older = old if isinstance(old, list) and item.kind in (Kind.SECTION, Kind.MAP, Kind.ANY, Kind.TEXT) else []
         items: list[Any] = []
         for index, value in enumerate(new):
             below = older[index] if index < len(older) else None
-            value = "" if value is None and item.kind is Kind.TEXT else value
+            value = (below or "") if value is None and item.kind is Kind.TEXT else value
             found = self._value(item, below, value, (*path, index))
             if found is not _KEEP:
                 items.append(found)

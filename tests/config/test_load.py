@@ -46,6 +46,11 @@ MERGES: list[tuple[str, list[str], dict[str, Any]]] = [
     ),
     ("an empty list", ["sources: {pci: {deviceClassWhitelist: []}}"], {"sources.pci.device_class_whitelist": ()}),
     ("a null list", ["sources: {pci: {deviceClassWhitelist: }}"], {"sources.pci.device_class_whitelist": ()}),
+    (
+        "nothing in a list keeps the text of its place",
+        ["sources: {pci: {deviceClassWhitelist: [~, '12', ~]}}"],
+        {"sources.pci.device_class_whitelist": ("03", "12", "")},
+    ),
     ("maps merge", ["sources: {fake: {labels: {b: 'x'}}}"], {"sources.fake.labels": {"a": "true", "b": "x"}}),
     ("a null map", ["sources: {fake: {labels: }}"], {"sources.fake.labels": {}}),
     (
