@@ -12,6 +12,19 @@ LIBRARY = Library()
 function = LIBRARY.function
 
 
+_CJK = ("\u3400", "\u4d85"), ("\u4e00", "\u9fcc"), ("\U00020000", "\U0002b81d")
+
+
+def _is_upper(char: str) -> bool:
+    """A capital letter; `Ⅳ` and `Ⓐ` are none to Go, though they have small ones."""
+    return unicodedata.category(char) == "Lu"
+
+
+def _is_letter(char: str) -> bool:
+    """A letter of an alphabet, which Chinese characters are not."""
+    return char.isalpha() and not any(low <= char <= high for low, high in _CJK)
+
+
 def _upper(char: str) -> str:
     mapped = char.upper()
     return mapped if len(mapped) == 1 else char
@@ -69,10 +82,10 @@ def swapcase(text: str) -> str:
     out = []
     at_start = True
     for char in text:
-        if char.isupper() or unicodedata.category(char) == "Lt":
+        if _is_upper(char) or unicodedata.category(char) == "Lt":
             out.append(_lower(char))
             at_start = False
-        elif char.islower():
+        elif unicodedata.category(char) == "Ll":
             out.append(_title(char) if at_start else _upper(char))
             at_start = False
         else:
@@ -96,7 +109,7 @@ def camelcase(text: str) -> str:
         return text + text[-1:]
     if len(rest) == 1:
         return head + _upper(rest)
-    shouting = rest[0].isupper()
+    shouting = _is_upper(rest[0])
     current = _upper(rest[0])
     out = []
     for char in rest[1:]:
@@ -104,10 +117,10 @@ def camelcase(text: str) -> str:
         if _connects(current) and _connects(previous):
             out.append(previous)
         elif _connects(previous):
-            shouting = current.isupper()
+            shouting = _is_upper(current)
             current = _upper(current)
         else:
-            if shouting and current.isupper():
+            if shouting and _is_upper(current):
                 current = _lower(current)
             elif shouting:
                 shouting = False
@@ -160,9 +173,9 @@ def _next_word(text: str, pos: int) -> tuple[str, int]:
         return _CONNECTOR, _run(text, pos, _connects)
     if _is_punctuation(char):
         return _PUNCTUATION, _run(text, pos, _is_punctuation)
-    if char.isupper():
+    if _is_upper(char):
         return _UPPER, _upper_end(text, pos + 1)
-    if char.isalpha():
+    if _is_letter(char):
         return _LETTERS, _run(text, pos, _is_lower_letter)
     if _is_number(char):
         return _NUMBER, _run(text, pos, _is_number)
@@ -170,17 +183,17 @@ def _next_word(text: str, pos: int) -> tuple[str, int]:
 
 
 def _is_lower_letter(char: str) -> bool:
-    return char.isalpha() and not char.isupper()
+    return _is_letter(char) and not _is_upper(char)
 
 
 def _is_other(char: str) -> bool:
-    return not (_connects(char) or char.isalpha() or _is_number(char) or _is_punctuation(char))
+    return not (_connects(char) or _is_letter(char) or _is_number(char) or _is_punctuation(char))
 
 
 def _upper_end(text: str, pos: int) -> int:
-    if pos < len(text) and text[pos].isupper():
-        end = _run(text, pos, str.isupper)
-        return end - 1 if end < len(text) and text[end].isalpha() else end
+    if pos < len(text) and _is_upper(text[pos]):
+        end = _run(text, pos, _is_upper)
+        return end - 1 if end < len(text) and _is_letter(text[end]) else end
     return _run(text, pos, _is_lower_letter)
 
 
@@ -248,4 +261,4 @@ class _Joiner:
 
 
 def _small(char: str) -> str:
-    return _lower(char) if char.isupper() else char
+    return _lower(char) if _is_upper(char) else char

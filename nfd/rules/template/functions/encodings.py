@@ -64,11 +64,33 @@ def _base64_mistake(data: bytes) -> int | None:
 def b32dec(text: str) -> str:
     """Broken input gives the mistake as text, as upstream does."""
     data = encode(text).translate(None, b"\r\n")
-    body = data.rstrip(b"=")
-    bad = next((index for index, byte in enumerate(body) if byte not in _BASE32), None)
-    if bad is None and (len(data) % 8 or len(data) - len(body) not in (0, 1, 3, 4, 6)):
-        bad = len(data) - len(data) % 8 if body == data else len(data) if len(data) % 8 else len(body)
-    return decode(base64.b32decode(data)) if bad is None else f"illegal base32 data at input byte {bad}"
+    end, bad = _base32_end(data)
+    if bad is not None:
+        return f"illegal base32 data at input byte {bad}"
+    return decode(base64.b32decode(data[:end] + b"=" * (-end % 8)))
+
+
+def _base32_end(data: bytes) -> tuple[int, int | None]:
+    """Where the letters end, and where Go finds the first mistake; what follows the padding is not looked at."""
+    for start in range(0, len(data), 8):
+        for place in range(8):
+            at = start + place
+            if at == len(data):
+                return at, start
+            if data[at] == ord("=") and place >= 2 and len(data) - at <= 8:
+                return at, _padding_mistake(data, at, place)
+            if data[at] not in _BASE32:
+                return at, at
+    return len(data), None
+
+
+def _padding_mistake(data: bytes, at: int, place: int) -> int | None:
+    if len(data) - at < 8 - place:
+        return len(data)
+    wrong = next((index for index in range(at + 1, at + 8 - place) if data[index] != ord("=")), None)
+    if wrong is not None:
+        return wrong - 1
+    return at if place in (3, 6) else None
 
 
 @function("sha1sum", "string")
