@@ -12,6 +12,7 @@ from nfd.config.yamltext import TWICE, Document, Path, documents
 from nfd.errors import ConfigError
 from nfd.rules.draft import Draft
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
+from nfd.rules.spelling import spelled
 from nfd.rules.written import sound, text_documents
 from nfd.visible import visible
 
@@ -134,7 +135,8 @@ def parse_custom(data: Any) -> tuple[ParsedRule, ...]:
     """Parse the worker's inline rules, a list of mappings (`sources.custom`); nothing is a rule that gives nothing."""
     if not isinstance(data, list | tuple):
         return (ParsedRule("", None, (Mistake((), "must be a list of rules", False),)),)
-    return tuple(parse_rule({} if one is None else one, CustomRule, (index,)) for index, one in enumerate(data))
+    rules = ({} if one is None else spelled(one) for one in data)
+    return tuple(parse_rule(one, CustomRule, (index,)) for index, one in enumerate(rules))
 
 
 def parse_object(data: Any, path: Path = ()) -> RuleObject:
