@@ -6,6 +6,7 @@ name a line, never a crash. Dates stay text, as in Go.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import struct
@@ -37,6 +38,7 @@ _WORDS: dict[str, Any] = {
 }
 _INT = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_HALVES = re.compile(r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})", re.ASCII)
 _LONGEST_INT = len("-0b") + 64
 _LONGEST_NAME = 100
 """Characters of an anchor in a message."""
@@ -77,12 +79,19 @@ def documents(text: str | bytes, name: str) -> Iterator[Document]:
 def _decode(text: str | bytes, name: str) -> str:
     if len(text) > MAX_BYTES:
         raise ConfigError(f"{name}: is larger than {MAX_BYTES // 1024} KiB")
-    if isinstance(text, str):
-        return text.removeprefix("\ufeff")
-    try:
-        return text.decode("utf-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from error
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{name}: is not UTF-8: {error.reason} at byte {error.start}") from error
+    return join_halves(text.removeprefix("\ufeff"))
+
+
+def join_halves(text: str) -> str:
+    """JSON writes a letter beyond U+FFFF as two escapes, which YAML does not know: as one."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _HALVES.sub(lambda found: json.loads(f'"{found[1]}"') if found[1] else found[0], text)
 
 
 def resolve(text: str) -> Any:
@@ -144,6 +153,7 @@ class _Frame:
     line: int
     start: int
     key: str | None = None
+    merges: bool = False
     merged: dict[str, Any] = field(default_factory=dict)
 
     def finish(self) -> Any:
@@ -216,12 +226,13 @@ class _Builder:
             frame.into.append(value)
         elif frame.key is None:
             frame.key = self._key(value, event)
+            frame.merges = value == "<<" and bool(getattr(event, "implicit", ())[:1] == (True,))  # not in quotes
             place = (*frame.path, frame.key)
             if frame.key in frame.into:
                 self._repeated[place] = None
             self._lines[place] = line
         else:
-            if frame.key == "<<":
+            if frame.merges:
                 self._merge(frame, value, event)
             else:
                 frame.into[frame.key] = value

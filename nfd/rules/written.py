@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from nfd.config.yamltext import Document, Path, documents, resolve, scalar_text
+from nfd.config.yamltext import Document, Path, documents, join_halves, resolve, scalar_text
 from nfd.errors import ConfigError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,7 +36,7 @@ def text_documents(text: str, name: str) -> Iterator[tuple[Document, list[Plain]
 
     Raises: ConfigError for broken YAML, with `name`, line and reason.
     """
-    text = sound(text, name).removeprefix("\ufeff")
+    text = join_halves(sound(text, name).removeprefix("\ufeff"))
     plain = list(_find_plain(text))
     for document in documents(_quote(text, plain), name):
         lines = {line for path, line in document.lines.items() if _is_text(path)}

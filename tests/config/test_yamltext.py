@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from contextlib import suppress
@@ -97,6 +98,17 @@ def test_lines_keys_duplicates_and_merges() -> None:
     assert document.lines[("e", "c")] == 8
     assert document.lines[("f", 1)] == 10
     assert document.repeated == (("a",),)
+
+
+def test_merge_key_in_quotes_is_a_key() -> None:
+    assert parse("'<<': {a: 1}\nb: {\"<<\": x}", "f").data == {"<<": {"a": 1}, "b": {"<<": "x"}}
+
+
+def test_json_has_letters_in_two_halves() -> None:
+    text = r'{"a": "\ud83d\ude00 \\ud83d\\ude00 \u00e9"}'
+    assert parse(text, "f").data == json.loads(text) == {"a": "\U0001f600 \\ud83d\\ude00 é"}
+    with pytest.raises(ConfigError, match="Unicode"):
+        parse(f"a: {text}", "f")
 
 
 def test_what_is_written_twice_is_named_with_its_last_line_and_leaves_none_of_the_first() -> None:
