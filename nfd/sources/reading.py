@@ -14,6 +14,9 @@ from nfd.source import Partial
 
 T = TypeVar("T")
 
+DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""What a security policy answers, today and tomorrow: no reason to wait for a better answer."""
+
 NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
 """What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
 

@@ -6,7 +6,6 @@ Features `cpu.cpuid` (flags; attributes on x86), `cpu.coretype` (flags), and as 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Mapping
 
 from nfd.config.section import Section
@@ -18,6 +17,7 @@ from nfd.sources.cpu import flags, hwcap, power, procinfo, rdt, security, topolo
 from nfd.sources.cpu.cpuid import PROBE, Cpuid, parse_cpuid
 from nfd.sources.cpu.machine import read_cpuid_text
 from nfd.sources.cpu.model import read_model
+from nfd.sources.reading import DENIED
 
 Attributes = Mapping[str, str]
 Read = Callable[[], Attributes | None]
@@ -32,7 +32,6 @@ _ARCHITECTURES = {
     "ppc64le": "ppc64le",
     "s390x": "s390x",
 }
-_DENIED = (errno.EACCES, errno.EPERM)
 _NX_GZIP = "sys/devices/vio/ibm,compression-v1/nx_gzip_caps"
 
 
@@ -105,7 +104,7 @@ def _isolated(host: Host, read: Read) -> Attributes | None:
     try:
         return read()
     except HostError as error:
-        if error.errno not in _DENIED:
+        if error.errno not in DENIED:
             raise
         host.note(error.path, error.reason)
         return {}
@@ -116,7 +115,7 @@ def read_cpuid(host: Host) -> Cpuid:
     try:
         text, reason = host.probe(PROBE, read_cpuid_text), "not there"
     except HostError as error:
-        if error.errno not in _DENIED:
+        if error.errno not in DENIED:
             raise
         text, reason = None, error.reason
     if text is not None:

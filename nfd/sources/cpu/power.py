@@ -9,6 +9,7 @@ from nfd.host import Host
 from nfd.host.text import parse_integer, trim
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
+from nfd.sources.reading import DENIED
 
 _CPU = "sys/devices/system/cpu"
 _PSTATE = f"{_CPU}/intel_pstate"
@@ -92,12 +93,17 @@ def _common_governor(host: Host) -> str | None:
 
 
 def _of_policy(host: Host, policy: str, name: str) -> str | None:
-    """A policy whose CPUs are all offline affects none, and the kernel calls its other files busy."""
+    """A policy whose CPUs are all offline affects none, and the kernel calls its other files busy.
+
+    One that we may not read is passed over as well, with a note.
+    """
     path = f"{_CPUFREQ}/{policy}/{name}"
     try:
         text = host.text(path)
     except HostError as error:
-        if error.errno != errno.EBUSY:
+        if error.errno in DENIED:
+            host.note(error.path, error.reason)
+        elif error.errno != errno.EBUSY:
             raise
         return None
     return None if text is None else trim(text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from nfd.errors import HostError
 from nfd.host import Host
 from nfd.host.text import parse_integer
 from nfd.sources.cpu.cpuid import EBX, EDX, Cpuid
+from nfd.sources.reading import DENIED
 
 _RESCTRL = "sys/fs/resctrl"
 _MOUNTS = "proc/self/mountinfo"
@@ -39,13 +41,21 @@ def derive_rdt(cpuid: Cpuid) -> dict[str, str]:
 
 
 def _classes(host: Host) -> str | None:
-    if not host.exists(_RESCTRL):
-        return None
     text = host.value(f"{_RESCTRL}/{_CLOSIDS}")
-    if text is None and (mount := _mounted_elsewhere(host.value(_MOUNTS) or "")):
+    if text is None and _is_known(host) and (mount := _mounted_elsewhere(host.value(_MOUNTS) or "")):
         text = host.value(f"{mount}/{_CLOSIDS}")
     classes = parse_integer(text or "")
     return str(classes - 1) if classes and classes > 0 else None
+
+
+def _is_known(host: Host) -> bool:
+    """Whether the kernel has the file system; if we may not look, it is not ours to read either."""
+    try:
+        return host.exists(_RESCTRL)
+    except HostError as error:
+        if error.errno not in DENIED:
+            raise
+        return False
 
 
 def _mounted_elsewhere(mountinfo: str) -> str | None:

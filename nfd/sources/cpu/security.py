@@ -67,8 +67,8 @@ def parse_capacity(text: str, resource: str) -> str | None:
 
 
 def _capacity(host: Host, resource: str, element: str) -> dict[str, str]:
-    path = next((path for path in _CAPACITIES if host.exists(path)), None)
-    amount = parse_capacity(host.untrimmed(path) or "", resource) if path else None
+    text = next((text for path in _CAPACITIES if (text := host.untrimmed(path)) is not None), "")
+    amount = parse_capacity(text, resource)
     return {} if amount is None else {element: amount}
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nfd.errors import HostError
 from nfd.host import MAX_FILE, Host
+from nfd.sources.reading import DENIED
 
 PREFIX = "CONFIG_"
-NOT_OURS = (errno.EACCES, errno.EPERM)
 PASSING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT)
 """Errors that may be gone next time: to go on to another place would exchange one configuration for another."""
 
@@ -31,7 +31,7 @@ def read(host: Host, first: str, release: str | None) -> Mapping[str, str] | Non
             if error.errno in PASSING:
                 raise
             host.note(error.path, error.reason)
-            broken = broken or (None if error.errno in NOT_OURS else error)
+            broken = broken or (None if error.errno in DENIED else error)
             continue
         if options is not None:
             return options

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -151,3 +153,15 @@ def test_counts_are_no_labels(tmp_path: Path) -> None:
         "security.sev.enabled",
         "security.sev.es.enabled",
     }
+
+
+def test_what_we_may_not_read_takes_its_own_element_alone(tmp_path: Path) -> None:
+    denied = [errno.EACCES, "Permission denied"]
+    record = {
+        "failures": {V2: denied, f"{RESCTRL}/info/L3/num_closids": denied},
+        "unreachable": {V2: denied, V1: denied, RESCTRL: denied},
+    }
+    files = {f"{KVM_AMD}/sev": "Y\n", V2: "sev 410\n", f"{RESCTRL}/": "", "host.json": json.dumps(record)}
+    host = make_host(tmp_path, files)
+    assert security.read_x86(host, rdt_of(0), frozenset()) == SEV
+    assert rdt.read_rdt(host, rdt_of(1 << 15, 0, 0, 2)) == {"RDTL3CA": "true"}

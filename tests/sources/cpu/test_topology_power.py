@@ -234,3 +234,12 @@ def test_offline_policy_is_silent(tmp_path: Path) -> None:
     found = scan(host, SOURCE)
     assert found.features.attributes["cpu.pstate"] == PERFORMANCE
     assert not found.problems
+
+
+def test_a_policy_that_we_may_not_read_is_passed_over(tmp_path: Path) -> None:
+    files = pstate("active") | policies(("0", "performance"), ("1", "powersave"))
+    denied = {f"{CPU}/cpufreq/policy1/scaling_governor": [errno.EACCES, "Permission denied"]}
+    host = make_host(tmp_path, {**files, "cpuid": "", "host.json": json.dumps({"failures": denied})})
+    found = scan(host, SOURCE)
+    assert found.features.attributes["cpu.pstate"] == PERFORMANCE
+    assert [problem.reason for problem in found.problems] == ["Permission denied"]
