@@ -93,9 +93,12 @@ def _merge(runtime: Runtime, target: GoMap, source: GoMap, *, overwrite: bool, d
         known = target.get(key)
         if value is None and not overwrite:
             continue
-        if isinstance(known, GoMap) and known and type_name(known) == type_name(value):
+        if isinstance(known, GoMap) and isinstance(value, GoMap):
             _merge(runtime, known, value, overwrite=overwrite, depth=depth + 1)
+            target[key] = known or value  # what has nothing but nil in it comes as it is
         elif key not in target or is_empty(known) or overwrite:
+            if target.elem not in (ANY, source.elem):
+                raise TemplateError(f"{type_name(value)} does not go into a map of {target.elem}")
             target[key] = value
 
 
