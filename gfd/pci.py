@@ -6,6 +6,7 @@ Reads: sys/bus/pci/devices/*/{vendor,class,device,config,uevent,driver,physfn} (
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Mapping
 
 from gfd.inventory import Gpu, Inventory
@@ -118,9 +119,19 @@ def device_id(host: Host, address: str) -> str:
 
 
 def read_names(host: Host) -> dict[str, str]:
-    """Device id → name, of NVIDIA's devices, from the first pci.ids there is (pciids.sourceforge.net)."""
+    """Device id → name, of NVIDIA's devices, from the first pci.ids there is, else from a list of our own.
+
+    Source: the PCI ID Repository, https://pci-ids.ucw.cz.
+    """
     path = next((path for path in PCI_IDS if host.is_file(path)), None)
-    return parse_names(host.text(path) or "") if path else {}
+    return parse_names(host.text(path) or "") if path else built_in_names()
+
+
+def built_in_names() -> dict[str, str]:
+    """The table `pci_names.tsv`."""
+    text = (pkgutil.get_data("gfd", "pci_names.tsv") or b"").decode()
+    rows = [line.partition("\t") for line in text.splitlines() if not line.startswith("#")]
+    return {device: name for device, _, name in rows[1:]}
 
 
 def parse_names(text: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gfd.pci import read_functions, read_passed_through
 from nfd.host import Host
 from nfd.host.replay import LIBRARY_VARIABLE, Replay
 from tests.gfd.machines import H100, laid
@@ -44,6 +45,23 @@ def test_audio_functions_and_bridges_are_no_gpus(pci_class: str, tmp_path: Path,
 def test_passed_through_gpus_need_no_driver(tmp_path: Path, no_library: dict[str, str]) -> None:
     found = scan(Host(no_driver(tmp_path, {**PCI, "driver": "vfio-pci"}), no_library))
     assert dict(found.labels) == {"nvidia.com/gpu.present": "true"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "name"),
+    [
+        (None, "GH100 [H100 SXM5 80GB]"),
+        ("10de  NVIDIA Corporation\n\t2330  Of the machine\n", "Of the machine"),
+        ("10de  NVIDIA Corporation\n\t2331  Another\n", "UNKNOWN_DEVICE"),
+    ],
+)
+def test_names_are_those_of_the_machine_or_our_own(listed: str | None, name: str, tmp_path: Path) -> None:
+    root = no_driver(tmp_path, {**PCI, "driver": "vfio-pci"})
+    if listed is not None:
+        (root / "usr/share/misc").mkdir(parents=True)
+        (root / "usr/share/misc/pci.ids").write_text(listed)
+    host = Host(root)
+    assert [gpu.name for gpu in read_passed_through(host, read_functions(host)).gpus] == [name]
 
 
 def test_a_driver_that_comes_later_is_found(tmp_path: Path) -> None:
