@@ -22,7 +22,7 @@ from nfd.features import Problem
 from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
-from nfd.store.file import FileStore
+from nfd.store.file import FileStore, check_node
 from nfd.visible import visible
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.cli import node_name
@@ -143,7 +143,7 @@ class Screen:
 
     def _labels(self) -> dict[str, str]:
         data = yamltext.parse(self._path.read_bytes(), str(self._path)).data
-        return dict(data["metadata"].get("labels") or {})
+        return dict(check_node(data, self._node, path=str(self._path)).labels)
 
     def _show_all(self, labels: Mapping[str, str], report: Report) -> None:
         origins = {names.full_key(key): one for key, one in report.origins.items()}

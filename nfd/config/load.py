@@ -64,7 +64,7 @@ def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> l
     if not str(path):
         return []
     path = Path(path)
-    folder = path.with_name(f"{path.name}.d")
+    folder = path.parent / f"{path.name}.d"  # "." and "/" have no name
     try:
         names = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):

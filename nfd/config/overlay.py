@@ -94,11 +94,14 @@ class Overlay:
     def _section(self, model: type[Section], before: Mapping[str, Any], data: Mapping[str, Any], path: Path) -> Any:
         """Lay a mapping over the plain values of a section."""
         names = {key_of(name, one).lower(): name for name, one in model.model_fields.items()}
-        tree = dict(before)
+        tree, last = dict(before), dict[str, str]()
         for written, value in sorted(self._renamed(model, data, path).items()):
             if (name := names.get(written.lower())) is None:
                 self._warn((*path, written), "no such key" + _nearest(written, model))
                 continue
+            if (other := last.get(name)) is not None:
+                self._warn((*path, other), f"is the same key as {written}, which is laid over it")
+            last[name] = written
             one = model.model_fields[name]
             key = key_of(name, one)
             old = tree[key] if key in tree else _plain(one.get_default(call_default_factory=True))
@@ -237,7 +240,7 @@ def key_text(path: Path) -> str:
 def _place(layer: Layer, path: Path) -> str:
     """The layer's name, with the line of the nearest value that has one."""
     lines = {_folded(written): line for written, line in layer.lines.items()}
-    found = (lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
+    found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
     line = next((line for line in found if line), None)
     return f"{layer.name}:{line}" if line else layer.name
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness
 from nfd.master.objects import FeatureObject, Joining, join_objects, report_of
 from nfd.master.ownership import parse_owned
-from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.plan import Goal, NodePlan
 from nfd.master.reveal import Standing
+from nfd.master.room import fitting_plan
 from nfd.master.rulebook import evaluate_node
 from nfd.master.verdicts import Rulebook
 from nfd.report import Report
@@ -51,7 +52,8 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
         fresh = derive_freshness(report)
         fresh = replace(fresh, blind=fresh.blind or not found.complete)
-    return Forecast(plan_node(_goal(desired, fresh, book, standing), node), desired, failed)
+    planned, goal = fitting_plan(_goal(desired, fresh, book, standing), node)
+    return Forecast(planned, goal.desired, failed)
 
 
 def _goal(desired: Desired, fresh: Freshness, book: Rulebook, standing: Standing) -> Goal:

@@ -19,6 +19,7 @@ from nfd.master.patch import guarded, patches
 from nfd.master.plan import Goal, NodePlan, plan_node
 from nfd.master.removal import count_removals
 from nfd.master.reports import Reports
+from nfd.master.room import fitting_plan
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, Node, NodeStore
@@ -27,6 +28,8 @@ ATTEMPTS = 6
 """Tries of one pass; the first three take the Node from the watch, the others ask for it."""
 CONFLICT_DELAY = 0.05
 """Seconds after the first conflict, then twice as long each time: time for the watch to tell."""
+MOST_TOLD = 50
+"""Keys that are not allowed of which each has a line of its own in the log."""
 
 _log = log.get("master")
 
@@ -155,12 +158,12 @@ class Reconciler:
             self._settled[node.name], self._resting[node.name] = asked, _Rest(node, asked, rest.contributions)
             return None
         era, goal = self._era, self._goal(node.name, asked)
-        planned = plan_node(goal, node)
+        planned, goal = fitting_plan(goal, node)
         again: float | None = None
         drifted = _written(planned) if _same(self._settled.get(node.name), asked) else ()
         if drifted and self._gives_up_some(node, drifted):
             goal = replace(goal, contested=self.drift.contested(node.name, self._now()))
-            planned, again = plan_node(goal, node), PAUSE
+            (planned, goal), again = fitting_plan(goal, node), PAUSE
         self._metrics.observe(PLAN, time.perf_counter() - began)
         self._tell(node.name, goal.desired, planned)
         if not self._settings.publish:
@@ -231,8 +234,10 @@ class Reconciler:
         if self._said.get(name) == said:
             return
         self._said[name] = said
-        for dropped in desired.dropped:
+        for dropped in desired.dropped[:MOST_TOLD]:
             _log.warning("not allowed", node=name, label=dropped.key, error=dropped.reason)
+        if more := len(desired.dropped[MOST_TOLD:]):
+            _log.warning("more is not allowed", node=name, labels=more, error=desired.dropped[-1].reason)
         for key, kind in refused.items():
             _log.info("left to its owner", node=name, label=key, kind=kind)
 

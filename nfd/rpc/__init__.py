@@ -30,6 +30,14 @@ def host_of(target: str) -> str:
     return target.rpartition("/")[2].rpartition(":")[0].strip("[]")
 
 
+def port_problem(target: str) -> str | None:
+    """What is wrong with the port of a target; gRPC would dial what is left of one that is too large."""
+    port = target.rpartition("/")[2].rpartition(":")[2]
+    if target.startswith(("unix:", "unix-abstract:", "vsock:")) or not port.isdecimal() or 0 < int(port[:9]) < 1 << 16:
+        return None
+    return f"port {port} is not one of 1 to 65535"
+
+
 def is_loopback(host: str) -> bool:
     """Whether what is sent to that host stays on this machine."""
     try:

@@ -114,7 +114,7 @@ class FileStore:
                 body.pop("status", None)
             merged = merge(content, body)
             if merged != content:
-                _check(merged, name)
+                check_node(merged, name)
                 self._replace(name, merged)
         return await self.read(name)
 
@@ -198,7 +198,7 @@ class FileStore:
             content = yamltext.parse(text, str(path)).data
         except ConfigError as error:
             raise Invalid(str(error)) from error
-        node = _check(content, name, hashlib.blake2b(text, digest_size=8).hexdigest(), str(path))
+        node = check_node(content, name, hashlib.blake2b(text, digest_size=8).hexdigest(), str(path))
         return content, node
 
     def _replace(self, name: str, content: Mapping[str, Any]) -> None:
@@ -273,7 +273,7 @@ def _same(one: Node | None, other: Node | None) -> bool:
     return one is other if one is None or other is None else one.same_content(other)
 
 
-def _check(content: Any, name: str, version: str = "", path: str = "") -> Node:
+def check_node(content: Any, name: str, version: str = "", path: str = "") -> Node:
     """Raises: Invalid naming what is not as a v1 Node has it."""
     where = path or f"node {name}"
     if not isinstance(content, Mapping) or content.get("kind") != "Node":

@@ -22,7 +22,7 @@ from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
-from nfd.rpc import host_of, is_loopback
+from nfd.rpc import host_of, is_loopback, port_problem
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
@@ -121,6 +121,8 @@ def node_name(host: Host) -> str:
 def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
     """What delivers reports; gRPC is loaded with the first one. Raises: ConfigError."""
     files = certificate_files(parsed, f"; {ONE_SIDED}")
+    if problem := port_problem(parsed["server"]):
+        raise ConfigError(f"--server {parsed['server']}: {problem}")
     if not files and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
         _log.warning("reports go in plain text, and without our token", path=parsed["server"])
     token = parsed["token-file"]

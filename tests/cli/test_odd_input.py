@@ -55,6 +55,24 @@ def test_explain_never_denies_a_source_that_makes_it(run: Run) -> None:
     assert "those of source memory, which core.featureSources switches off" in off
 
 
+def test_a_configuration_that_is_a_folder_without_a_name(run: Run) -> None:
+    for path in (".", "..", "/"):
+        for words in (("discover", "--config", path), ("config", "validate", path)):
+            status, out, err = run(*words)
+            assert (status, out, err) == (2, "", f"nfd {words[0]}: {path}: is not a regular file\n")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "kind: Node", "{kind: Node, metadata: {name: n, labels: [1]}}"])
+def test_a_node_file_that_is_no_node(
+    run: Run, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("NODE_NAME", "n")
+    (tmp_path / "n.yaml").write_text(text)
+    status, _, err = run("up", "--replay", machine, "--nodes", str(tmp_path), "--oneshot")
+    assert status == 1
+    assert f"nfd up: {tmp_path / 'n.yaml'}: " in err
+
+
 BAD_CONFIGS = [
     ("nfd-master.conf", "leaderElection: {leaseDuration: 1s}", "leaderElection: needs leaseDuration > renewDeadline"),
     ("nfd-worker.conf", "core: {ownerRefs: [pod, pod]}", "core.ownerRefs: 'pod' stands there twice"),

@@ -97,6 +97,7 @@ WARNINGS = [
     ),
     ("core: {sources: [x]}", "f:1: core.sources: is deprecated, use labelSources"),
     ("core: {klog: {nope: 1}}", "f:1: core.klog.nope: no such key"),
+    ("core:\n  PORT: 1\n  port: 2", "f:2: core.PORT: is the same key as port, which is laid over it"),
     ("core:\n  port: 1\n  port: 2", "f:3: core.port: is written twice; the last one counts"),
 ]
 

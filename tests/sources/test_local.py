@@ -153,8 +153,32 @@ def test_files_in_the_order_of_their_names_and_no_others(tmp_path: Path) -> None
     (tmp_path / FOLDER / "dangling").symlink_to("gone")
     found = scan(host, local.SOURCE)
     assert found.labels == {"e": "1", "x": "2", "y": "2", "z": "1"}
-    assert {problem.subject.rpartition("/")[2] for problem in found.problems} == {"b", "dangling", "large"}
-    assert not found.failed
+    assert {problem.subject.rpartition("/")[2] for problem in found.problems} == {"b", "dangling", "local"}
+    assert found.failed, "what the large file said before it grew stays"
+
+
+def long_entries(file: int) -> str:
+    return "".join(f"# +no-label\nx{file}-{number}={'x' * 600}\n" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("files", "kept"),
+    [
+        ({"a": [f"a{n}" for n in range(3000)], "b": ["b"], "c": [f"c{n}" for n in range(2000)], "d": ["d"]}, 3002),
+        ({f"x{file:02}": [long_entries(file)] for file in range(20)} | {"y": ["y"]}, 1),
+    ],
+    ids=["entries", "bytes"],
+)
+def test_more_than_a_master_takes_is_left_out_by_file(files: dict[str, list[str]], kept: int, tmp_path: Path) -> None:
+    found = scan(
+        make_host(tmp_path, {f"{FOLDER}/{name}": "\n".join(lines) for name, lines in files.items()}), local.SOURCE
+    )
+    assert len(found.labels) == kept
+    entries = found.features.attributes[local.FEATURE]
+    assert sum(map(len, (*entries, *entries.values()))) <= local.MAX_TEXT
+    (problem,) = found.problems
+    assert "left out" in problem.reason
+    assert found.failed
 
 
 def test_links_stay_inside(tmp_path: Path) -> None:

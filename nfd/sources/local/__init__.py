@@ -20,7 +20,10 @@ LABEL, FEATURE = "local.label", "local.feature"
 
 FOLDER = "etc/kubernetes/node-feature-discovery/features.d"
 MAX_SIZE = 65536
-"""Bytes; a longer file is left out as a whole."""
+"""Bytes; a longer file is left out as a whole, and what it gave before is held."""
+MAX_ENTRIES = 5_000
+MAX_TEXT = 1024 * 1024
+"""Entries of a kind and bytes that all files may have, so that a report keeps within what a master takes."""
 
 
 def discover(host: Host, config: Section) -> Features | Partial:
@@ -30,10 +33,20 @@ def discover(host: Host, config: Section) -> Features | Partial:
     Absent: no such directory is no entries.
     """
     reading = Reading(host)
-    found = Entries()
+    found, left_out, room = Entries(), [], MAX_TEXT
     for name in reading.names(FOLDER):
-        if not name.startswith("."):
-            _merge(host, found, read_file(reading, f"{FOLDER}/{name}"), printable(name))
+        if name.startswith("."):
+            continue
+        entries = read_file(reading, f"{FOLDER}/{name}")
+        size = sum(len(key) + len(value) for kind in _kinds(entries) for key, value in kind.items())
+        counts = (len(old) + len(new) for old, new in zip(_kinds(found), _kinds(entries), strict=True))
+        if size <= room and max(counts) <= MAX_ENTRIES:
+            _merge(host, found, entries, printable(name))
+            room -= size
+        else:
+            left_out.append(printable(name))
+    if left_out:
+        reading.errors.append(HostError(FOLDER, _no_room(left_out)))
     features = Features(attributes={LABEL: found.labels, FEATURE: found.features})
     return Partial(features, {LABEL: reading.failure, FEATURE: reading.failure}) if reading.failure else features
 
@@ -49,12 +62,20 @@ def read_file(reading: Reading, path: str) -> Entries:
             host.note(shown, "leads nowhere")
     except HostError as error:
         if error.errno == errno.EFBIG:
-            host.note(shown, f"is larger than {MAX_SIZE} bytes and left out")
-        else:
-            reading.errors.append(error)
+            error = HostError(shown, f"is larger than {MAX_SIZE} bytes and left out", errno.EFBIG)
+        reading.errors.append(error)
     for line, reason in entries.notes:
         host.note(f"{shown}:{line}", reason)
     return entries
+
+
+def _kinds(entries: Entries) -> tuple[dict[str, str], dict[str, str]]:
+    return entries.labels, entries.features
+
+
+def _no_room(names: list[str]) -> str:
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    return f"holds more than {MAX_ENTRIES} entries or {MAX_TEXT} bytes of them; {names[0]}{more} left out"
 
 
 def _merge(host: Host, found: Entries, new: Entries, name: str) -> None:
