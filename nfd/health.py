@@ -128,7 +128,7 @@ class HttpServer:
     def __init__(self, port: int, handler: Handler, patience: float = PATIENCE) -> None:
         self._patience = patience
         self._handler = handler
-        self._listener = _listen(port)
+        self._listener = listen(port)
         self._listener.setblocking(False)
         self._poller = select.poll()
         self._poller.register(self._listener, select.POLLIN)
@@ -224,8 +224,11 @@ class HttpServer:
                 client.link.close()
 
 
-def _listen(port: int) -> socket.socket:
-    """IPv6 and IPv4 on one socket where the kernel has both."""
+def listen(port: int, host: str = "") -> socket.socket:
+    """On that address; without one on all, IPv6 and IPv4 on one socket where the kernel has both. Raises: OSError."""
+    if host:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
     if socket.has_dualstack_ipv6():
         with suppress(OSError):
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from nfd.health import metrics_answer
+from nfd.master.door import Bounds, Door, let_in
 from nfd.master.metrics import Metrics
 
 _SERVER_LOG = logging.getLogger("nfd.http")
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line of aiohttp is about us, not about what a peer sent: that is answered 400, and fills no log."""
+    """Whether a line of aiohttp is about us, not about a peer: that is answered 400, or went away, and fills no log."""
     raised = record.exc_info[1] if record.exc_info else None
-    return not isinstance(raised, HttpProcessingError)
+    return not isinstance(raised, HttpProcessingError | ClientConnectionResetError)
 
 
 _SERVER_LOG.addFilter(_is_ours)
@@ -26,10 +27,12 @@ _SERVER_LOG.addFilter(_is_ours)
 class HttpServer:
     """`ready` answers what is still missing, "" if nothing is."""
 
-    def __init__(self, metrics: Metrics, ready: Callable[[], str]) -> None:
+    def __init__(self, metrics: Metrics, ready: Callable[[], str], bounds: Bounds | None = None) -> None:
         self._metrics = metrics
         self._ready = ready
-        self._app = app = web.Application()
+        bounds = bounds or Bounds()
+        self.door = Door(bounds)
+        self._app = app = web.Application(middlewares=[let_in])
         app.add_routes(
             [
                 web.get("/healthz", self._healthz),
@@ -37,7 +40,9 @@ class HttpServer:
                 web.get("/metrics", self._show_metrics),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, logger=_SERVER_LOG, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_SERVER_LOG, shutdown_timeout=1.0, keepalive_timeout=bounds.idle
+        )
 
     def add(self, routes: Iterable[web.RouteDef]) -> None:
         """Further paths, before the start."""
@@ -46,15 +51,16 @@ class HttpServer:
     async def start(self, host: str, port: int) -> int:
         """Listen and answer the port. Raises: OSError that names it."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host or None, port)
+        server = self._runner.server
+        assert server is not None
         try:
-            await site.start()
+            return self.door.open(host, port, server)
         except OSError as error:
             await self._runner.cleanup()
             raise OSError(f"HTTP port {port}: {error.strerror or error}") from error
-        return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
+        await self.door.close()
         await self._runner.cleanup()
 
     async def _healthz(self, request: web.Request) -> web.Response:

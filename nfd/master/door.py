@@ -1,0 +1,196 @@
+"""Who may stay on the HTTP port: so many connections, so long a request, so much time for it and for its answer.
+
+aiohttp bounds each header by itself, but neither all of them nor the connections. And asyncio's own way of accepting
+goes on as often as the backlog has places when descriptors have run out, with a traceback and a new start for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from nfd import log
+from nfd.health import listen
+
+REPEAT = 60.0
+"""Seconds between two lines that say the same."""
+TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Content-Length: 17\r\nConnection: close\r\n\r\nrequest too long\n"
+)
+_log = log.get("http")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one port.
+
+    `connections` at a time, a quarter of our descriptors at most: for a newer one the one that was silent longest goes.
+    `head` bytes for a request, within `patience` seconds; who does not take `step` bytes of an answer in that time, or
+    the rest of it, is cut off. `idle` seconds for the next request to begin, `pause` without accepting when there is no
+    descriptor left.
+    """
+
+    connections: int = 256
+    head: int = 16 * 1024
+    patience: float = 10.0
+    step: int = 16 * 1024
+    idle: float = 30.0
+    pause: float = 1.0
+
+
+class Door:
+    """Listens, and lets connections in to `serve`, which makes the protocol that answers one of them."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.links: set[Link] = set()
+        self._bounds = bounds
+        self._most = min(bounds.connections, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+        self._accepting: asyncio.Task[None] | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._said = -REPEAT
+
+    def open(self, host: str, port: int, serve: Callable[[], asyncio.Protocol]) -> int:
+        """The port. Raises: OSError."""
+        listener = listen(port, host)
+        listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(listener, lambda: Link(self, self._bounds, serve())))
+        return int(listener.getsockname()[1])
+
+    async def close(self) -> None:
+        """Take no more; those that are open stay."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+
+    def enter(self, link: Link) -> None:
+        """For a link to say that it is open."""
+        if len(self.links) >= self._most:
+            self._cut(min(self.links, key=lambda one: one.heard))
+        self.links.add(link)
+        self._watch()
+
+    def leave(self, link: Link) -> None:
+        self.links.discard(link)
+
+    async def _accept(self, listener: socket.socket, make: Callable[[], Link]) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                try:
+                    accepted, _ = await loop.sock_accept(listener)
+                except ConnectionAbortedError:
+                    continue
+                except OSError as error:  # out of descriptors or memory: the backlog waits
+                    self._complain(error)
+                    await asyncio.sleep(self._bounds.pause)
+                    continue
+                try:
+                    await loop.connect_accepted_socket(make, accepted)
+                except OSError:
+                    accepted.close()
+
+    def _complain(self, error: OSError) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._said >= REPEAT:
+            self._said = now
+            _log.warning("connections over HTTP have to wait", error=error.strerror)
+
+    def _watch(self) -> None:
+        """Look at the links some times in the seconds they are given, as long as there are any."""
+        if self.links and self._watching is None:
+            self._watching = asyncio.get_running_loop().call_later(self._bounds.patience / 8, self._look)
+
+    def _look(self) -> None:
+        self._watching = None
+        now = asyncio.get_running_loop().time()
+        for link in [one for one in self.links if one.overdue(now)]:
+            self._cut(link)
+        self._watch()
+
+    def _cut(self, link: Link) -> None:
+        self.links.discard(link)
+        link.cut()
+
+
+class Link(asyncio.Protocol):
+    """A connection; what it carries goes on to the protocol behind."""
+
+    def __init__(self, door: Door, bounds: Bounds, behind: asyncio.Protocol) -> None:
+        self.heard = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._door = door
+        self._bounds = bounds
+        self._behind = behind
+        self._transport: asyncio.Transport | None = None
+        self._asking: float | None = None
+        self._size = 0
+        self._untaken = 0
+        self._taken = 0.0
+        self._served = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._asking = self.heard = self._loop.time()
+        self._behind.connection_made(transport)
+        self._door.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.leave(self)
+        self._behind.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = self._loop.time()
+        if self._asking is None:
+            self._asking = self.heard
+        self._size += len(data)
+        if self._size <= self._bounds.head:
+            self._behind.data_received(data)
+        elif self._transport is not None:
+            if not self._served:
+                self._transport.write(TOO_LONG)
+            self._transport.close()
+
+    def eof_received(self) -> bool | None:
+        return self._behind.eof_received()
+
+    def pause_writing(self) -> None:
+        self._behind.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._taken = self.heard = self._loop.time()
+        self._behind.resume_writing()
+
+    def asked(self) -> None:
+        """A request was complete."""
+        self._asking, self._size, self._served = None, 0, True
+
+    def overdue(self, now: float) -> bool:
+        """Whether a request, or the taking of an answer, lasts too long."""
+        left = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if left > self._untaken or left <= self._untaken - self._bounds.step:
+            self._untaken, self._taken = left, now
+        since = self._taken if left else self._asking
+        return since is not None and now - since > self._bounds.patience
+
+    def cut(self) -> None:
+        """Close at once; what is not sent yet is not sent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@web.middleware
+async def let_in(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Tells a request's link that it was complete."""
+    link = request.transport.get_protocol() if request.transport is not None else None
+    if isinstance(link, Link):
+        link.asked()
+    return await handler(request)
