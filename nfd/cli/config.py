@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nfd.config import render
 from nfd.config.load import check, files, layer_of, load
-from nfd.config.overlay import Layer
+from nfd.config.overlay import Layer, place_in
 from nfd.config.reading import read_standard_input
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
 from nfd.visible import visible
+
+_CUSTOM = ("sources", "custom")
 
 PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master"}
 
@@ -79,22 +81,31 @@ def mistakes(model: type[Section], layers: list[Layer]) -> Iterator[str]:
     if any(one.fatal for one in found):
         return
     config: Any = load(model, layers).config
-    name = layers[0].name if layers else ""
-    yield from _of_worker(name, config.core, config.sources) if hasattr(config, "sources") else _of_master(name, config)
+    yield from _of_worker(layers, config) if hasattr(config, "sources") else _of_master(layers, config)
 
 
-def _of_master(name: str, config: Any) -> Iterator[str]:
+def _of_master(layers: Sequence[Layer], config: Any) -> Iterator[str]:
     try:
         config.leader_election.check()
     except ConfigError as error:
-        yield f"{name}: {error}"
+        yield f"{_name_of(layers)}: {error}"
 
 
-def _of_worker(name: str, core: Any, sources: Any) -> Iterator[str]:
+def _of_worker(layers: Sequence[Layer], config: Any) -> Iterator[str]:
     from nfd.discovery import make_plan
+    from nfd.rules.check import check_custom
     from nfd.rules.parse import parse_custom
 
+    core, sources = config.core, config.sources
     for problem in make_plan(core.feature_sources, core.label_sources, sources).problems:
-        yield f"{name}: {problem.subject}: {problem.reason}"
-    for rule in parse_custom(sources.custom.rules):
-        yield from (f"{name}: sources.custom: rule {rule.name!r}: {one.reason}" for one in rule.mistakes)
+        yield f"{_name_of(layers)}: {problem.subject}: {problem.reason}"
+    writers = [layer for layer in layers if _CUSTOM in layer.lines]
+    rules = parse_custom(sources.custom.rules)
+    for index, one in enumerate(rules):
+        for mistake in check_custom(one, (index,)):
+            place = place_in(writers[-1], (*_CUSTOM, *mistake.path)) if writers else _name_of(layers)
+            yield f"{place}: sources.custom: rule {one.name!r}: {visible(mistake.reason)}"
+
+
+def _name_of(layers: Sequence[Layer]) -> str:
+    return layers[0].name if layers else ""

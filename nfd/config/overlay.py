@@ -88,7 +88,7 @@ class Overlay:
         """File and line, flag or variable, that set the value at a path last; empty for a built-in default."""
         for end in range(len(path), 0, -1):
             if layer := self._writers.get(path[:end]):
-                return _place(layer, path)
+                return place_in(layer, path)
         return ""
 
     def _section(self, model: type[Section], before: Mapping[str, Any], data: Mapping[str, Any], path: Path) -> Any:
@@ -219,10 +219,10 @@ class Overlay:
         return int(new) if shape.kind is Kind.INTEGER else new
 
     def _warn(self, path: Path, reason: str) -> None:
-        self.findings.append(Finding(_place(self._layer, path), key_text(path), reason))
+        self.findings.append(Finding(place_in(self._layer, path), key_text(path), reason))
 
     def _fail(self, path: Path, reason: str) -> Any:
-        self.findings.append(Finding(_place(self._layer, path), key_text(path), reason, fatal=True))
+        self.findings.append(Finding(place_in(self._layer, path), key_text(path), reason, fatal=True))
         return _KEEP
 
 
@@ -237,7 +237,7 @@ def key_text(path: Path) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def _place(layer: Layer, path: Path) -> str:
+def place_in(layer: Layer, path: Path) -> str:
     """The layer's name, with the line of the nearest value that has one."""
     lines = {_folded(written): line for written, line in layer.lines.items()}
     found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))

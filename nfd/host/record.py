@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from nfd.errors import ConfigError, HostError
@@ -22,6 +24,16 @@ PROBE_FILES = ("cpuid", "auxv")
 ARCH_FILE = "proc/sys/kernel/arch"
 _OUR_VARIABLES = "NFD_"
 _NOWHERE = "./.nowhere"
+
+
+def _clear(directory: Path) -> None:
+    """Half a machine would be replayed as another one; the directory was empty before, so all of it is ours."""
+    with suppress(OSError):
+        for one in directory.iterdir():
+            if one.is_dir() and not one.is_symlink():
+                shutil.rmtree(one, ignore_errors=True)
+            else:
+                one.unlink()
 
 
 class Recorder(Host):
@@ -120,6 +132,7 @@ class Recorder(Host):
         try:
             return self._write(_Target(Path(directory)), scrub) + _write_named(Path(directory), named)
         except OSError as error:
+            _clear(Path(directory))
             raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
 
     def _empty(self) -> set[str]:

@@ -13,7 +13,7 @@ from nfd.config.yamltext import Document, Path
 from nfd.errors import ConfigError
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
-from nfd.rules.model import Expression, GroupRule, Mistake, Rule, RuleObject, Term
+from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import (
     GROUP,
@@ -76,11 +76,19 @@ def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
             yield Mistake((*path, "metadata", "name"), f"metadata.name {parsed.name!r} {problem}", False)
     field = GROUP_FIELD if parsed.is_group else RULE_FIELD
     for index, one in enumerate(parsed.rules):
-        rule = one.rule or one.rest
-        if rule is not None:
-            known = [mistake.path for mistake in one.mistakes if not mistake.soft]
-            found = check_rule(rule, (*path, "spec", field, index))
-            yield from (mistake for mistake in found if not _concerns(mistake.path, known))
+        yield from _check_parsed(one, (*path, "spec", field, index))
+
+
+def check_custom(parsed: ParsedRule, path: Path) -> Iterator[Mistake]:
+    """All mistakes in one of the worker's rules, what only shows when it is evaluated included."""
+    yield from (*parsed.mistakes, *_check_parsed(parsed, path))
+
+
+def _check_parsed(parsed: ParsedRule, path: Path) -> Iterator[Mistake]:
+    rule = parsed.rule or parsed.rest
+    if rule is not None:
+        known = [mistake.path for mistake in parsed.mistakes if not mistake.soft]
+        yield from (mistake for mistake in check_rule(rule, path) if not _concerns(mistake.path, known))
 
 
 def _concerns(path: Path, known: Sequence[Path]) -> bool:
@@ -90,7 +98,7 @@ def _concerns(path: Path, known: Sequence[Path]) -> bool:
 
 def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Iterator[Mistake]:
     """Mistakes that show only when a rule is evaluated, or when a node does not get what it asks for."""
-    if not rule.name:
+    if not rule.name and not isinstance(rule, CustomRule):
         yield Mistake((*path, "name"), "rule has no name", False)
     yield from _check_terms(rule.match_features or (), (*path, "matchFeatures"))
     for index, one in enumerate(rule.match_any or ()):
@@ -99,8 +107,9 @@ def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Ite
             yield Mistake(place, f"matchAny.{index}.matchFeatures is missing", False)
         yield from _check_terms(one.match_features or (), place)
     yield from _check_template(rule.vars_template, (*path, "varsTemplate"))
-    if isinstance(rule, Rule):
+    if isinstance(rule, Rule | CustomRule):
         yield from _check_template(rule.labels_template, (*path, "labelsTemplate"))
+    if isinstance(rule, Rule):
         yield from _check_items(rule, path, policy)
 
 

@@ -55,6 +55,14 @@ def test_explain_never_denies_a_source_that_makes_it(run: Run) -> None:
     assert "those of source memory, which core.featureSources switches off" in off
 
 
+def test_nothing_is_left_of_a_recording_that_does_not_fit(tmp_path: Path) -> None:
+    machine, target = Path(__file__).parents[1] / "hosts/notebook", tmp_path / "out"
+    script = f"ulimit -f 1; '{sys.executable}' -m nfd.cli record --replay '{machine}' '{target}'"
+    done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "File too large" in done.stderr) == (2, True)
+    assert list(target.iterdir()) == []
+
+
 def test_a_configuration_that_is_a_folder_without_a_name(run: Run) -> None:
     for path in (".", "..", "/"):
         for words in (("discover", "--config", path), ("config", "validate", path)):
@@ -73,11 +81,30 @@ def test_a_node_file_that_is_no_node(
     assert f"nfd up: {tmp_path / 'n.yaml'}: " in err
 
 
+TERM = """sources:
+  custom:
+  - name: r
+    labels: {{x: '1'}}
+    matchFeatures:
+    - feature: a.b
+      matchExpressions: {{c: {}}}
+"""
 BAD_CONFIGS = [
     ("nfd-master.conf", "leaderElection: {leaseDuration: 1s}", "leaderElection: needs leaseDuration > renewDeadline"),
     ("nfd-worker.conf", "core: {ownerRefs: [pod, pod]}", "core.ownerRefs: 'pod' stands there twice"),
     ("nfd-worker.conf", "core: {labelWhiteList: '('}", "is not a regular expression (RE2): missing ): ("),
     ("nfd-worker.conf", "sources: {custom: [{name: r, labels: 5}]}", "rule 'r': labels must be a mapping"),
+    (
+        "nfd-worker.conf",
+        "sources:\n  custom:\n  - labelsTemplate: '{{ range .x }}'",
+        ":3: sources.custom: rule '': template:",
+    ),
+    ("nfd-worker.conf", TERM.format("{op: Foo}"), ":7: sources.custom: rule 'r': invalid operator 'Foo'"),
+    (
+        "nfd-worker.conf",
+        TERM.format("{op: InRegexp, value: ['(']}"),
+        ":7: sources.custom: rule 'r': regular expression '('",
+    ),
 ]
 
 
