@@ -56,7 +56,10 @@ def test_explain_never_denies_a_source_that_makes_it(run: Run) -> None:
 
 
 def test_nothing_is_left_of_a_recording_that_does_not_fit(tmp_path: Path) -> None:
-    machine, target = Path(__file__).parents[1] / "hosts/notebook", tmp_path / "out"
+    machine, target = tmp_path / "machine", tmp_path / "out"
+    (machine / "proc").mkdir(parents=True)
+    (machine / "proc/modules").write_text("kvm 1\n" * 1000)
+    (machine / "proc/swaps").write_text("Filename\n")
     script = f"ulimit -f 1; '{sys.executable}' -m nfd.cli record --replay '{machine}' '{target}'"
     done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "File too large" in done.stderr) == (2, True)
