@@ -1,16 +1,12 @@
-"""What one caller may use up: calls and bytes by a budget, one call at a time, and few streams beside the reports."""
+"""What one caller may use up: calls and bytes by a budget, and few calls at a time."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
-
-import grpc
 
 from nfd.errors import ReportError
 
@@ -28,12 +24,10 @@ LINGER = 4.0
 A connection has no more than 16 calls at a time, so a flood of them comes to a stand: it costs us four calls a second
 and connection, not as many as the sender can make.
 """
+READ_SECONDS = 10.0
+"""How long a caller may take to send the message of a call."""
 CALLERS = 20_000
 """Callers remembered, the latest ones."""
-
-STREAMS = 64
-STREAM_SECONDS = 600.0
-"""Open streams of health and reflection, and how long one may last: they must not take the room of reports."""
 
 
 class Limits:
@@ -77,52 +71,6 @@ class Limits:
     def _balance(self, caller: str) -> float:
         balance, at = self._balances.get(caller, (BURST, 0.0))
         return min(BURST, balance + (self._now() - at) * RATE)
-
-
-class Bystanders(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Bounds the streams of every service but ours."""
-
-    def __init__(self, ours: str) -> None:
-        self._ours = f"/{ours}/"
-        self._open = 0
-
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        handler = await continuation(details)
-        if handler is None or details.method.startswith(self._ours):
-            return handler
-        if handler.unary_stream:
-            return handler._replace(unary_stream=self._bounded(handler.unary_stream))
-        if handler.stream_stream:
-            return handler._replace(stream_stream=self._bounded(handler.stream_stream))
-        return handler
-
-    def _bounded(self, behaviour: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """The same behaviour, in the form it has: grpcio tells a generator from a coroutine by looking at it."""
-
-        async def generate(request: Any, context: Any) -> AsyncIterator[Any]:
-            async with self._place(context):
-                async for one in behaviour(request, context):
-                    yield one
-
-        async def run(request: Any, context: Any) -> Any:
-            async with self._place(context):
-                return await behaviour(request, context)
-
-        return generate if inspect.isasyncgenfunction(behaviour) else run
-
-    @asynccontextmanager
-    async def _place(self, context: Any) -> AsyncIterator[None]:
-        """One of the streams, for a time."""
-        if self._open >= STREAMS:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams are open")
-        self._open += 1
-        try:
-            async with asyncio.timeout(STREAM_SECONDS):
-                yield
-        except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the stream has lasted long enough")
-        finally:
-            self._open -= 1
 
 
 @contextmanager

@@ -21,9 +21,10 @@ from nfd.errors import ReportError
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.blobs import Blobs
+from nfd.rpc.bystanders import SILENT, STREAMS, Bystanders
 from nfd.rpc.forward import FORWARDED, forward
 from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
-from nfd.rpc.limits import HELD, STREAMS, Bystanders, Limits
+from nfd.rpc.limits import HELD, READ_SECONDS, Limits
 from nfd.rpc.listening import check_free
 from nfd.rpc.tls import ServerTls, server_credentials
 
@@ -32,8 +33,6 @@ MAX_MESSAGE = 4 * 1024 * 1024
 MAX_CALLS = 256
 """Reports at a time, beside refusals that wait; more are answered RESOURCE_EXHAUSTED."""
 MAX_DETAILS = 1_000
-READ_SECONDS = 10.0
-"""How long a caller may take to send one report."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -76,7 +75,9 @@ class LabelerServer:
         self._log = log.get("rpc")
         self._health = health.aio.HealthServicer()
         self._server: Any = grpc.aio.server(
-            options=_OPTIONS, interceptors=(Bystanders(SERVICE),), maximum_concurrent_rpcs=MAX_CALLS + HELD[1] + STREAMS
+            options=_OPTIONS,
+            interceptors=(Bystanders(SERVICE),),
+            maximum_concurrent_rpcs=MAX_CALLS + HELD[1] + STREAMS + SILENT,
         )
 
     async def start(self, address: str) -> int:

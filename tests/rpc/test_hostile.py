@@ -20,10 +20,11 @@ from nfd.features import Features
 from nfd.report import Order, Report
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
+from nfd.rpc.bystanders import STREAMS
 from nfd.rpc.content import from_blob
 from nfd.rpc.gate import Caller, Peer
-from nfd.rpc.limits import BURST, CALLERS, CALLS, HELD, LINGER, RATE, STREAMS, Limits
-from nfd.rpc.server import READ_SECONDS, LabelerServer
+from nfd.rpc.limits import BURST, CALLERS, CALLS, HELD, LINGER, RATE, READ_SECONDS, Limits
+from nfd.rpc.server import LabelerServer
 from tests.rpc.loopback import Running, Taken, running
 
 REPORT, PLAIN = "/labeler.Labeler/Report", "/labeler.Labeler/SetLabels"
