@@ -14,6 +14,7 @@ from nfd.errors import ConfigError, NotFound
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.selector import parse_selector
+from nfd.names import subdomain_problem
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
@@ -124,6 +125,8 @@ async def read_node(client: KubeClient, name: str) -> Json:
     from nfd.kube.connect import node_path
     from nfd.kube.lists import read_object
 
+    if problem := subdomain_problem(name):
+        raise ConfigError(f"NODE {name!r} {problem}")
     try:
         node: Json = await read_object(client, node_path(name))
     except NotFound as error:

@@ -71,7 +71,12 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
 
 async def read_reports(url: str, authorization: str) -> tuple[dict[str, Heard], Standing]:
     """All reports, and what the master goes by. Raises: ConfigError, KubeError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"--master {url}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"--master {url}: must be http://HOST:PORT or https://HOST:PORT")
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ConfigError(f"--master {url}: a token is not sent in plain text; use {_FORWARD}")
     headers = {"Authorization": authorization} if authorization else {}

@@ -118,6 +118,10 @@ ODD = [
     (["plan", "--delete-rules", "nope"], "--delete-rules nope: there is no such NodeFeatureRule"),
     (["plan", "--config", "/nowhere/x.conf"], "/nowhere/x.conf: No such file"),
     (["plan", "--delete-rules", "x", "--master", "http://example.com"], "a token is not sent in plain text"),
+    (["plan", "--delete-rules", "x", "--master", "localhost:1"], "must be http://HOST:PORT"),
+    (["plan", "--delete-rules", "x", "--master", "http://[::1"], "--master http://[::1: "),
+    (["report", ""], "NODE '' is empty"),
+    (["report", "a/b"], "NODE 'a/b' "),
     (["nodes", "--kubeconfig", "/nowhere/k"], "kubeconfig /nowhere/k: "),
 ]
 
