@@ -20,6 +20,7 @@ from nfd.master.config import Config
 from nfd.master.prune import prune
 from nfd.master.security import FLAGS as SECURITY_FLAGS
 from nfd.master.security import mode_of
+from nfd.rpc.listening import raise_descriptors
 from nfd.store.base import Kind
 from nfd.tasks import first_of
 
@@ -71,6 +72,7 @@ async def _serve(config: Config, parsed: Parsed, mode: str) -> None:
     stop, hangup = asyncio.Event(), asyncio.Event()
     for number, event in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, hangup)):
         asyncio.get_running_loop().add_signal_handler(number, event.set)
+    raise_descriptors()
     master = await open_master(config, parsed, mode)
     try:
         await first_of(_work(master, hangup), stop.wait())

@@ -7,7 +7,6 @@ goes on as often as the backlog has places when descriptors have run out, with a
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from aiohttp import web
 
 from nfd import log
 from nfd.health import listen
+from nfd.rpc.listening import descriptors
 
 REPEAT = 60.0
 """Seconds between two lines that say the same."""
@@ -50,7 +50,7 @@ class Door:
     def __init__(self, bounds: Bounds) -> None:
         self.links: set[Link] = set()
         self._bounds = bounds
-        self._most = min(bounds.connections, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+        self._most = min(bounds.connections, max(1, descriptors() // 4))
         self._accepting: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._said = -REPEAT

@@ -1,11 +1,43 @@
-"""Whether a port is free: gRPC is content with one of a host's addresses, and tells of others in a log of its own."""
+"""Whether a port is free, and how many connections it may have.
+
+gRPC is content with one of a host's addresses, and tells of others in a log of its own; and it takes connections
+until no descriptor is left for anything else.
+"""
 
 from __future__ import annotations
 
 import errno
+import resource
 import socket
+import sys
 from contextlib import suppress
 from typing import Any
+
+CONNECTIONS = 8_192
+"""54 KiB each with TLS."""
+SPARE = 384
+"""Descriptors for HTTP, the API server, the store and the rest."""
+
+
+def descriptors() -> int:
+    """How many we may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_descriptors() -> None:
+    """To what all connections need, as far as we may: many systems give 1,024 and let a program take more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + SPARE
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if most > descriptors():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def connections() -> int:
+    """How many gRPC may take."""
+    limit = descriptors()
+    return min(CONNECTIONS, max(limit - SPARE, limit // 4))
 
 
 def check_free(address: str) -> None:

@@ -25,7 +25,7 @@ from nfd.rpc.bystanders import SILENT, STREAMS, Bystanders
 from nfd.rpc.forward import FORWARDED, forward
 from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
 from nfd.rpc.limits import HELD, READ_SECONDS, Limits
-from nfd.rpc.listening import check_free
+from nfd.rpc.listening import check_free, connections
 from nfd.rpc.tls import ServerTls, server_credentials
 
 MAX_MESSAGE = 4 * 1024 * 1024
@@ -42,8 +42,6 @@ _OPTIONS = (
     ("grpc.max_connection_idle_ms", 30_000),
     ("grpc.max_connection_age_ms", 600_000),
     ("grpc.max_connection_age_grace_ms", 30_000),
-    # 54 KiB each with TLS
-    ("grpc.max_allowed_incoming_connections", 8_192),
     ("grpc.server_handshake_timeout_ms", 10_000),
     # What a call may send before it is read stays at HTTP/2's 64 KiB, instead of growing with the link's speed.
     ("grpc.http2.bdp_probe", 0),
@@ -75,7 +73,7 @@ class LabelerServer:
         self._log = log.get("rpc")
         self._health = health.aio.HealthServicer()
         self._server: Any = grpc.aio.server(
-            options=_OPTIONS,
+            options=(*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections())),
             interceptors=(Bystanders(SERVICE),),
             maximum_concurrent_rpcs=MAX_CALLS + HELD[1] + STREAMS + SILENT,
         )

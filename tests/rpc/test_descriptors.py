@@ -1,0 +1,75 @@
+"""gRPC leaves descriptors for the rest of the master."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from nfd.rpc.listening import CONNECTIONS, SPARE, connections, raise_descriptors
+from tests.rpc.loopback import running
+
+LIMIT = resource.RLIMIT_NOFILE
+RAISE = f"from {raise_descriptors.__module__} import *; raise_descriptors(); print(descriptors(), connections())"
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(256, 512), (256, 1024), (1024, 1024)])
+def test_the_limit_is_raised_as_far_as_it_may_be(soft: int, hard: int) -> None:
+    """Each of a child; SPARE of the whole stay for others, of very few at least some are gRPC's."""
+    command = [sys.executable, "-c", RAISE]
+    done = subprocess.run(
+        command, preexec_fn=lambda: resource.setrlimit(LIMIT, (soft, hard)), capture_output=True, check=True
+    )
+    assert tuple(map(int, done.stdout.split())) == (hard, max(hard - SPARE, hard // 4))
+
+
+def test_what_all_connections_need_is_enough() -> None:
+    if resource.getrlimit(LIMIT)[1] < CONNECTIONS + SPARE:
+        pytest.skip("this system lets a program have fewer descriptors")
+    done = subprocess.run(
+        [sys.executable, "-c", RAISE],
+        preexec_fn=lambda: resource.setrlimit(LIMIT, (256, resource.getrlimit(LIMIT)[1])),
+        capture_output=True,
+        check=True,
+    )
+    assert tuple(map(int, done.stdout.split())) == (CONNECTIONS + SPARE, CONNECTIONS)
+
+
+async def test_silent_connections_do_not_take_all() -> None:
+    """Those beyond are closed at once, not after the time for a handshake."""
+    before = resource.getrlimit(LIMIT)
+    try:
+        resource.setrlimit(LIMIT, (400, before[1]))
+        most = connections()
+        async with running() as master:
+            resource.setrlimit(LIMIT, before)
+            links = [socket.create_connection(("localhost", master.port)) for _ in range(most + 50)]
+            try:
+                closed = await asyncio.wait_for(_ended(links, 50), 8)
+                assert closed == 50
+            finally:
+                for link in links:
+                    link.close()
+    finally:
+        resource.setrlimit(LIMIT, before)
+    assert most == 100
+
+
+async def _ended(links: list[socket.socket], wanted: int) -> int:
+    """How many are over, once so many are."""
+    while (over := sum(_is_over(link) for link in links)) < wanted:
+        await asyncio.sleep(0.05)
+    return over
+
+
+def _is_over(link: socket.socket) -> bool:
+    try:
+        return not link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
