@@ -85,7 +85,7 @@ def parse_config(document: Document, path: str) -> FileConfig:
         config = _config(document.data)
     except Misfit as error:
         raise ConfigError(f"{_place(document, path, error.key)}: {error.reason}") from error
-    twice = tuple(f"{_place(document, path, key_text(one))}: {TWICE}" for one in document.repeated)
+    twice = tuple(f"{path}:{document.lines[one]}: {key_text(one)}: {TWICE}" for one in document.repeated)
     places = {key: _place(document, path, f"flags.{key}") for key in config.flags}
     return replace(config, warnings=(*twice, *config.warnings), places=places)
 

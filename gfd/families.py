@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
 
-from nfd import names
+from nfd import names, table
 
 Capability = tuple[int, int]
 Families = Mapping[Capability, str]
@@ -18,9 +17,7 @@ _CAPABILITY = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 @cache
 def built_in() -> Families:
     """The table `families.tsv`."""
-    text = (pkgutil.get_data("gfd", "families.tsv") or b"").decode()
-    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
-    return {parse_capability(capability): family for capability, family in rows[1:]}
+    return {parse_capability(capability): family for capability, family in table.rows("gfd", "families.tsv")}
 
 
 def overlay(rows: Mapping[str, str]) -> Families:

@@ -6,11 +6,11 @@ Reads: sys/bus/pci/devices/*/{vendor,class,device,config,uevent,driver,physfn} (
 from __future__ import annotations
 
 import os
-import pkgutil
 from collections.abc import Mapping
 
 from gfd.inventory import Gpu, Inventory
 from gfd.vgpu import SPACE, Vgpu, parse_vgpu
+from nfd import table
 from nfd.config.text import parse_integer
 from nfd.errors import HostError
 from nfd.host import Host
@@ -129,9 +129,7 @@ def read_names(host: Host) -> dict[str, str]:
 
 def built_in_names() -> dict[str, str]:
     """The table `pci_names.tsv`."""
-    text = (pkgutil.get_data("gfd", "pci_names.tsv") or b"").decode()
-    rows = [line.partition("\t") for line in text.splitlines() if not line.startswith("#")]
-    return {device: name for device, _, name in rows[1:]}
+    return {row[0]: row[1] for row in table.rows("gfd", "pci_names.tsv")}
 
 
 def parse_names(text: str) -> dict[str, str]:

@@ -239,9 +239,11 @@ def key_text(path: Path) -> str:
 
 def place_in(layer: Layer, path: Path) -> str:
     """The layer's name, with the line of the nearest value that has one."""
-    lines = {_folded(written): line for written, line in layer.lines.items()}
-    found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
-    line = next((line for line in found if line), None)
+    line = layer.lines.get(path) if path else None
+    if line is None:  # perhaps it is written in other letters, or is in none of its own
+        lines = {_folded(written): line for written, line in layer.lines.items()}
+        found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
+        line = next((line for line in found if line), None)
     return f"{layer.name}:{line}" if line else layer.name
 
 

@@ -75,7 +75,7 @@ def parse_query(text: str) -> Expression:
 
 def full_key(word: str) -> str:
     """The label that a key in an expression means."""
-    return word[1:] if word.startswith("/") else word if "/" in word else f"{names.FEATURE_NS}/{word}"
+    return word[1:] if word.startswith("/") else names.full_key(word)
 
 
 class _Parser:

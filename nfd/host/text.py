@@ -22,7 +22,7 @@ def first_word(line: str) -> str:
     return found[0] if found else ""
 
 
-def parse_integer(text: str) -> int | None:
+def parse_decimal(text: str) -> int | None:
     """A decimal integer of 64 bits, a sign allowed before it; None for anything else."""
     found = _INTEGER.fullmatch(text)
     number = int(found[1] + found[2]) if found else None

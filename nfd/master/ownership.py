@@ -165,7 +165,7 @@ def _short(key: str) -> str:
 
 
 def _full(item: str) -> str:
-    return item[1:] if item.startswith("/") else item if "/" in item else _DEFAULT + item
+    return item[1:] if item.startswith("/") else names.full_key(item)
 
 
 def _taint(key: str, value: str) -> str:

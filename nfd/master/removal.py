@@ -20,7 +20,7 @@ def count_removals(planned: NodePlan, desired: Desired, *, silent: bool) -> Coun
     owned = parse_owned(planned.node.annotations, planned.instance)
     forbidden = {(dropped.kind, dropped.key) for dropped in desired.dropped}
     for place, change in planned.changes.items():
-        kind = place.value.removesuffix("s")
+        kind = place.one
         for key in change.remove:
             cause = "policy" if (kind, key) in forbidden else _cause(owned.of(place).get(key))
             found[kind, "silence" if silent and cause in ("scan", "unknown") else cause] += 1

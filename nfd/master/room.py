@@ -22,7 +22,6 @@ LIGHT = 64 * 1024
 """Letters of our lists up to which nothing is counted."""
 ROUNDS = 8
 _REASON = f"the annotations of the node have no room for more: {ROOM // 1024} KiB list what it has already"
-_KINDS = dict(zip(Kind, ("label", "annotation", "extendedResource", "taint"), strict=True))
 
 Key = tuple[Kind, str]
 
@@ -76,5 +75,5 @@ def _without(desired: Desired, surplus: Iterable[Key]) -> Desired:
         kind: {key: value for key, value in found.items() if (kind, key) not in gone}
         for kind, found in desired.values.items()
     }
-    dropped = (Dropped(_KINDS[kind], key, _REASON) for kind, key in sorted(gone, key=lambda one: one[1]))
+    dropped = (Dropped(kind.one, key, _REASON) for kind, key in sorted(gone, key=lambda one: one[1]))
     return replace(desired, values=values, dropped=(*desired.dropped, *dropped))

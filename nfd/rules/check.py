@@ -55,15 +55,15 @@ def _again(
     document: Document, path: Path, parsed: RuleObject, known: dict[tuple[bool, str, str], int]
 ) -> list[Finding]:
     """An object of a name that an earlier one has: a cluster takes the last one alone."""
-    (here,) = locate(document, [Mistake((*path, "metadata", "name"), "", False)])
-    key, kind = (parsed.is_group, parsed.namespace, parsed.name), GROUP if parsed.is_group else RULE
-    before = known.get(key)
     if not parsed.name or not all(mistake.soft for mistake in parsed.mistakes):
         return []
-    if before is None:
+    (here,) = locate(document, [Mistake((*path, "metadata", "name"), "", False)])
+    key, kind = (parsed.is_group, parsed.namespace, parsed.name), GROUP if parsed.is_group else RULE
+    if key not in known:
         known[key] = here.line
         return []
-    return [replace(here, reason=f"metadata.name {parsed.name!r}: a {kind} of this name is in line {before} already")]
+    reason = f"metadata.name {parsed.name!r}: a {kind} of this name is in line {known[key]} already"
+    return [replace(here, reason=reason)]
 
 
 def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:

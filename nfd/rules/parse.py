@@ -86,7 +86,7 @@ def read_objects(text: str, findings: list[Finding], name: str = _NAME) -> Itera
         wrong = {mistake.path for _, parsed in found for mistake in all_mistakes(parsed) if not mistake.soft}
         misplaced = _texts_inside(document, wrong)
         findings.extend(Finding(one.line, str(one), True) for one in plain if (one.line, one.text) not in misplaced)
-        findings.extend(_twice(document))
+        findings.extend(twice(document))
         yield from ((document, path, parsed) for path, parsed in found)
 
 
@@ -97,7 +97,7 @@ def _texts_inside(document: Document, places: Set[Path]) -> set[tuple[int, str]]
     return {(line, value) for line, value in found if isinstance(value, str)}
 
 
-def _twice(document: Document) -> list[Finding]:
+def twice(document: Document) -> list[Finding]:
     """Keys written twice: `kubectl apply` refuses them, everybody else takes the last one."""
     return [Finding(document.lines[path], f"{path[-1]} {TWICE}", True) for path in document.repeated]
 
@@ -118,7 +118,7 @@ def parse_custom_text(text: str) -> CustomText:
             parsed = () if document.data is None else parse_custom(document.data)
             rules.extend(parsed)
             findings.extend(locate(document, [mistake for rule in parsed for mistake in rule.mistakes]))
-            findings.extend(_twice(document))
+            findings.extend(twice(document))
     except ConfigError as error:
         findings.append(unreadable(error))
     return CustomText(tuple(rules), tuple(findings))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nfd.config.yamltext import TWICE, Document, Path
+from nfd.config.yamltext import Document, Path
 from nfd.errors import ConfigError
 from nfd.features import Features, from_json
 from nfd.rules.compiled import compile_rules
 from nfd.rules.engine import Outcome, evaluate
 from nfd.rules.model import RuleObject
-from nfd.rules.parse import OBJECT_KEYS, parse_text
+from nfd.rules.parse import OBJECT_KEYS, parse_text, twice
 from nfd.rules.policy import Policy, as_json
 from nfd.rules.template import Clock
 from nfd.rules.written import text_documents
@@ -86,7 +86,7 @@ def parse_features(text: str, name: str = "features") -> tuple[Features, dict[st
     except ValueError as error:  # numbers are text here, so a wrong scalar may be either
         raise ValueError(f"{name}: {str(error).replace('found str', 'found a single value')}") from error
     odd = [f"line {one.line}: {one}" for one in plain]
-    odd += [f"line {document.lines[path]}: {path[-1]} {TWICE}" for path in document.repeated]
+    odd += map(str, twice(document))
     return features, dict(labels), [*odd, *_unknown(document, spec)]
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from nfd.errors import HostError
 from nfd.features import Features, join
 from nfd.host import Host
-from nfd.host.text import parse_integer, trim
+from nfd.host.text import parse_decimal, trim
 from nfd.source import Partial
 
 T = TypeVar("T")
@@ -101,4 +101,4 @@ def attributes(feature: str, elements: Mapping[str, str] | None) -> Features:
 
 def is_positive(text: str | None) -> bool:
     """Whether the text is a decimal integer above zero."""
-    return (parse_integer(text or "") or 0) > 0
+    return (parse_decimal(text or "") or 0) > 0

@@ -28,6 +28,11 @@ class Kind(StrEnum):
     RESOURCES = "extendedResources"
     TAINTS = "taints"
 
+    @property
+    def one(self) -> str:
+        """One of them, as `Dropped` and metrics name it: `label`."""
+        return self.value.removesuffix("s")
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -6,7 +6,7 @@ import errno
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.text import parse_integer, trim
+from nfd.host.text import parse_decimal, trim
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
 from nfd.sources.reading import DENIED
@@ -110,7 +110,7 @@ def _of_policy(host: Host, policy: str, name: str) -> str | None:
 
 
 def _integer(host: Host, path: str, text: str) -> int | None:
-    number = parse_integer(text)
+    number = parse_decimal(text)
     if number is None:
         host.note(path, f"{text[:40]!r} is not an integer")
     return number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.text import parse_integer
+from nfd.host.text import parse_decimal
 from nfd.sources.cpu.cpuid import EBX, EDX, Cpuid
 from nfd.sources.reading import DENIED
 
@@ -44,7 +44,7 @@ def _classes(host: Host) -> str | None:
     text = host.value(f"{_RESCTRL}/{_CLOSIDS}")
     if text is None and _is_known(host) and (mount := _mounted_elsewhere(host.value(_MOUNTS) or "")):
         text = host.value(f"{mount}/{_CLOSIDS}")
-    classes = parse_integer(text or "")
+    classes = parse_decimal(text or "")
     return str(classes - 1) if classes and classes > 0 else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nfd.host import Host
-from nfd.host.text import parse_integer
+from nfd.host.text import parse_decimal
 from nfd.sources.cpu.cpuid import EAX, ECX, EDX, Cpuid
 
 NUMBERS = frozenset({"sgx.epc", "tdx.total_keys", "sev.asids", "sev.encrypted_state_ids"})
@@ -61,7 +61,7 @@ def parse_capacity(text: str, resource: str) -> str | None:
     for line in text.split("\n"):
         name, _, rest = line.removesuffix("\r").partition(" ")
         if name == resource:
-            amount = parse_integer(rest.partition(" ")[0])
+            amount = parse_decimal(rest.partition(" ")[0])
             return None if amount is None or amount < 0 else str(amount)
     return None
 

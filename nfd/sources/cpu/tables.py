@@ -1,11 +1,11 @@
-"""The tables of this package: tab-separated text, `#` starts a comment line, the first other line names the columns."""
+"""The tables of this package, as `nfd.table` reads them."""
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
+
+from nfd.table import rows
 
 REGISTERS = ("eax", "ebx", "ecx", "edx")
 
@@ -33,29 +33,24 @@ class Capability(NamedTuple):
 @cache
 def x86() -> tuple[Bits, ...]:
     """Flags by CPUID bit; what a row needs comes before it."""
-    return tuple(_bits(*row) for row in _rows("x86.tsv"))
+    return tuple(_bits(*row) for row in rows(__package__, "x86.tsv"))
 
 
 @cache
 def cpuinfo() -> tuple[Bits, ...]:
     """The kernel's flag names by CPUID bit."""
-    return tuple(_bits(*row) for row in _rows("cpuinfo.tsv"))
+    return tuple(_bits(*row) for row in rows(__package__, "cpuinfo.tsv"))
 
 
 @cache
 def hwcap(arch: str) -> tuple[Capability, ...]:
     """Flags by hardware capability bit; empty for an architecture without a table."""
-    return tuple(Capability(flag, word, 1 << int(bit)) for of, flag, word, bit in _rows("hwcap.tsv") if of == arch)
+    return tuple(
+        Capability(flag, word, 1 << int(bit)) for of, flag, word, bit in rows(__package__, "hwcap.tsv") if of == arch
+    )
 
 
 def _bits(name: str, leaf: str, subleaf: str, register: str, bits: str, needs: str = "-") -> Bits:
     mask = sum(1 << int(bit) for bit in bits.split(","))
     conditions = () if needs == "-" else tuple(needs.split(","))
     return Bits(name, int(leaf, 16), int(subleaf, 16), REGISTERS.index(register), mask, conditions)
-
-
-def _rows(name: str) -> Iterator[list[str]]:
-    text = (pkgutil.get_data(__package__, name) or b"").decode()
-    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
-    next(lines)
-    return (line.split("\t") for line in lines)
