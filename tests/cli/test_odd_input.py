@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,14 +75,14 @@ def test_a_configuration_that_is_a_folder_without_a_name(run: Run) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "kind: Node", "{kind: Node, metadata: {name: n, labels: [1]}}"])
-def test_a_node_file_that_is_no_node(
-    run: Run, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    monkeypatch.setenv("NODE_NAME", "n")
+def test_a_node_file_that_is_no_node(machine: str, tmp_path: Path, text: str) -> None:
+    """In a process of its own: `up` sets signals and the log up for good."""
     (tmp_path / "n.yaml").write_text(text)
-    status, _, err = run("up", "--replay", machine, "--nodes", str(tmp_path), "--oneshot")
-    assert status == 1
-    assert f"nfd up: {tmp_path / 'n.yaml'}: " in err
+    words = ["up", "--replay", machine, "--nodes", str(tmp_path), "--oneshot"]
+    command, variables = [sys.executable, "-m", "nfd.cli", *words], os.environ | {"NODE_NAME": "n"}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"nfd up: {tmp_path / 'n.yaml'}: " in done.stderr
 
 
 TERM = """sources:

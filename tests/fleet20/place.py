@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,8 @@ class FleetPlace:
 
         host = Replay(self.machine(name), {})
         send = Reporter(f"127.0.0.1:{port_of(self.master)}").send
-        assert Agent(host, name, settings(), Signals(), send, settings, live=False).run_once(30)
+        with closing(Signals()) as signals:
+            assert Agent(host, name, settings(), signals, send, settings, live=False).run_once(30)
 
     def node(self, name: str) -> Json:
         return self.plane.get_node(name)
