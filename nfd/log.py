@@ -24,6 +24,8 @@ FORMATS = ("auto", "text", "json")
 
 _ROOT = "nfd"
 _COLOURS = {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
+_LONGEST = 4000
+"""Characters of a field."""
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
@@ -84,7 +86,15 @@ def setup(level: str = "info", form: str = "auto", stream: TextIO | None = None)
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields: dict[str, object] = getattr(record, "fields", {})
-    return {name: value for name, value in fields.items() if value is not None}
+    return {name: _short(value) for name, value in fields.items() if value is not None}
+
+
+def _short(value: object) -> object:
+    """Foreign text has any length, and container runtimes break a line after 16 KiB."""
+    text = str(value) if isinstance(value, Exception) else value
+    if not isinstance(text, str) or len(text) <= _LONGEST:
+        return value
+    return f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
 class _Json(logging.Formatter):

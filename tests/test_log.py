@@ -87,3 +87,13 @@ def test_a_traceback_on_request() -> None:
     except ValueError:
         log.get().exception("defect", source="pci")
     assert "ValueError: x" in json.loads(stream.getvalue())["traceback"]
+
+
+def test_text_of_any_length_stays_one_line_of_a_container_runtime() -> None:
+    for form in ("text", "json"):
+        for long in ("ä" * 60_000, ValueError("ä" * 60_000)):
+            stream = io.StringIO()
+            log.setup(form=form, stream=stream)
+            log.get("master").warning("report refused", node="n", error=long)
+            assert len(stream.getvalue().encode()) < 16_384
+            assert "… (60000 characters)" in stream.getvalue()

@@ -6,6 +6,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 
+from nfd.cli.parsers import path
 from nfd.cli.rulecheck import NO_RULES, ask_rules
 from nfd.config.load import files, load
 from nfd.config.text import split_items
@@ -38,22 +39,22 @@ class Seen:
 
 def add_machine_flags(parser: ArgumentParser) -> None:
     """`--host-root` and `--replay`."""
-    root = os.environ.get("NFD_HOST_ROOT", "/")
+    root = os.environ.get("NFD_HOST_ROOT") or "/"
+    about = f"where this machine's / is mounted ({root})"
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--host-root", metavar="DIR", default=root, help=f"where this machine's / is mounted ({root})")
-    which.add_argument(
-        "--replay", metavar="DIR", default="", help="a recorded or hand-made machine instead of this one"
-    )
+    which.add_argument("--host-root", metavar="DIR", type=path, default=root, help=about)
+    about = "a recorded or hand-made machine instead of this one"
+    which.add_argument("--replay", metavar="DIR", type=path, help=about)
 
 
 def add_scan_flags(parser: ArgumentParser) -> None:
     """`--config` and `--sources`."""
-    parser.add_argument("--config", metavar="FILE", help="a worker's configuration file")
+    parser.add_argument("--config", metavar="FILE", type=path, help="a worker's configuration file")
     parser.add_argument("--sources", metavar="LIST", help="sources to run, such as cpu,pci or all,-kernel")
 
 
 def host_of(args: Namespace) -> Host:
-    return open_host(args.host_root, args.replay, os.environ)
+    return open_host(args.host_root, args.replay or "", os.environ)
 
 
 def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, HelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
@@ -26,6 +26,13 @@ class _Formatter(HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_HEAD) else super()._fill_text(text, width, indent)
+
+
+def path(text: str) -> str:
+    """A path on a command line. An empty one is what a shell makes of a variable that is not set: an error."""
+    if not text:
+        raise ArgumentTypeError("the path is empty")
+    return text
 
 
 def make_parser(program: str, name: str) -> tuple[Parser, ModuleType]:

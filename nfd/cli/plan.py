@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace
 from nfd.cli.changes import as_text, changes_of, to_json
 from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.nodes import as_data
+from nfd.cli.parsers import path
 from nfd.cli.scene import Files, Scene, files_of, foresee, mistakes_of
 from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
@@ -25,14 +26,15 @@ EXAMPLES = (
 
 def add_flags(parser: ArgumentParser) -> None:
     new = parser.add_argument_group("the change")
-    new.add_argument("--config", metavar="FILE", action="append", default=[], help="a new configuration, see --program")
+    about = "a new configuration, see --program"
+    new.add_argument("--config", metavar="FILE", type=path, action="append", default=[], help=about)
     new.add_argument("--rules", metavar="FILE", nargs="+", action="extend", default=[], help="new NodeFeatureRules")
     new.add_argument("--delete-rules", metavar="NAME", action="append", default=[], help="a NodeFeatureRule that goes")
     now = parser.add_argument_group("what it starts from")
-    now.add_argument(
-        "--replay", metavar="DIR", action="append", default=[], help="a recorded machine, or many in a folder"
-    )
-    now.add_argument("--current-config", metavar="FILE", action="append", default=[], help="the present configuration")
+    about = "a recorded machine, or many in a folder"
+    now.add_argument("--replay", metavar="DIR", type=path, action="append", default=[], help=about)
+    about = "the present configuration"
+    now.add_argument("--current-config", metavar="FILE", type=path, action="append", default=[], help=about)
     now.add_argument(
         "--current-rules",
         metavar="FILE",

@@ -7,13 +7,14 @@ import asyncio
 import os
 import sys
 import threading
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 from nfd import log, names
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
+from nfd.cli.parsers import path
 from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.errors import NfdError
@@ -36,16 +37,9 @@ def add_flags(parser: ArgumentParser) -> None:
     add_scan_flags(parser)
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
     folder = state / "nfd" / "nodes"
-    parser.add_argument(
-        "--nodes", metavar="DIR", type=_folder, default=folder, help=f"folder of Node objects ({folder})"
-    )
+    about = f"folder of Node objects ({folder})"
+    parser.add_argument("--nodes", metavar="DIR", type=path, default=str(folder), help=about)
     parser.add_argument("--oneshot", action="store_true", help="end after the first pass")
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise ArgumentTypeError("a folder must have a name")
-    return Path(text)
 
 
 def run(args: Namespace) -> int:
@@ -53,8 +47,9 @@ def run(args: Namespace) -> int:
     host, signals = host_of(args), Signals()
     node = node_name(host)
     settings, odd = _settings(args)
-    with LocalMaster(args.nodes) as master:
-        screen = Screen(args.nodes / f"{node}.yaml", node, style_of(sys.stdout), (*odd, *settings.plan.problems))
+    nodes = Path(args.nodes)
+    with LocalMaster(nodes) as master:
+        screen = Screen(nodes / f"{node}.yaml", node, style_of(sys.stdout), (*odd, *settings.plan.problems))
         reporter = Reporter(f"{LOOPBACK}:{master.port}", BEAT)
 
         def send(report: Report) -> Reply:

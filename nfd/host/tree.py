@@ -12,12 +12,15 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 LIST = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 LOOK = os.O_PATH | os.O_CLOEXEC
 
 MAX_LINKS = 40
+
+T = TypeVar("T")
 _SYS_OPENAT2 = 437
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_IN_ROOT = 0x10
@@ -46,49 +49,21 @@ class Tree:
 
     def read(self, path: str, limit: int) -> bytes:
         """Contents of a regular file; EFBIG above `limit` bytes, EISDIR or EINVAL for anything but a file."""
-        return self._read(path, lambda descriptor: _read_all(descriptor, limit))
+        return self._with(path, READ, lambda file: _read_all(_regular(file), limit))
 
     def head(self, path: str, size: int) -> bytes:
         """The first `size` bytes of a regular file, and no read beyond them; errors as `read`."""
-        return self._read(path, lambda descriptor: _read_head(descriptor, size))
-
-    def _read(self, path: str, contents: Callable[[int], bytes]) -> bytes:
-        descriptor = self.open(path, READ)
-        try:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                raise (
-                    OSError(errno.EISDIR, "is a directory")
-                    if stat.S_ISDIR(mode)
-                    else OSError(0, "is not a regular file")
-                )
-            return contents(descriptor)
-        finally:
-            os.close(descriptor)
+        return self._with(path, READ, lambda file: _read_head(_regular(file), size))
 
     def names(self, path: str) -> list[str]:
-        descriptor = self.open(path, LIST)
-        try:
-            return sorted(os.listdir(descriptor), key=os.fsencode)  # noqa: PTH208  # pathlib takes no descriptor
-        finally:
-            os.close(descriptor)
+        return self._with(path, LIST, lambda folder: sorted(os.listdir(folder), key=os.fsencode))  # noqa: PTH208
 
     def folders(self, path: str) -> list[str]:
         """Names of the directories in a directory, links to some not among them."""
-        descriptor = self.open(path, LIST)
-        try:
-            with os.scandir(descriptor) as found:
-                return sorted((one.name for one in found if one.is_dir(follow_symlinks=False)), key=os.fsencode)
-        finally:
-            os.close(descriptor)
+        return self._with(path, LIST, _folders)
 
     def inodes(self, path: str) -> list[tuple[str, int]]:
-        descriptor = self.open(path, LIST)
-        try:
-            with os.scandir(descriptor) as found:
-                return sorted(((entry.name, entry.inode()) for entry in found), key=lambda one: os.fsencode(one[0]))
-        finally:
-            os.close(descriptor)
+        return self._with(path, LIST, _inodes)
 
     def has(self, path: str) -> bool:
         try:
@@ -98,11 +73,33 @@ class Tree:
         return True
 
     def stat(self, path: str) -> os.stat_result:
-        descriptor = self.open(path, LOOK)
+        return self._with(path, LOOK, os.fstat)
+
+    def _with(self, path: str, flags: int, use: Callable[[int], T]) -> T:
+        descriptor = self.open(path, flags)
         try:
-            return os.fstat(descriptor)
+            return use(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _regular(descriptor: int) -> int:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, "is a directory")
+    if not stat.S_ISREG(mode):
+        raise OSError(0, "is not a regular file")
+    return descriptor
+
+
+def _folders(descriptor: int) -> list[str]:
+    with os.scandir(descriptor) as found:
+        return sorted((one.name for one in found if one.is_dir(follow_symlinks=False)), key=os.fsencode)
+
+
+def _inodes(descriptor: int) -> list[tuple[str, int]]:
+    with os.scandir(descriptor) as found:
+        return sorted(((one.name, one.inode()) for one in found), key=lambda one: os.fsencode(one[0]))
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:
