@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from gfd.remembered import complete, is_needed
 from nfd import log, names
 from nfd.config.load import read_file
 from nfd.config.yamltext import Document, parse
-from nfd.errors import ConfigError, NfdError
+from nfd.errors import ConfigError, HostError, NfdError
 from nfd.features import Labels
 from nfd.host import Host
 
@@ -117,7 +118,8 @@ class Agent:
     def loop(self, output: Output) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.
 
-        Raises: InitError, ConfigError, HostError, KubeError from the first pass only.
+        Raises: InitError, ConfigError, HostError, KubeError from the first pass; from later ones only that nobody reads
+        standard output any more.
         """
         self.label(output)
         while not self._run.oneshot:
@@ -129,6 +131,8 @@ class Agent:
             try:
                 self.label(output)
             except NfdError as error:
+                if is_unread(error):
+                    raise
                 _log.error("labels not written", error=str(error))
             except Exception:  # a defect that a later state of the machine brings up must not end the program
                 _log.exception("labels not written")
@@ -176,6 +180,11 @@ class Agent:
             if (subject, reason) not in self._said:
                 _log.warning("incomplete", path=subject, error=reason)
         self._said = dict.fromkeys(notes)
+
+
+def is_unread(error: NfdError) -> bool:
+    """Whether whoever read our labels is gone, so that no later pass can do better."""
+    return isinstance(error, HostError) and error.errno == errno.EPIPE
 
 
 def check(run: Run, inventory: Inventory, *, first: bool) -> None:

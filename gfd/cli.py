@@ -30,8 +30,8 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """The program; its exit status."""
     from gfd.options import parse_options
     from nfd import log
-    from nfd.config.flags import say
     from nfd.errors import ConfigError, NfdError
+    from nfd.stdout import say
 
     try:
         choice = parse_options(argv, environment)

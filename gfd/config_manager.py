@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from gfd.nodefeature import with_client
 from nfd import log
-from nfd.config.flags import Extra, parse, say
+from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
+from nfd.stdout import say
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient

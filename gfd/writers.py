@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 from gfd import output
+from nfd.stdout import write
 
 
 class FileOutput:
@@ -28,6 +28,5 @@ class StandardOutput:
         return {}
 
     def write(self, labels: Mapping[str, str]) -> bool:
-        sys.stdout.write(output.render(labels))
-        sys.stdout.flush()
+        write(output.render(labels))
         return True

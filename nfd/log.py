@@ -66,14 +66,14 @@ def get(name: str = "") -> Log:
 
 
 def setup(level: str = "info", form: str = "auto", stream: TextIO | None = None) -> None:
-    """Send every log line to `stream` (stderr). May be called again, after a reload of the configuration.
+    """Send every log line to `stream` (stderr, nowhere if that is closed). May be called again, after a reload.
 
     `form` is `text`, `json`, or `auto`: text on a terminal, JSON elsewhere. Colours appear on a terminal only, and not
     if the environment variable NO_COLOR is set.
     """
     out = sys.stderr if stream is None else stream
-    terminal = out.isatty()
-    handler = logging.StreamHandler(out)
+    terminal = out is not None and out.isatty()
+    handler = logging.NullHandler() if out is None else logging.StreamHandler(out)
     if form == "json" or (form == "auto" and not terminal):
         handler.setFormatter(_Json())
     else:

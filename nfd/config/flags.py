@@ -17,7 +17,6 @@ given. Variables of an empty text stand for an empty text or list, or for false;
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,15 +84,6 @@ def certificate_files(parsed: Parsed, advice: str = "") -> tuple[str, ...]:
     if any(files) and not all(files):
         raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none{advice}")
     return files if all(files) else ()
-
-
-def say(answer: str) -> None:
-    """Print what --help or --version ask for; that the reader has seen enough is no error."""
-    try:
-        sys.stdout.write(f"{answer}\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def daemon_flags(config_file: str) -> tuple[Extra, ...]:

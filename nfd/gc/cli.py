@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from nfd import log
-from nfd.config.flags import Extra, Parsed, parse, say
+from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.klog import Klog
 from nfd.config.load import load
 from nfd.config.section import Section, parse_duration
@@ -18,6 +18,7 @@ from nfd.gc.collector import KINDS, Collector
 from nfd.gc.metrics import Metrics
 from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.kube.connect import connect
+from nfd.stdout import say
 from nfd.tasks import first_of
 
 _log = log.get("gc")
@@ -42,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(parsed.answer)
             return 0
         config, _ = load(Config, parsed.layers)
-    except ConfigError as error:
+    except NfdError as error:
         print(f"nfd-gc: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ConfigError) else 1
     log.setup("debug" if config.klog.v > 0 else "info")
     try:
         asyncio.run(run(parsed))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from nfd import log
-from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse, say
+from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.selector import parse_selector
@@ -21,6 +21,7 @@ from nfd.master.prune import prune
 from nfd.master.security import FLAGS as SECURITY_FLAGS
 from nfd.master.security import mode_of
 from nfd.rpc.listening import raise_descriptors
+from nfd.stdout import say
 from nfd.store.base import Kind
 from nfd.tasks import first_of
 
@@ -54,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         config, findings = configure(Config, parsed)
         mode = mode_of(parsed, os.environ)
-    except ConfigError as error:
+    except NfdError as error:
         print(f"nfd-master: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ConfigError) else 1
     log.setup("debug" if config.klog.v > 0 else "info")
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
@@ -99,7 +100,7 @@ async def _prune(config: Config, parsed: Parsed) -> None:
         async for planned in prune(store, parsed["instance"], dry_run=parsed["dry-run"]):
             keys = [(kind, key) for kind, change in planned.changes.items() for key in sorted(change.remove)]
             for kind, key in [*keys, *((Kind.ANNOTATIONS, key) for key in sorted(planned.forgotten))]:
-                print(planned.node.name, kind, key)
+                say(f"{planned.node.name} {kind} {key}")
     finally:
         await store.close()
 

@@ -13,15 +13,16 @@ import yaml
 from pydantic import Field
 
 from nfd import log, names
-from nfd.config.flags import Extra, Parsed, parse, say
+from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.klog import Klog
 from nfd.config.load import files, load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_port
-from nfd.errors import ConfigError, NfdError
+from nfd.errors import ConfigError, HostError, NfdError
 from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.kube.connect import connect
+from nfd.stdout import say
 from nfd.topology.claims import Claims
 from nfd.topology.kubelet import check_uri, default_uri
 from nfd.topology.metrics import Metrics
@@ -65,9 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         config, findings = load(Config, (*files(parsed["config"]), *parsed.layers))
         host = Host(parsed["host-root"])
         settings = settings_of(parsed, config, host)
-    except (ConfigError, OSError) as error:
+    except (NfdError, OSError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, HostError) else 2
     log.setup("debug" if config.klog.v > 0 else "info")
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nfd import log, names
-from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse, say
+from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse
 from nfd.config.text import parse_port
 from nfd.discovery import make_plan
-from nfd.errors import ConfigError
+from nfd.errors import ConfigError, NfdError
 from nfd.events import RELOAD
 from nfd.events.files import Folder
 from nfd.events.signals import Signals
@@ -23,6 +23,7 @@ from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
+from nfd.stdout import say
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
@@ -53,9 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(parsed.answer)
             return 0
         return run(parsed)
-    except ConfigError as error:
+    except NfdError as error:
         print(f"nfd-worker: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ConfigError) else 1
 
 
 def run(parsed: Parsed) -> int:

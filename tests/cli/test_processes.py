@@ -48,6 +48,18 @@ def test_help_into_a_closed_pipe_is_no_error(program: str) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize(
+    "program", ["nfd-worker", "nfd-master", "nfd-gc", "nfd-topology-updater", "gpu-feature-discovery"]
+)
+def test_a_program_that_cannot_answer_says_so_in_one_line(program: str) -> None:
+    for redirection, reason in ((">/dev/full", "No space left on device"), (">&-", "is closed")):
+        words = ["sh", "-c", f'exec "$@" {redirection}', "sh", Path(sys.executable).with_name(program), "--version"]
+        done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert done.stderr.endswith(f": standard output: {reason}\n")
+        assert done.stderr.count("\n") == 1
+
+
 def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
     process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 30
