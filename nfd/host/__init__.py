@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 MAX_FILE = 16 * 1024 * 1024
 
+YOUNG = 2.0
+"""Seconds after a change in which a file's times cannot tell whether it changed again."""
+
 PROC = "proc"
 CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -124,17 +127,23 @@ class Host:
         return found is not None and stat.S_ISREG(found.st_mode)
 
     def parsed(self, path: str, parse: Callable[[bytes], T]) -> T | None:
-        """`parse` of the file's bytes, kept for as long as path, inode, size and change time stay the same."""
+        """`parse` of the file's bytes, kept for as long as path, inode, size and change time stay the same.
+
+        Not the time of modification, which a copy may keep; what changed just now may change again within one tick of
+        the file system's clock, and is parsed anew next time.
+        """
         found = self._stat(path)
         if found is None:
             return None
-        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-        kept = self._parsed.get(path)
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
+        kept = self._parsed.pop(path, None)
         if kept is None or kept[0] != identity:
             data = self.data(path)
             if data is None:
                 return None
-            kept = self._parsed[path] = (identity, parse(data))
+            kept = (identity, parse(data))
+        if time.time() - found.st_ctime > YOUNG:
+            self._parsed[path] = kept
         return kept[1]  # type: ignore[return-value]  # stored under its path by the same parse
 
     def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
