@@ -37,16 +37,3 @@ def test_two_changes_within_a_tick(tmp_path: Path) -> None:
         content = b"%04d" % number
         file.write_bytes(content)
         assert machine.parsed("rules", bytes) == content
-
-
-def test_a_file_that_stays_is_parsed_once() -> None:
-    found: list[bytes] = []
-
-    def parse(data: bytes) -> int:
-        found.append(data)
-        return len(found)
-
-    machine = Host(Path(__file__).parent, {})
-    if machine.now() - Path(__file__).stat().st_ctime < host.YOUNG:
-        pytest.skip("this file was just written")
-    assert [machine.parsed("test_parsed.py", parse) for _ in range(3)] == [1, 1, 1]

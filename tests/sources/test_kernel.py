@@ -129,7 +129,8 @@ def test_a_damaged_configuration_keeps_the_labels(tmp_path: Path) -> None:
     assert after.lost == frozenset()
 
 
-def test_the_configuration_is_parsed_once(tmp_path: Path) -> None:
+def test_the_configuration_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nfd.host.YOUNG", -1.0)
     host = make_host(tmp_path, RELEASE | {"boot/config-6.1.0-18-amd64": "CONFIG_NO_HZ=y\n"})
     first, second = (scan(host, kernel.SOURCE).features.attributes["kernel.config"] for _ in range(2))
     assert first is second
