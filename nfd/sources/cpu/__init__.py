@@ -28,7 +28,6 @@ CORE_TYPE = "cpu.coretype"
 _ARCHITECTURES = {
     **dict.fromkeys(("x86_64", "amd64", "i386", "i486", "i586", "i686"), "x86"),
     **dict.fromkeys(("aarch64", "arm64"), "arm64"),
-    **dict.fromkeys(("armv6l", "armv7l", "armv8l", "arm"), "arm"),
     "ppc64le": "ppc64le",
     "s390x": "s390x",
 }
@@ -58,7 +57,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
     A feature that cannot be read for a reason that may pass has failed, the others stand.
     Raises: HostError if CPUID or the auxiliary vector of a recorded machine is malformed.
     """
-    arch = _ARCHITECTURES.get(host.arch(), "")
+    arch = family_of(host.arch())
     cpuid = read_cpuid(host) if arch == "x86" else None
     words = {} if cpuid is not None else hwcap.read_hwcap(host, arch)
     found = hwcap.derive_flags(words, arch) if cpuid is None else flags.derive_flags(cpuid)
@@ -86,6 +85,11 @@ def discover(host: Host, config: Config) -> Features | Partial:
             attributes[name] = elements
     features = Features({CPUID: found, CORE_TYPE: topology.read_core_types(host)}, attributes)
     return Partial(features, failed) if failed else features
+
+
+def family_of(machine: str) -> str:
+    """What uname(2) calls the machine, in one word for all that are alike; 32-bit ARM has a name for each version."""
+    return _ARCHITECTURES.get(machine) or ("arm" if machine.startswith("arm") else "")
 
 
 def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, Read]:

@@ -78,14 +78,17 @@ def derive_arm64(midr: int) -> Model:
 
 
 def parse_s390x(cpuinfo: str) -> Model:
-    """First `identification` is the family, last `machine` the id; the summary lines `processor 0: …` do not count."""
-    found: dict[str, str] = {}
+    """First `identification` is the family, last `machine` the id; the summary lines `processor 0: …` do not count.
+
+    As NFD does, a 0 is passed over for the next `identification`, and an empty value counts as none.
+    """
+    found = {"vendor_id": "", "identification": "0", "machine": "0"}
     for line in cpuinfo.split("\n"):
-        key, _, value = (trim(part) for part in line.partition(":"))
-        if value and (key in ("vendor_id", "machine") or (key == "identification" and key not in found)):
+        key, colon, value = (trim(part) for part in line.partition(":"))
+        if colon and key in found and (key != "identification" or found[key] == "0"):
             found[key] = value
-    vendor = hypervisor.sanitize(found.get("vendor_id", "")) or UNKNOWN_VENDOR
-    return _model(vendor, found.get("identification", "0"), found.get("machine", "0"))
+    vendor = hypervisor.sanitize(found["vendor_id"]) or UNKNOWN_VENDOR
+    return _model(vendor, found["identification"] or "0", found["machine"] or "0")
 
 
 def _model(vendor: str = UNKNOWN_VENDOR, family: str = "0", identity: str = "0") -> Model:

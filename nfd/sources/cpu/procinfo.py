@@ -47,8 +47,11 @@ def derive_cpuid(text: str) -> Cpuid:
 
 
 def derive_hwcap(text: str, arch: str) -> Mapping[str, int]:
-    """Other architectures: capability words from the feature line, whose names are the table's in lower case."""
-    names = set(field_of(text, "features").lower().split())
+    """Other architectures: capability words from the feature line, whose names are the table's in lower case.
+
+    But for one: `fastmult` (kernel arch/arm/kernel/setup.c).
+    """
+    names = set(field_of(text, "features").lower().replace("fastmult", "fastmul").split())
     words: dict[str, int] = {}
     for row in tables.hwcap(arch):
         if row.flag.lower() in names:

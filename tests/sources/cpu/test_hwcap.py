@@ -66,6 +66,16 @@ def test_flags_by_proc_cpuinfo(tmp_path: Path) -> None:
     assert [problem.subject for problem in found.problems] == ["auxv"]
 
 
+@pytest.mark.parametrize("arch", ["armv5tel", "armv6l", "armv7l", "armv8l", "arm"])
+def test_32_bit_arm_by_proc_cpuinfo(arch: str, tmp_path: Path) -> None:
+    """What /proc/cpuinfo calls them in arch/arm/kernel/setup.c of Linux."""
+    names = "swp half thumb 26bit fastmult fpa vfp edsp java iwmmxt crunch thumbee neon vfpv3 vfpv3d16 tls vfpv4 idiva"
+    names += " idivt vfpd32 lpae evtstrm aes pmull sha1 sha2 crc32"
+    files = {"proc/sys/kernel/arch": f"{arch}\n", "proc/cpuinfo": f"processor\t: 0\nFeatures\t: {names}\n"}
+    found = scan(make_host(tmp_path, files), SOURCE)
+    assert found.features.flags["cpu.cpuid"] == {row.flag for row in tables.hwcap("arm")}
+
+
 def test_illegal_flag_name_is_cleaned(tmp_path: Path) -> None:
     files = {"proc/sys/kernel/arch": "ppc64le\n", "auxv": f"HWCAP {1 << 17:x}\n"}
     found = scan(make_host(tmp_path, files), SOURCE)
