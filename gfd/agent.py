@@ -41,12 +41,21 @@ class InitError(NfdError):
 class Output(Protocol):
     """Where labels go."""
 
+    @property
+    def place(self) -> str:
+        """What it writes to; two of the same place replace each other's labels."""
+        ...
+
     def read(self) -> Mapping[str, str]:
         """The labels that are there from before."""
         ...
 
     def write(self, labels: Mapping[str, str]) -> bool:
         """Whether anything had to be written. Raises HostError, KubeError."""
+        ...
+
+    def remove(self) -> None:
+        """Take away what was written. Raises HostError, KubeError."""
         ...
 
 
@@ -114,6 +123,8 @@ class Agent:
         self._last: Inventory | None = None
         self._remembered: Labels = {}
         self._said: dict[tuple[str, str], None] = {}
+        self._former: dict[str, Output] = {}
+        """Outputs of configurations before, by their place, whose labels are still there."""
 
     def loop(self, output: Output) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.
@@ -151,6 +162,18 @@ class Agent:
         self._tell([*self._host.take_notes(), *found.notes, *notes])
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
+        self._retire(output)
+
+    def _retire(self, output: Output) -> None:
+        """Once the labels are in their new place, those in a former one go: they would speak beside them, or louder."""
+        self._former.pop(output.place, None)
+        for place, former in list(self._former.items()):
+            try:
+                former.remove()
+            except NfdError as error:
+                _log.error("labels in their former place not removed", error=str(error))
+            else:
+                del self._former[place]
 
     def _completed(self, labels: Labels, inventory: Inventory, output: Output) -> Labels:
         """Until the first whole reading, what is missing is taken from the labels of the process before."""
@@ -166,11 +189,14 @@ class Agent:
             loaded = self._choice.load()
             tell_config(loaded)
             fresh = make_run(loaded, self._host.now())
+            if self._last is not None and self._last.compute_gpus:
+                fresh.check_mig_strategy()
             opened = self._open_output(loaded)
         except NfdError as error:
             _log.error("configuration not reloaded", error=str(error))
             return output
         self._run = fresh
+        self._former[output.place] = output
         _log.info("configuration reloaded")
         return opened
 

@@ -90,11 +90,18 @@ class LateOutput:
         self._loaded = loaded
         self._output: Output | None = None
 
+    @property
+    def place(self) -> str:
+        return self._opened().place
+
     def read(self) -> Mapping[str, str]:
         return self._opened().read()
 
     def write(self, labels: Mapping[str, str]) -> bool:
         return self._opened().write(labels)
+
+    def remove(self) -> None:
+        self._opened().remove()
 
     def _opened(self) -> Output:
         if self._output is None:

@@ -40,6 +40,10 @@ class NodeFeatureOutput:
         self._kubeconfig = kubeconfig
         self._owners: list[dict[str, Any]] | None = None
 
+    @property
+    def place(self) -> str:
+        return f"NodeFeature {self._namespace}/{self._name()}"
+
     def read(self) -> Mapping[str, str]:
         """The labels of the object that is there."""
         found = self._run(self._get)

@@ -1,0 +1,96 @@
+"""`gpu-feature-discovery` after a hang-up: labels that get another place, and a configuration that cannot be used."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gfd.cases import PROGRAM, prepare, read_labels
+from tests.gfd.machines import H100
+from tests.gfd.test_agent import DEADLINE, wait_for
+from tests.nvml.asking import needs_compiler
+
+pytestmark = needs_compiler
+
+REPLICAS = "nvidia.com/gpu.replicas"
+SHARED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}\n"
+FLAGS = ("--use-node-feature-api=false", "--sleep-interval=50ms", "--no-timestamp", "--config-file={DIR}/config.yaml")
+
+
+class Program:
+    """The program, told only by its configuration file where to write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        start = prepare({"machine": {"devices": [H100]}, "plain": True, "flags": FLAGS, "config": "{}"}, folder)
+        self.configure("one")
+        with (folder / "log").open("w") as log, (folder / "printed").open("w") as printed:
+            self.process = subprocess.Popen(
+                [str(PROGRAM), *start.argv], env=dict(start.environment), stdout=printed, stderr=log
+            )
+
+    def configure(self, name: str, more: str = "", flags: str = "") -> None:
+        path = self.folder / name if name else ""
+        text = f"version: v1\nflags: {{gfd: {{outputFile: '{path}'}}{flags}}}\n{more}"
+        (self.folder / "config.yaml").write_text(text)
+
+    def reload(self) -> None:
+        self.process.send_signal(signal.SIGHUP)
+
+    def labels(self, name: str) -> dict[str, str]:
+        file = self.folder / name
+        return read_labels(file.read_text()) if file.exists() else {}
+
+    def logged(self, text: str) -> bool:
+        return text in (self.folder / "log").read_text()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    one = Program(tmp_path)
+    try:
+        wait_for(lambda: one.labels("one").get(REPLICAS) == "1", "the first labels")
+        yield one
+    finally:
+        one.process.kill()
+        one.process.wait()
+
+
+@pytest.mark.parametrize("name", ["two", ""], ids=["another file", "standard output"])
+def test_labels_move(program: Program, name: str) -> None:
+    """Those in the former file go once the new ones are written: NFD would read both, and the later name wins."""
+    program.configure(name, SHARED)
+    program.reload()
+    wait_for(lambda: not (program.folder / "one").exists(), "the former file goes")
+    assert program.labels(name or "printed")[REPLICAS] == "4"
+    program.configure("one")
+    program.reload()
+    wait_for(lambda: program.labels("one").get(REPLICAS) == "1", "the labels are back")
+    wait_for(lambda: not name or not (program.folder / name).exists(), "the former file goes")
+    program.process.send_signal(signal.SIGTERM)
+    assert program.process.wait(DEADLINE) == 0
+
+
+def test_labels_stay_while_the_new_place_takes_none(program: Program) -> None:
+    (program.folder / "other").symlink_to(".")
+    program.configure("missing/two", SHARED)
+    program.reload()
+    wait_for(lambda: program.logged("labels not written"), "the folder is missing")
+    assert program.labels("one")[REPLICAS] == "1"
+    program.configure("other/one", SHARED)
+    program.reload()
+    wait_for(lambda: program.labels("one").get(REPLICAS) == "4", "the same file by another name")
+
+
+def test_a_strategy_that_is_none_changes_nothing(program: Program) -> None:
+    program.configure("two", SHARED, ", migStrategy: double")
+    program.reload()
+    wait_for(lambda: program.logged("not reloaded"), "the strategy is refused")
+    assert program.labels("one")[REPLICAS] == "1"
+    assert program.logged("config.yaml:2: flags.migStrategy")
+    assert not program.logged("labels not written")
+    assert not (program.folder / "two").exists()
