@@ -34,9 +34,16 @@ def process_unchanged() -> Iterator[None]:
     changed = []
     for name, (read, write) in PARTS.items():
         if (now := read()) != before[name]:
-            changed.append(f"{name}: {before[name]} became {now}")
+            changed.append(f"{name}: {_difference(before[name], now)}")
             write(before[name])
     assert not changed, f"the test changed the process it shares with others: {changed}"
+
+
+def _difference(before: Any, now: Any) -> str:
+    if isinstance(before, dict):
+        keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        before, now = ({key: values.get(key) for key in keys} for values in (before, now))
+    return f"{before} became {now}"
 
 
 def _environment() -> dict[str, str]:

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from gfd.families import built_in
 from gfd.features import from_features, to_features
@@ -101,7 +102,6 @@ _QUOTED = re.compile(rb'[\x00-\x1f"\\]')
 def _library() -> Library:
     folder = TemporaryDirectory(prefix="nfd-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     libraries = build(_TEMPLATE, Path(folder.name))
-    os.environ[MACHINE_VARIABLE] = str(libraries.machine)
     _KEPT.append(folder)
     return Library(str(libraries.nvml), libraries.machine)
 
@@ -118,7 +118,8 @@ def run_nvml(data: bytes) -> Made:
         text = text.replace(b"@%d@" % place, _QUOTED.sub(lambda found: b"\\u%04x" % found[0][0], word[:300]))
     library.machine.write_bytes(text)
     reading = Reading(library.path)
-    reading.run()
+    with patch.dict(os.environ, {MACHINE_VARIABLE: str(library.machine)}):
+        reading.run()
     inventory = reading.inventory()
     check(inventory.trouble is not None or len(inventory.gpus) == 2, "both devices are listed")
     return labelled(inventory)
