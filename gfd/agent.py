@@ -165,15 +165,17 @@ class Agent:
         self._retire(output)
 
     def _retire(self, output: Output) -> None:
-        """Once the labels are in their new place, those in a former one go: they would speak beside them, or louder."""
+        """Once the labels are in their new place, those in a former one go: they would speak beside them, or louder.
+
+        That is tried once: who may write an object need not have the right to delete it.
+        """
         self._former.pop(output.place, None)
-        for place, former in list(self._former.items()):
+        for former in self._former.values():
             try:
                 former.remove()
             except NfdError as error:
                 _log.error("labels in their former place not removed", error=str(error))
-            else:
-                del self._former[place]
+        self._former.clear()
 
     def _completed(self, labels: Labels, inventory: Inventory, output: Output) -> Labels:
         """Until the first whole reading, what is missing is taken from the labels of the process before."""
