@@ -60,7 +60,7 @@ class Freshness:
     `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
     rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
-    False while the worker has yet to speak.
+    False while the worker has yet to speak. `alone` tells that there is none, only objects of third parties.
     """
 
     sources: Mapping[str, bool] | None = None
@@ -71,6 +71,7 @@ class Freshness:
     blind: bool = False
     rules: AbstractSet[str] | None = None
     reported: bool = True
+    alone: bool = False
 
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness
-from nfd.master.objects import FeatureObject, Joining, join_objects, report_of
+from nfd.master.objects import FeatureObject, Joining, join_objects, report_of, speak_alone
 from nfd.master.ownership import parse_owned
 from nfd.master.plan import Goal, NodePlan
 from nfd.master.reveal import Standing
@@ -40,6 +40,9 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
     joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
     node, report = situation.node, situation.report or _objects_report(situation, joining, standing.instance)
     others = tuple(one for one in situation.objects if not joining.is_workers(one))
+    alone = report is None and speak_alone(others, parse_owned(node.annotations, standing.instance))
+    if alone:
+        report = Report(node.name)
     failed: dict[str, str] = {}
     if report is None:
         joined = join_objects(Report(node.name), others, joining)
@@ -51,7 +54,7 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         desired = derive_desired(joined, standing.policy, found.contributions, found.matched)
         failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
         fresh = derive_freshness(report)
-        fresh = replace(fresh, blind=fresh.blind or not found.complete)
+        fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone)
     planned, goal = fitting_plan(_goal(desired, fresh, book, standing), node)
     return Forecast(planned, goal.desired, failed)
 

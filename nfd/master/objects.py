@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
 from nfd.master.desired import OBJECT
-from nfd.master.ownership import Origin
+from nfd.master.ownership import Origin, Owned
 from nfd.names import NFD_NS
 from nfd.report import Report
 from nfd.rules.policy import Policy, prefix_keys
@@ -107,6 +107,14 @@ def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
 def report_of(one: FeatureObject) -> Report:
     """What NFD's own worker says in an object (NFD 0.17 and later): a whole, fresh report."""
     return Report(one.node, labels=one.labels, features=one.features)
+
+
+def speak_alone(objects: Collection[FeatureObject], owned: Owned) -> bool:
+    """Whether these objects of third parties are all that speaks for a node: no worker ever did, as far as is known.
+
+    Once a worker has, its silence is no news, and what rules make of the objects alone is not what they make of all.
+    """
+    return owned.alone or bool(objects and not owned)
 
 
 def join_objects(report: Report, objects: Iterable[FeatureObject], joining: Joining) -> Report:

@@ -2,10 +2,11 @@
 
 The lists are NFD's own (NFD documentation, "Node annotations"), so that either product takes over from the other:
 keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`. What the lists cannot say is JSON in
-`nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of the lists it belongs to; and
-per kind the keys of each origin, left out where the key says it itself (`cpu-…` comes from source `cpu`) and written
-`NAMESPACE/*` where a whole namespace has one origin. A digest that does not fit means that somebody else wrote the
-lists since: then the origin of every key is unknown. So it is where no digest is written (reports of NFD's workers).
+`nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of the lists it belongs to;
+`alone`, where objects of third parties are all that ever spoke for the node; and per kind the keys of each origin, left
+out where the key says it itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has
+one origin. A digest that does not fit means that somebody else wrote the lists since: then the origin of every key is
+unknown. So it is where no digest is written (reports of NFD's workers).
 """
 
 from __future__ import annotations
@@ -45,11 +46,18 @@ _UNKNOWN = "?"
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Per kind the keys we own, each with its origin; `taints` has the values that the list annotation tells."""
+    """Per kind the keys we own, each with its origin; `taints` has the values that the list annotation tells.
+
+    `alone` tells that no worker has ever spoken for the node: all of it comes from objects of third parties.
+    """
 
     keys: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
     taints: Mapping[str, str] = field(default_factory=dict)
     boot_id: str = ""
+    alone: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.boot_id or any(self.keys.values()))
 
     def of(self, kind: Kind) -> Mapping[str, Origin]:
         return self.keys.get(kind, {})
@@ -77,7 +85,12 @@ def parse_owned(annotations: Mapping[str, str], instance: str = "") -> Owned:
         for kind, text in lists.items()
     }
     boot_id = record.get("boot", "")
-    return Owned(keys, dict(_parse_taints(lists[Kind.TAINTS])), boot_id if isinstance(boot_id, str) else "")
+    return Owned(
+        keys,
+        dict(_parse_taints(lists[Kind.TAINTS])),
+        boot_id if isinstance(boot_id, str) else "",
+        known and record.get("alone") is True,
+    )
 
 
 def render_owned(owned: Owned, instance: str = "") -> dict[str, str]:
@@ -91,6 +104,7 @@ def render_owned(owned: Owned, instance: str = "") -> dict[str, str]:
     if not rendered:
         return {}
     record: dict[str, Any] = {"boot": owned.boot_id} if owned.boot_id else {}
+    record |= {"alone": True} if owned.alone else {}
     if any(origin is not None for keys in owned.keys.values() for origin in keys.values()):
         record["lists"] = _digest(lists.values())
         record |= {kind.value: groups for kind, (_, groups) in found.items() if groups}

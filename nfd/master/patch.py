@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nfd.master.ownership import LISTS, ORIGINS, Owned, annotation, render_owned
+from nfd.master.ownership import LISTS, ORIGINS, annotation, render_owned
 from nfd.master.plan import Change, NodePlan
 from nfd.store.base import Kind, Node, Patch, taint_id
 
@@ -74,5 +74,5 @@ def _between(planned: NodePlan) -> dict[str, str]:
     """The bookkeeping while the taints are still the old ones: both old and new are ours."""
     removed = dict.fromkeys(planned.changes[Kind.TAINTS].remove)
     keys = dict(planned.owned.keys) | {Kind.TAINTS: removed | dict(planned.owned.of(Kind.TAINTS))}
-    wanted = render_owned(Owned(keys, planned.owned.taints, planned.owned.boot_id), planned.instance)
+    wanted = render_owned(replace(planned.owned, keys=keys), planned.instance)
     return {key: text for key, text in wanted.items() if planned.node.annotations.get(key) != text}

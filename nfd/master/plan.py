@@ -109,6 +109,7 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         keys={kind: _own(desired, before, change, kind) for kind, change in changes.items()},
         taints=dict(before.taints) | dict(desired.of(Kind.TAINTS)),
         boot_id=desired.boot_id or before.boot_id,
+        alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
     )
     wanted = render_owned(owned, goal.instance)
     ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)

@@ -21,7 +21,7 @@ from nfd.master.config import NamespaceSelector
 from nfd.master.desired import UNREPORTED, derive_freshness
 from nfd.master.metrics import Metrics
 from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, spec_version
-from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of
+from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of, speak_alone
 from nfd.master.ownership import parse_owned
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Asked
@@ -123,12 +123,15 @@ class CustomResources:
         if report is None:
             report = self._object_report(node, objects)
         others = tuple(one for one in objects if not self._wishes.joining.is_workers(one))
+        alone = report is None and self._speak_alone(node, others)
+        if alone:
+            report = self._empty_report(node.name)
         if report is None:
             joined = join_objects(Report(node.name), others, self._wishes.joining)
             return Asked(joined, replace(UNREPORTED, **self._lists()))
         verdict = self.verdicts.judge(node.name, report, others)
         found, fresh = verdict.evaluation, derive_freshness(report)
-        fresh = replace(fresh, blind=fresh.blind or not found.complete, **self._lists())
+        fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone, **self._lists())
         return Asked(verdict.joined, fresh, found.contributions, found.matched)
 
     def concern(self, node: str) -> bool:
@@ -182,6 +185,16 @@ class CustomResources:
                 if not parse_owned(node.annotations, self._wishes.instance).boot_id:
                     return report_of(one)
         return None
+
+    def _speak_alone(self, node: Node, others: Sequence[FeatureObject]) -> bool:
+        return self._lists()["objects_synced"] and speak_alone(
+            others, parse_owned(node.annotations, self._wishes.instance)
+        )
+
+    def _empty_report(self, node: str) -> Report:
+        """That of a node without a worker; the same value as before."""
+        known, empty = self.verdicts.get(node), Report(node)
+        return known.report if known is not None and known.report == empty else empty
 
     def _objects_of(self, node: str) -> tuple[FeatureObject, ...]:
         return tuple(one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace))

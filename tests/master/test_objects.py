@@ -10,8 +10,10 @@ from nfd.features import Features
 from nfd.master.config import NamespaceSelector, Requirement
 from nfd.master.desired import UNREPORTED, Freshness
 from nfd.master.mirror import Mirrored, spec_version
-from nfd.master.objects import NODE_NAME, FeatureObject, Joining, Pool, join_objects, parse_feature_object
+from nfd.master.objects import NODE_NAME, FeatureObject, Joining, Pool, join_objects, parse_feature_object, speak_alone
+from nfd.master.ownership import Owned
 from nfd.report import Report
+from nfd.store.base import Kind
 
 OWN = "nfd"
 F = "feature.node.kubernetes.io/"
@@ -168,6 +170,24 @@ RULE, GONE, SOURCE = "rule:o/r", "rule:o/gone", "cpu"
 )
 def test_what_absence_tells(fresh: Freshness, origin: str | None, tells: bool) -> None:
     assert fresh.tells_of(origin) is tells
+
+
+@pytest.mark.parametrize(
+    ("objects", "owned", "alone"),
+    [
+        (1, Owned(), True),
+        (0, Owned(), False),
+        (1, Owned(boot_id="b"), False),
+        (1, Owned({Kind.LABELS: {F + "cpu-a": None}}), False),
+        (1, Owned({Kind.TAINTS: {"vendor.io/t:NoSchedule": RULE}}), False),
+        (1, Owned({Kind.LABELS: {F + "a": RULE}}, alone=True), True),
+        (0, Owned({Kind.LABELS: {F + "a": RULE}}, alone=True), True),
+    ],
+)
+def test_objects_speak_alone_only_where_no_worker_ever_spoke(objects: int, owned: Owned, alone: bool) -> None:
+    """What rules gave a node whose report carried no labels is no sign that there is no worker."""
+    one = parse_feature_object(item("a", "other"))
+    assert speak_alone([one] * objects, owned) is alone
 
 
 def test_pool_keeps_equal_values_once() -> None:

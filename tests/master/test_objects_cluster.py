@@ -11,8 +11,8 @@ from nfd.health import render
 from nfd.master.config import NamespaceSelector
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
-from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import OTHER, OWN, PCI, Kinds, RuleMasters, rule
+from tests.master.places import Cluster, labels_of, notes_of, until
+from tests.master.rulebooks import API, OTHER, OWN, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 VENDOR = {"attributes": {"vendor.card": {"elements": {"vendor": "x", "slots": "8"}}}}
@@ -125,6 +125,42 @@ async def test_nfds_own_worker_speaks_through_its_object(
     second = await masters.start()
     await second.queue.idle()
     assert place.plane.writes(mark) == []
+
+
+async def test_rules_act_on_objects_alone_where_no_worker_ever_spoke(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """As in NFD, also for the master after; a worker's report then joins, and from then on its silence is no news."""
+    kinds.rules("alone", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
+    kinds.features(OTHER, "lonely", name, labels={"a": "1"}, features=VENDOR)
+    master = await masters.start()
+    await until(lambda: labels_of(place, name) == {F + "a": "1", F + "card": "1"})
+    await master.stop()
+    path = f"{API}/namespaces/{OTHER}/nodefeatures/lonely"
+    place.plane.request("PATCH", path, {"spec": {"features": {"attributes": {"vendor.card": None}}}})
+    second = await masters.start()
+    await until(lambda: labels_of(place, name) == {F + "a": "1"})
+    place.plane.request("PATCH", path, {"spec": {"features": VENDOR}})
+    await until(lambda: labels_of(place, name) == {F + "a": "1", F + "card": "1"})
+    await send(second, Worker(name).report({F + "cpu-a": "1"}, features=PCI))
+    await until(lambda: labels_of(place, name) == {F + "a": "1", F + "card": "1", F + "cpu-a": "1"})
+    await second.stop()
+    mark = place.plane.mark()
+    third = await masters.start()
+    await third.queue.idle()
+    assert place.plane.writes(mark) == []
+
+
+async def test_the_last_object_takes_along_what_rules_made_of_it(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    kinds.rules("last", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
+    kinds.features(OTHER, "last", name, features=VENDOR)
+    await masters.start()
+    await until(lambda: labels_of(place, name) == {F + "card": "1"})
+    kinds.delete(f"namespaces/{OTHER}/nodefeatures/last")
+    await until(lambda: labels_of(place, name) == {})
+    await until(lambda: notes_of(place, name) == {})
 
 
 async def test_groups_list_their_nodes(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:

@@ -48,6 +48,14 @@ def test_instance_prefixes_all_but_the_taints() -> None:
     assert parse_owned(notes).of(Kind.LABELS) == {}
 
 
+def test_a_node_without_a_worker_is_known_as_such_until_somebody_else_writes_a_list() -> None:
+    notes = render_owned(Owned({Kind.LABELS: {F + "a": "object:o/a"}}, alone=True))
+    assert parse_owned(notes).alone
+    assert not parse_owned({**notes, N + "feature-labels": "a,b"}).alone
+    assert not parse_owned({**notes, N + "origins": notes[N + "origins"].replace("true", "1")}).alone
+    assert render_owned(Owned(alone=True)) == {}
+
+
 def test_origins_are_unknown_once_somebody_else_wrote_a_list() -> None:
     notes = render_owned(Owned({Kind.LABELS: {F + "cpu-a": "cpu", F + "mine": "local"}}, boot_id="b"))
     notes[N + "feature-labels"] += ",more"
