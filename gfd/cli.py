@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gfd.process import hold_signals, rename_process
+from nfd.stray import ignore_stray
 
 if TYPE_CHECKING:
     from gfd.agent import Output
@@ -23,6 +24,7 @@ def main() -> None:
     """The entry point. Name and signals come first, before what takes time to import."""
     rename_process("gpu-feature-discovery")
     hold_signals()
+    ignore_stray()
     sys.exit(run(sys.argv[1:], os.environ))
 
 

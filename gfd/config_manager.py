@@ -23,6 +23,7 @@ from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
 from nfd.stdout import say
+from nfd.stray import ignore_stray
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
@@ -237,6 +238,7 @@ async def run(settings: Settings) -> None:
 def main() -> None:
     """The entry point; exit status 1 for everything that goes wrong, as upstream."""
     log.setup()
+    ignore_stray()
     try:
         answer, given = read_flags(sys.argv[1:])
         if answer:

@@ -19,6 +19,7 @@ from nfd.gc.metrics import Metrics
 from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.kube.connect import connect
 from nfd.stdout import say
+from nfd.stray import ignore_stray
 from nfd.tasks import first_of
 
 _log = log.get("gc")
@@ -31,6 +32,8 @@ class Config(Section):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage)."""
+    if argv is None:
+        ignore_stray()
     try:
         parsed = parse(
             "nfd-gc",

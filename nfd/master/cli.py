@@ -23,6 +23,7 @@ from nfd.master.security import mode_of
 from nfd.rpc.listening import raise_descriptors
 from nfd.stdout import say
 from nfd.store.base import Kind
+from nfd.stray import ignore_stray
 from nfd.tasks import first_of
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
@@ -41,6 +42,8 @@ _log = log.get("master")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage or configuration)."""
+    if argv is None:
+        ignore_stray()
     try:
         parsed = parse(
             "nfd-master",

@@ -23,6 +23,7 @@ from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.kube.connect import connect
 from nfd.stdout import say
+from nfd.stray import ignore_stray
 from nfd.topology.claims import Claims
 from nfd.topology.kubelet import check_uri, default_uri
 from nfd.topology.metrics import Metrics
@@ -52,6 +53,8 @@ class Config(Section):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage)."""
+    if argv is None:
+        ignore_stray()
     try:
         parsed = parse(
             PROGRAM,

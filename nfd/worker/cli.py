@@ -24,6 +24,7 @@ from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
 from nfd.stdout import say
+from nfd.stray import ignore_stray
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
@@ -41,6 +42,8 @@ _log = log.get("worker")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (--oneshot failed) or 2 (usage or configuration)."""
+    if argv is None:
+        ignore_stray()
     try:
         parsed = parse(
             "nfd-worker",

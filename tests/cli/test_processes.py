@@ -60,6 +60,15 @@ def test_a_program_that_cannot_answer_says_so_in_one_line(program: str) -> None:
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("module", ["nfd.worker.cli", "nfd.master.cli", "nfd.gc.cli", "nfd.topology.cli"])
+def test_a_daemon_is_not_ended_by_signals_that_mean_nothing(module: str) -> None:
+    """Nor are NFD's."""
+    code = f"import os, sys, {module} as one; sys.argv[1:] = ['--version']; one.main(); os.kill(os.getpid(), {{}})"
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        words = [sys.executable, "-c", code.format(int(number))]
+        assert subprocess.run(words, stdout=subprocess.DEVNULL, timeout=60, check=False).returncode == 0
+
+
 def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
     process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 30

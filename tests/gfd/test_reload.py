@@ -75,6 +75,14 @@ def test_labels_move(program: Program, name: str) -> None:
     assert program.process.wait(DEADLINE) == 0
 
 
+def test_signals_that_mean_nothing_end_nothing(program: Program) -> None:
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        program.process.send_signal(number)
+    program.configure("one", SHARED)
+    program.reload()
+    wait_for(lambda: program.labels("one").get(REPLICAS) == "4", "the new configuration")
+
+
 def test_labels_stay_while_the_new_place_takes_none(program: Program) -> None:
     (program.folder / "other").symlink_to(".")
     program.configure("missing/two", SHARED)
