@@ -1,0 +1,22 @@
+"""The program `nfd-master`: its command line, in a process whose log is JSON lines alone.
+
+gRPC's C core has a log of its own, with a raw line for each handshake that fails. It reads its settings when it is
+loaded; what the operator set stays (gRPC documentation, "gRPC environment variables").
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    """Exit status: 0, 1 (failed) or 2 (usage or configuration)."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from nfd.master import cli
+
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
