@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stderr is None:  # closed by whoever started us
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stdout is None:
-        sys.stderr.write(f"{program}: standard output is closed\n")
+        sys.stderr.write(f"{program}: standard output: is closed\n")
         return 1
     status = _UNREAD if _VERDICTS.intersection(words[:1]) else 0
     for stream in (sys.stdout, sys.stderr):
@@ -102,9 +102,9 @@ def _command(program: str, name: str, words: list[str]) -> int:
         parser, command = make_parser(program, name)
         status: int = command.run(parser.parse_args(words))
     except NfdError as error:
-        from nfd.visible import visible
+        from nfd.log import complain
 
-        sys.stderr.write(f"{program} {name}: {visible(str(error))}\n")
+        complain(f"{program} {name}", error)
         return 2 if isinstance(error, ConfigError) else 1
     except SystemExit as answer:  # --help
         return int(answer.code or 0)

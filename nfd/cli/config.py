@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nfd.cli.parsers import path
 from nfd.config import render
 from nfd.config.load import check, files, layer_of, load
 from nfd.config.overlay import Layer, place_in
@@ -30,7 +31,7 @@ def add_flags(parser: ArgumentParser) -> None:
         job.add_argument("--program", choices=PROGRAMS, default="worker", help="whose configuration (worker)")
     job = jobs.add_parser("validate", help="check files; exit status 1 if anything is wrong", allow_abbrev=False)
     job.add_argument("--program", choices=PROGRAMS, help="whose configuration (master if FILE's name says so)")
-    job.add_argument("files", metavar="FILE", nargs="+", help="a configuration file, - for standard input")
+    job.add_argument("files", metavar="FILE", type=path, nargs="+", help="a configuration file, - for standard input")
 
 
 def run(args: Namespace) -> int:
@@ -60,9 +61,9 @@ def model_of(program: str) -> type[Section]:
 def validate(paths: list[str], program: str | None) -> int:
     """Print every mistake of every file; drop-ins beside a file count as part of it."""
     wrong = 0
-    for path in paths:
-        which = program or ("master" if "master" in Path(path).name else "worker")
-        for mistake in mistakes(model_of(which), layers_of(path)):
+    for name in paths:
+        which = program or ("master" if "master" in Path(name).name else "worker")
+        for mistake in mistakes(model_of(which), layers_of(name)):
             sys.stdout.write(f"{visible(mistake)}\n")
             wrong += 1
     return 1 if wrong else 0

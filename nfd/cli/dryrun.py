@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
+from nfd.cli.parsers import path
 from nfd.cli.rulefiles import read_rules, text_of
 from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
@@ -15,8 +16,9 @@ EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "the features as `nfd disc
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", required=True, help="rules to evaluate")
-    parser.add_argument("-n", "--nodefeature-file", metavar="FILE", required=True, help="a NodeFeature object or spec")
+    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", type=path, required=True, help="the rules")
+    about = "a NodeFeature object or spec"
+    parser.add_argument("-n", "--nodefeature-file", metavar="FILE", type=path, required=True, help=about)
 
 
 def run(args: Namespace) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from nfd.cli.evidence import Make, find_evidence
 from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.parsers import path
 from nfd.cli.reasons import Case, reasons
 from nfd.cli.rulecheck import ask_rules, compile_files
 from nfd.cli.screen import style_of
@@ -32,10 +33,10 @@ _MOST_SHOWN = 20
 def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
-    parser.add_argument("--rules", metavar="FILE", action="append", default=[], help="a file with NodeFeatureRules")
+    parser.add_argument("--rules", metavar="FILE", type=path, action="append", default=[], help="NodeFeatureRules")
     parser.add_argument("--kubeconfig", metavar="FILE", default="", help="for a NODE of a cluster; else $KUBECONFIG")
     parser.add_argument("--master", metavar="URL", default="", help="for a NODE: HTTP port of the master (nfd plan)")
-    parser.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
+    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
     parser.add_argument("node", metavar="NODE", help="a node of the cluster, or - for the machine that the flags name")
     parser.add_argument("label", metavar="LABEL", help=f"a label's key; without a prefix, {FEATURE_NS}/ is put before")
 

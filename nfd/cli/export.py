@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
+from nfd.cli.parsers import path
 from nfd.errors import NfdError
 from nfd.features import to_json
 from nfd.visible import visible
@@ -28,7 +29,7 @@ def add_flags(parser: ArgumentParser) -> None:
         ("labels", "labels as a default master writes them"),
     ):
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
-        job.add_argument("-p", "--path", metavar="FILE", default="", help="write to this file, without a last newline")
+        job.add_argument("-p", "--path", metavar="FILE", type=path, help="write to this file, without a last newline")
         add_machine_flags(job)
 
 

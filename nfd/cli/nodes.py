@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_fleet
 from nfd.cli.columns import columns, screen_width, size_text
+from nfd.cli.parsers import path
 from nfd.cli.screen import Style, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.gpulabels import Gpus
@@ -40,7 +41,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--master", metavar="URL", default="", help="HTTP port of the master, for LAST REPORT (nfd plan)"
     )
-    parser.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
+    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
 
 

@@ -111,7 +111,7 @@ def _parse(data: bytes) -> tuple[dict[str, Heard], Standing]:
     return {heard.report.node: heard for heard in found}, standing
 
 
-async def authorization(client: KubeClient, token_file: str) -> str:
+async def authorization(client: KubeClient, token_file: str | None) -> str:
     """The token of the file, else the one that the kubeconfig has."""
     if token_file:
         try:

@@ -28,7 +28,7 @@ def add_flags(parser: ArgumentParser) -> None:
     new = parser.add_argument_group("the change")
     about = "a new configuration, see --program"
     new.add_argument("--config", metavar="FILE", type=path, action="append", default=[], help=about)
-    new.add_argument("--rules", metavar="FILE", nargs="+", action="extend", default=[], help="new NodeFeatureRules")
+    new.add_argument("--rules", metavar="FILE", type=path, nargs="+", action="extend", default=[], help="new rules")
     new.add_argument("--delete-rules", metavar="NAME", action="append", default=[], help="a NodeFeatureRule that goes")
     now = parser.add_argument_group("what it starts from")
     about = "a recorded machine, or many in a folder"
@@ -38,6 +38,7 @@ def add_flags(parser: ArgumentParser) -> None:
     now.add_argument(
         "--current-rules",
         metavar="FILE",
+        type=path,
         nargs="+",
         action="extend",
         default=[],
@@ -46,7 +47,7 @@ def add_flags(parser: ArgumentParser) -> None:
     now.add_argument(
         "--master", metavar="URL", default="http://localhost:8081", help="HTTP port of the master that leads"
     )
-    now.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
+    now.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
     add_cluster_flags(parser)
     parser.add_argument(
         "--program", choices=("worker", "master"), help="whose configuration (the master's if FILE's name says so)"

@@ -8,6 +8,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.parsers import path
 from nfd.host.record import Recorder, check_empty
 from nfd.host.replay import Replay
 from nfd.visible import visible
@@ -16,7 +17,7 @@ from nfd.visible import visible
 def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
-    parser.add_argument("directory", metavar="DIR", help="a directory that is empty or does not exist yet")
+    parser.add_argument("directory", metavar="DIR", type=path, help="a directory that is empty or does not exist yet")
 
 
 def run(args: Namespace) -> int:

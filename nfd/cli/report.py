@@ -10,6 +10,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from nfd.cli.cluster import add_cluster_flags
+from nfd.cli.parsers import path
 from nfd.errors import ConfigError
 
 EXAMPLES = (
@@ -22,11 +23,11 @@ EXAMPLES = (
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser, selector=False)
     parser.add_argument("node", metavar="NODE", help="the node that behaves oddly")
-    parser.add_argument("-O", "--output-file", metavar="FILE", default="", help="else nfd-report-NODE.tar.gz")
+    parser.add_argument("-O", "--output-file", metavar="FILE", type=path, help="else nfd-report-NODE.tar.gz")
     parser.add_argument("--names", action="store_true", help="replace the names of nodes, too")
     parser.add_argument("--namespace", metavar="NAME", default="", help="where nfd runs; else it is looked for")
     parser.add_argument("--master", metavar="URL", default="", help="HTTP port of the master, for features (nfd plan)")
-    parser.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
+    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
 
 
 def run(args: Namespace) -> int:
@@ -36,12 +37,12 @@ def run(args: Namespace) -> int:
         raise ConfigError(f"nfd is installed without what talks to a cluster: {error}") from error
     from nfd.cli.bundle import Cleaner, write_bundle
 
-    path = Path(args.output_file or f"nfd-report-{args.node}.tar.gz")
-    if path.exists():
-        raise ConfigError(f"--output-file {path}: is there already")
+    bundle = Path(args.output_file or f"nfd-report-{args.node}.tar.gz")
+    if bundle.exists():
+        raise ConfigError(f"--output-file {bundle}: is there already")
     found = gather(args)
     cleaner = Cleaner(found.names if args.names else ())
-    count = write_bundle(path, {name: cleaner.text(text) for name, text in found.files.items()})
+    count = write_bundle(bundle, {name: cleaner.text(text) for name, text in found.files.items()})
     missing = "".join(f"  without {what}\n" for what in found.missing)
-    sys.stdout.write(f"{path}: {count} files; look through them before you pass them on\n{missing}")
+    sys.stdout.write(f"{bundle}: {count} files; look through them before you pass them on\n{missing}")
     return 0

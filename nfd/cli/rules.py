@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
+from nfd.cli.parsers import path
 from nfd.cli.rulefiles import text_of
 from nfd.cli.screen import Style, style_of
 from nfd.errors import NfdError
@@ -22,11 +23,11 @@ def add_flags(parser: ArgumentParser) -> None:
     job = jobs.add_parser(
         "eval", help="evaluate rules over the features of one node; exit status 1 for broken YAML", allow_abbrev=False
     )
-    job.add_argument("--rules", metavar="FILE", nargs="+", action="extend", required=True, help="rule files")
-    job.add_argument("--features", metavar="FILE", required=True, help="a NodeFeature object or its spec")
+    job.add_argument("--rules", metavar="FILE", type=path, nargs="+", action="extend", required=True, help="rule files")
+    job.add_argument("--features", metavar="FILE", type=path, required=True, help="a NodeFeature object or its spec")
     job.add_argument("-o", "--output", choices=("json", "text"), help="text on a terminal, otherwise json")
     job = jobs.add_parser("validate", help="check rule files; exit status 1 if anything is wrong", allow_abbrev=False)
-    job.add_argument("files", metavar="FILE", nargs="+", help="rule files, - for standard input")
+    job.add_argument("files", metavar="FILE", type=path, nargs="+", help="rule files, - for standard input")
 
 
 def run(args: Namespace) -> int:
@@ -45,8 +46,8 @@ def run(args: Namespace) -> int:
 def validate(paths: list[str]) -> int:
     """Print `file:line: reason` for each mistake."""
     wrong = 0
-    for path in paths:
-        for mistake in validate_text(path, text_of(path)):
+    for name in paths:
+        for mistake in validate_text(name, text_of(name)):
             sys.stdout.write(f"{visible(mistake)}\n")
             wrong += 1
     return 1 if wrong else 0

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import ask_cluster
+from nfd.cli.parsers import path
 from nfd.cli.rulefiles import read_rules
 from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
@@ -23,11 +24,11 @@ EXAMPLES = (
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", required=True, help="rules to evaluate")
+    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", type=path, required=True, help="the rules")
     parser.add_argument("-n", "--nodename", metavar="NODE", required=True, help="a node of the cluster")
     parser.add_argument("-k", "--kubeconfig", metavar="FILE", default="", help="else as for the other commands")
     parser.add_argument("--master", metavar="URL", default="", help="HTTP port of the master (nfd plan)")
-    parser.add_argument("--token-file", metavar="FILE", default="", help="token for --master; else the kubeconfig's")
+    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
 
 
 def run(args: Namespace) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
+from nfd.cli.parsers import path
 from nfd.cli.rulefiles import text_of
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
@@ -15,7 +16,7 @@ EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", required=True, help="rules to check")
+    parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", type=path, required=True, help="rules to check")
 
 
 def run(args: Namespace) -> int:

@@ -23,6 +23,7 @@ from nfd import __version__
 from nfd.config.reading import check_file
 from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable
 from nfd.kube.credentials import Credentials
+from nfd.reason import said
 
 CONNECTIONS = 24  # ten PATCHes, five TokenReviews, a watch of each kind, and what is rare
 TIMEOUT = 30.0
@@ -254,7 +255,8 @@ def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) ->
     answer = _status_object(body)
     reason = f"{what}: {status} {str(answer.get('message') or answer.get('reason') or '')[:_LONGEST_REASON]}".rstrip()
     if status == 422:
-        return Conflict(reason) if "metadata.uid" in _fields(answer) else Invalid(reason)
+        fields = _fields(answer)
+        return Conflict(reason) if "metadata.uid" in fields else Invalid(reason, fields=fields)
     if kind := _KINDS.get(status):
         return kind(reason)
     if status in (408, 429) or status >= 500:
@@ -263,7 +265,7 @@ def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) ->
 
 
 def _advice(path: str, error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(said(error).removeprefix(f"{path}: ").split())
     if isinstance(error, TypeError | AttributeError | LookupError):  # the loader took another shape for granted
         text = "has not the shape of a kubeconfig: lists of clusters, contexts and users, and a current-context"
     if path:

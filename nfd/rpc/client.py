@@ -20,6 +20,7 @@ import grpc
 
 from nfd.config.reading import read_bytes
 from nfd.errors import ReportError
+from nfd.reason import said
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, SERVICE, convert, host_of, is_loopback, seconds_to_wait
 from nfd.rpc.tls import TlsFiles, client_credentials
@@ -84,7 +85,7 @@ class Reporter:
             try:
                 channel = grpc.secure_channel(target, client_credentials(self.tls), options)
             except OSError as error:
-                raise ReportError(f"TLS files: {error}", retry=True) from error
+                raise ReportError(f"TLS files: {said(error)}", retry=True) from error
         try:
             yield channel
         finally:
@@ -97,7 +98,7 @@ class Reporter:
         try:
             token = read_bytes(self.token_file).decode("ascii").strip()
         except (OSError, ValueError) as error:
-            raise ReportError(f"token: {error}", retry=True) from error
+            raise ReportError(f"token: {said(error)}", retry=True) from error
         if not token.isprintable() or not token:
             raise ReportError(f"token: {self.token_file} holds none", retry=True)
         return (("authorization", f"Bearer {token}"),)

@@ -34,7 +34,7 @@ def test_a_verdict_that_is_not_read_to_the_end_is_no_success(count: int, tmp_pat
     [
         ("rules validate - <&-", 2, "nfd rules: standard input: is closed\n"),
         ("config validate - <&-", 2, "nfd config: standard input: is closed\n"),
-        ("discover --sources fake >&-", 1, "nfd: standard output is closed\n"),
+        ("discover --sources fake >&-", 1, "nfd: standard output: is closed\n"),
         ("rules validate /nowhere 2>&-", 2, ""),
         ("rules validate - < /dev/zero", 2, "nfd rules: standard input: is larger than 1024 KiB\n"),
         ("config validate - < /dev/zero", 2, "nfd config: standard input: is larger than 1024 KiB\n"),
