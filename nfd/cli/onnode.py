@@ -17,12 +17,12 @@ from nfd.kube.connect import connect
 from nfd.kube.lists import list_if_known, whole
 from nfd.master.desired import OBJECT, RULE
 from nfd.master.mirror import NODE_FEATURES, RULES
-from nfd.master.objects import NODE_NAME
+from nfd.master.objects import NODE_NAME, parse_feature_object
 from nfd.master.ownership import parse_owned
 from nfd.rules.model import Rule
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_object
-from nfd.rules.policy import Policy, prefix_keys
+from nfd.rules.policy import Policy, allow_labels, prefix_keys
 from nfd.store.base import Kind
 
 _POLICY = Policy()
@@ -40,14 +40,17 @@ class Found:
 
 def explain_on_node(kubeconfig: str, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
     """The label's value, None if it is not there, and why. Raises: ConfigError, KubeError."""
-    found = asyncio.run(_read(kubeconfig, node))
+    return lines_of(asyncio.run(_read(kubeconfig, node)), node, key, instance)
+
+
+def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
+    """The label's value and why, by what was read."""
     value = (found.node["metadata"].get("labels") or {}).get(key)
     lines = list(_makers(found, key, instance)) if value is not None else []
     lines += _rules(found, key, missing=value is None)
-    lines += _objects(found, key)
-    if not lines:
-        lines = ["no rule and no NodeFeature names it"]
-    if value is None:
+    asked = list(_objects(found, key, missing=value is None))
+    lines = [*lines, *asked] or ["no rule and no NodeFeature names it"]
+    if value is None and not asked:
         lines.append(f"what the sources and features of {node} say is known there: nfd explain - {key}")
     return value, lines
 
@@ -116,9 +119,26 @@ def _said(told: Json) -> str:
     return f": it holds on {told.get('matched', 0)} nodes" + "".join(problems)
 
 
-def _objects(found: Found, key: str) -> Iterator[str]:
+def _objects(found: Found, key: str, *, missing: bool) -> Iterator[str]:
+    """Objects that ask for the label and, while it is missing, why they do not get it."""
     for item in found.objects:
         labels = prefix_keys((item.get("spec") or {}).get("labels") or {}, _POLICY)
         if key in labels:
-            metadata = item["metadata"]
-            yield f"NodeFeature {metadata['namespace']}/{metadata['name']} asks for it, as {labels[key]!r}"
+            namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
+            reason = f"; {_refusal(item, key, labels[key], namespace)}" if missing else ""
+            yield f"NodeFeature {namespace}/{name} asks for it, as {labels[key]!r}{reason}"
+
+
+def _refusal(item: Json, key: str, value: str, namespace: str) -> str:
+    """Why the master does not give it: by its default settings, else what of its configuration may stand in the way."""
+    try:
+        parse_feature_object(item)
+    except ValueError as error:
+        return f"the object makes no sense: {error}"
+    dropped = allow_labels({key: value}, lambda feature, element: "", _POLICY).dropped
+    if dropped:
+        return dropped[0].reason
+    return (
+        "if the master has left it out, its configuration says so: nodeFeatureNamespaceSelector may leave out "
+        f"namespace {namespace}, and denyNodeFeatureLabels, denyLabelNs or labelWhiteList the label"
+    )

@@ -14,6 +14,7 @@ from tests.master.places import Cluster, labels_of, until
 from tests.master.rulebooks import KINDS, OTHER, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
+LONG = "x" * 64
 
 
 @pytest.fixture
@@ -38,7 +39,9 @@ EXPECTED = {
     "zone/of-admin": ["=a", "not ours; set by kubelet"],
     "missing": ["is not there", "rule 'typo' of NodeFeatureRule explained sets it: it holds on 0 nodes",
                 "feature pci.devise: no node reports it; did you mean pci.device?", "nfd explain -"],
-    "unheard": ["is not there", "no rule and no NodeFeature names it"],
+    "kubernetes.io/bad": ["is not there", "explained asks for it, as '1'; namespace 'kubernetes.io' is not allowed"],
+    "example.com/long": ["is not there", f"asks for it, as '{LONG}'; value '{LONG}' is 64 characters long, at most 63"],
+    "unheard": ["nfd explain -", "is not there", "no rule and no NodeFeature names it"],
 }  # fmt: skip
 
 
@@ -53,7 +56,9 @@ async def test_explain_on_a_cluster(
     place = Cluster(control_plane)
     place.create(node_name, {"zone/of-admin": "a"}, {}, BOOT)
     kinds.rules("explained", rule(labels={"ruled": "1"}), rule("typo", feature="pci.devise", labels={"missing": "1"}))
-    kinds.features(OTHER, "explained", node_name, labels={"asked": "1"})
+    kinds.features(
+        OTHER, "explained", node_name, labels={"asked": "1", "kubernetes.io/bad": "1", "example.com/long": LONG}
+    )
     await send(await masters.start(), Worker(node_name).report({F + "cpu-a": "1"}, features=PCI))
     await until(lambda: F + "ruled" in labels_of(place, node_name))
     await until(lambda: kinds.status("explained").get("nodes") == 1)
