@@ -246,7 +246,7 @@ def main() -> None:
             return
         asyncio.run(run(read_settings({**os.environ, **given})))
     except NfdError as error:
-        print(f"config-manager: {error}", file=sys.stderr)  # noqa: T201  # a program of its own
+        log.complain("config-manager", error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

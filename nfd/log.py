@@ -17,15 +17,14 @@ import sys
 import time
 from typing import TextIO
 
-from nfd.visible import visible
+from nfd.reason import said
+from nfd.visible import shortened, visible
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("auto", "text", "json")
 
 _ROOT = "nfd"
 _COLOURS = {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
-_LONGEST = 4000
-"""Characters of a field."""
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
@@ -84,17 +83,20 @@ def setup(level: str = "info", form: str = "auto", stream: TextIO | None = None)
     logging.getLogger(_ROOT).setLevel(LEVELS[level])
 
 
+def complain(program: str, error: Exception) -> None:
+    """The one line on standard error that a program ends with; nowhere if that is closed."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{program}: {shortened(visible(said(error)))}\n")
+
+
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields: dict[str, object] = getattr(record, "fields", {})
     return {name: _short(value) for name, value in fields.items() if value is not None}
 
 
 def _short(value: object) -> object:
-    """Foreign text has any length, and container runtimes break a line after 16 KiB."""
-    text = str(value) if isinstance(value, Exception) else value
-    if not isinstance(text, str) or len(text) <= _LONGEST:
-        return value
-    return f"{text[:_LONGEST]}… ({len(text)} characters)"
+    text = said(value) if isinstance(value, Exception) else value
+    return shortened(text) if isinstance(text, str) else value
 
 
 class _Json(logging.Formatter):

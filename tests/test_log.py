@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nfd import log
+from nfd.errors import ConfigError
 
 
 class Terminal(io.StringIO):
@@ -96,4 +97,21 @@ def test_text_of_any_length_stays_one_line_of_a_container_runtime() -> None:
             log.setup(form=form, stream=stream)
             log.get("master").warning("report refused", node="n", error=long)
             assert len(stream.getvalue().encode()) < 16_384
-            assert "… (60000 characters)" in stream.getvalue()
+            assert "… (60000 characters) …" in stream.getvalue()
+
+
+def test_the_last_line_of_a_program_keeps_place_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    log.complain("nfd-worker", ConfigError(f"c:3: flags.a: '{'ä' * 200_000}\n' is none of b, c"))
+    line = capsys.readouterr().err
+    assert line.startswith("nfd-worker: c:3: flags.a: 'ä")
+    assert line.endswith("ä\\n' is none of b, c\n")
+    assert len(line) < 4100
+    assert len(line.splitlines()) == 1
+
+
+def test_a_closed_standard_error_moves_no_line_to_standard_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    log.complain("nfd-worker", ConfigError("c: nothing fits"))
+    assert capsys.readouterr().out == ""

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         config, _ = load(Config, parsed.layers)
     except NfdError as error:
-        print(f"nfd-gc: {error}", file=sys.stderr)
+        log.complain("nfd-gc", error)
         return 2 if isinstance(error, ConfigError) else 1
     log.setup("debug" if config.klog.v > 0 else "info")
     try:

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config, findings = configure(Config, parsed)
         mode = mode_of(parsed, os.environ)
     except NfdError as error:
-        print(f"nfd-master: {error}", file=sys.stderr)
+        log.complain("nfd-master", error)
         return 2 if isinstance(error, ConfigError) else 1
     log.setup("debug" if config.klog.v > 0 else "info")
     for finding in findings:

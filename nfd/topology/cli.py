@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         host = Host(parsed["host-root"])
         settings = settings_of(parsed, config, host)
     except (NfdError, OSError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        log.complain(PROGRAM, error)
         return 1 if isinstance(error, HostError) else 2
     log.setup("debug" if config.klog.v > 0 else "info")
     for finding in findings:

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         return run(parsed)
     except NfdError as error:
-        print(f"nfd-worker: {error}", file=sys.stderr)
+        log.complain("nfd-worker", error)
         return 2 if isinstance(error, ConfigError) else 1
 
 
