@@ -23,7 +23,7 @@ from tests.controlplane.servers import StartError
 from tests.deploy.rendering import CHART, chart_objects
 from tests.e2e.nodes import Node
 from tests.e2e.programs import Program, eventually
-from tests.e2e.release import Release, grpc_port
+from tests.e2e.release import SWIFT, Release, grpc_port
 from tests.e2e.rights import KINDS
 from tests.fleet20.machines import FleetNode, boot_id, build_machine, load_fleet
 
@@ -56,7 +56,7 @@ def labelled_cluster() -> Iterator[ControlPlane]:
         plane, folder = stack.enter_context(scheduling_cluster()), Path(temporary)
         print(f"kube-apiserver {plane.request('GET', '/version')['gitVersion']} at {plane.url}", flush=True)
         plane.kubectl("apply", "-f", str(CHART / "crds"))
-        release = Release(plane, chart_objects({"namespaceOverride": NAMESPACE}), folder)
+        release = Release(plane, chart_objects({"namespaceOverride": NAMESPACE}), folder, options=SWIFT)
         release.apply(KINDS)
         print(f"the chart is installed in namespace {NAMESPACE}", flush=True)
         master = started(stack, release.master(0))

@@ -15,11 +15,22 @@ from tests.docs.newcomer import ROOT, Shell, blocks
 from tests.e2e.programs import SCRIPTS, eventually
 
 PLACE = "$PWD/.state/cluster"
+PATHS = f"export PATH={SCRIPTS}:{os.environ['PATH']} KUBERC=off"
+OBJECT = """apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeature
+metadata:
+  name: mine
+  namespace: default
+  labels: {nfd.node.kubernetes.io/node-name: cpu-arm-1}
+spec:
+  labels: {example.com/mine: "yes", kubernetes.io/bad: "yes"}
+"""
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Of a cluster as `make cluster` starts it."""
+    tmp_path = tmp_path_factory.mktemp("newcomer")
     command = [sys.executable, "-m", "tests.docs.cluster", str(tmp_path / "cluster")]
     process = Process("cluster", command, tmp_path / "log")
     process.start()
@@ -32,13 +43,23 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_steps(kubeconfig: Path) -> None:
-    shell = Shell(ROOT, [f"export PATH={SCRIPTS}:{os.environ['PATH']} KUBERC=off"])
+    shell = Shell(ROOT, [PATHS])
     later = [one for one in blocks() if int(one.step.partition(".")[0]) >= 3 and "make cluster" not in one.commands]
     assert len(later) == 5
     for block in later:
         commands = tuple(line.replace(PLACE, str(kubeconfig.parent)) for line in block.commands)
         printed = shell.run(commands)
         assert not block.output or printed.splitlines() == block.output.splitlines()
+
+
+def test_it_takes_objects_of_any_namespace(kubeconfig: Path, tmp_path: Path) -> None:
+    """As an ordinary installation does; and says why one of the labels is missing."""
+    (tmp_path / "object.yaml").write_text(OBJECT)
+    shell = Shell(ROOT, [PATHS, f"export KUBECONFIG={kubeconfig}"])
+    shell.run((f"kubectl apply -f {tmp_path / 'object.yaml'}",))
+    eventually(lambda: shell.run(("kubectl get nodes -o name -l example.com/mine=yes",)) == "node/cpu-arm-1\n")
+    told = shell.run(("kubectl nfd explain cpu-arm-1 kubernetes.io/bad",))
+    assert "namespace 'kubernetes.io' is not allowed" in told
 
 
 def test_make_has_the_commands() -> None:

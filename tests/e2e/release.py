@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.controlplane.api import ApiError
@@ -21,8 +21,10 @@ from tests.e2e.rights import KINDS, Right, granted, used
 API = "nfd.k8s-sigs.io/v1alpha1"
 HOLDS = [{"feature": "kernel.version", "matchExpressions": {"major": {"op": "Exists"}}}]
 ASKED = {"labels": {"ruled": "yes"}, "extendedResources": {"vendor.io/n": "4"}}
-OPTIONS = {
-    "leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "300ms"},
+SWIFT: Values = {"leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "300ms"}}
+"""A master's options that make it lead soon; all else as installed."""
+ALONE: Values = {
+    **SWIFT,
     "restrictions": {"nodeFeatureNamespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "nfd-rights"}}},
 }
 CHART: Values = {
@@ -66,6 +68,8 @@ class Release:
     objects: list[Object]
     folder: Path
     applied: Mark = 0
+    options: Values = field(default_factory=lambda: ALONE)
+    """Of the masters: by default they take no objects of other tests' namespaces."""
 
     @property
     def namespace(self) -> str:
@@ -101,7 +105,7 @@ class Release:
         workload, (port, http_port) = one(self.objects, "Deployment"), free_ports(2)
         flags = (
             *container_of(workload)["args"],
-            *(f"--port={port}", f"--http-port={http_port}", "--config=", f"--options={json.dumps(OPTIONS)}"),
+            *(f"--port={port}", f"--http-port={http_port}", "--config=", f"--options={json.dumps(self.options)}"),
             *(f"--kubeconfig={self.kubeconfig(workload)}", f"--namespace={self.namespace}"),
             "--feature-gates=NodeFeatureGroupAPI=true",
         )
