@@ -2,6 +2,7 @@
 
 NfdError
  ├── ConfigError        which file, flag or variable, which key, what is wrong; exit status 2
+ │    └── FileGone      a file of the configuration in use is gone or empty: no news, it stays
  ├── HostError          a file is there but unreadable or malformed: path and reason
  ├── RuleError          rule name, term, what is wrong
  ├── ReportError        the master did not take a report, and whether trying again can help
@@ -23,6 +24,14 @@ class NfdError(Exception):
 
 class ConfigError(NfdError):
     """Configuration that cannot be used."""
+
+
+class FileGone(ConfigError):
+    """A file of the configuration in use is gone or empty; `news` is false if the same was said before."""
+
+    def __init__(self, reason: str, *, news: bool) -> None:
+        super().__init__(reason)
+        self.news = news
 
 
 class HostError(NfdError):
@@ -74,7 +83,14 @@ class Forbidden(KubeError):
 
 
 class Invalid(KubeError):
-    """The content was refused (a value, or its size): the same request cannot succeed."""
+    """The content was refused (a value, or its size): the same request cannot succeed.
+
+    `fields` are the places that were found wrong, as far as the API server names them: `status.capacity.vendor.io/x`.
+    """
+
+    def __init__(self, reason: str, *, fields: frozenset[str] = frozenset()) -> None:
+        super().__init__(reason)
+        self.fields = fields
 
 
 class Expired(KubeError):

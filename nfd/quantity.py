@@ -12,6 +12,8 @@ _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([KMGTPE]i|[numkMGTPE]
 _LONGEST = 256
 _LARGEST = 1000
 """Of exponents that are reckoned with; beyond it an amount is compared with nothing."""
+_LARGEST_BINARY = Decimal(2**63 - 1)
+"""What the API server makes of amounts of Ki to Ei beyond it (k8s.io/apimachinery, pkg/api/resource)."""
 
 
 class Scaled(NamedTuple):
@@ -45,7 +47,8 @@ def parse_quantity(text: str) -> Decimal | None:
     found = scaled(text)
     if found is None or abs(found.tens) > _LARGEST:
         return None
-    return Decimal(found.digits << found.twos).scaleb(found.tens)
+    amount = Decimal(found.digits << found.twos).scaleb(found.tens)
+    return min(amount, _LARGEST_BINARY) if found.twos else amount
 
 
 def same_quantity(one: str, other: str) -> bool:

@@ -255,8 +255,7 @@ def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) ->
     answer = _status_object(body)
     reason = f"{what}: {status} {str(answer.get('message') or answer.get('reason') or '')[:_LONGEST_REASON]}".rstrip()
     if status == 422:
-        fields = _fields(answer)
-        return Conflict(reason) if "metadata.uid" in fields else Invalid(reason, fields=fields)
+        return Conflict(reason) if "metadata.uid" in _fields(answer) else Invalid(reason, fields=_fields(answer))
     if kind := _KINDS.get(status):
         return kind(reason)
     if status in (408, 429) or status >= 500:

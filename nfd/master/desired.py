@@ -60,7 +60,8 @@ class Freshness:
     `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
     rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
-    False while the worker has yet to speak. `alone` tells that there is none, only objects of third parties.
+    False while the worker has yet to speak. `alone` tells that there is none, only objects of third parties. `lost` are
+    objects that exist but make no sense: `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one.
     """
 
     sources: Mapping[str, bool] | None = None
@@ -72,11 +73,14 @@ class Freshness:
     rules: AbstractSet[str] | None = None
     reported: bool = True
     alone: bool = False
+    lost: AbstractSet[str] = frozenset()
 
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""
         if origin is None:
             return self.reported and self.settled and all((self.sources or {}).values())
+        if self.lost and (origin in self.lost or origin.partition("/")[0] in self.lost):
+            return False
         if origin.startswith(RULE):
             exists = self.rules is None or origin in self.rules
             return self.rules_synced and not (exists and (self.blind or not self.objects_settled))

@@ -26,11 +26,16 @@ def spec_version(item: Mapping[str, Any]) -> object:
     return metadata.get("uid"), metadata.get("generation")
 
 
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """Those in its metadata."""
+    return dict((item.get("metadata") or {}).get("labels") or {})
+
+
 class Mirrored(Generic[T]):
     """A Mirror. An object that cannot be parsed spoils only itself: what was known of it stays.
 
-    `changed(before, now)` tells of each object that came, changed or went (then `now` is None). Objects of the same
-    `version` are not parsed again, if one is given.
+    `changed(before, now)` tells of each object that came, changed or went (then `now` is None; both are, if nothing was
+    known of it). Objects of the same `version` are not parsed again, if one is given.
     """
 
     def __init__(
@@ -42,6 +47,10 @@ class Mirrored(Generic[T]):
         self.items: dict[Key, T] = {}
         self.statuses: dict[Key, Mapping[str, Any]] = {}
         self.malformed: dict[Key, str] = {}
+        self.lost: dict[Key, object] = {}
+        """Metadata of objects that exist, but make no sense, and of which nothing is known from before."""
+        self.losses = 0
+        """Counts the changes of `lost`."""
         self._parse = parse
         self._changed = changed
         self._version = version
@@ -61,6 +70,7 @@ class Mirrored(Generic[T]):
             self._refuse(item, key, str(error) or type(error).__name__)
             return
         self.malformed.pop(key, None)
+        self._regained(key)
         self.items[key] = now
         self._versions[key] = version
         if before != now:
@@ -77,10 +87,21 @@ class Mirrored(Generic[T]):
         for memory in (self.statuses, self.malformed, self._versions):
             memory.pop(key, None)
         before = self.items.pop(key, None)
-        if before is not None:
+        if self._regained(key) or before is not None:
             self._changed(before, None)
+
+    def _regained(self, key: Key) -> bool:
+        """Whether it was lost until now."""
+        if key not in self.lost:
+            return False
+        del self.lost[key]
+        self.losses += 1
+        return True
 
     def _refuse(self, item: Mapping[str, Any], key: Key, reason: str) -> None:
         if self.malformed.get(key) != reason:
             _log.warning("object makes no sense", path="/".join(key), kind=item.get("kind"), error=reason)
         self.malformed[key] = reason
+        if key not in self.items:
+            self.lost[key] = item.get("metadata")
+            self.losses += 1

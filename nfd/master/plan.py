@@ -48,6 +48,11 @@ class NodePlan:
     def __bool__(self) -> bool:
         return bool(self.records or self.forgotten or any(self.changes.values()))
 
+    def written(self) -> list[tuple[Kind, str]]:
+        """What it sets, bookkeeping included."""
+        keys = [(kind, key) for kind, change in self.changes.items() for key in change.write]
+        return keys + [(Kind.ANNOTATIONS, key) for key in self.records]
+
     def same_as(self, other: NodePlan) -> bool:
         """Whether both send the same, the guards apart."""
         parts = ("changes", "records", "forgotten")
@@ -69,10 +74,13 @@ class Goal:
     def leaving(self, kind: Kind) -> AbstractSet[str]:
         return self.contested.get(kind, _NONE)
 
+    def leaving_resources(self, keys: AbstractSet[str]) -> Goal:
+        """The same with these extended resources left alone: the way on when the API server refuses them."""
+        return replace(self, contested={**self.contested, Kind.RESOURCES: self.leaving(Kind.RESOURCES) | keys})
+
     def without_resources(self, node: Node) -> Goal:
-        """The same with extended resources left alone: the way on when the API server refuses one of them."""
-        keys = node.resources.keys() | self.desired.of(Kind.RESOURCES).keys()
-        return replace(self, contested={**self.contested, Kind.RESOURCES: keys})
+        """The same with all of them left alone: it refuses, and does not say what."""
+        return self.leaving_resources(node.resources.keys() | self.desired.of(Kind.RESOURCES).keys())
 
 
 def plan(

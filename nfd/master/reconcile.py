@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nfd import log
 from nfd.errors import Conflict, Invalid, KubeError, NotFound
@@ -17,6 +17,7 @@ from nfd.master.drift import PAUSE, Drift, Key
 from nfd.master.metrics import CONFLICT, FAILED, PATCH, PATCHED, PLAN, REFUSED, Metrics
 from nfd.master.patch import guarded, patches
 from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.refusals import Refusals
 from nfd.master.removal import count_removals
 from nfd.master.reports import Reports
 from nfd.master.room import fitting_plan
@@ -102,7 +103,7 @@ class Reconciler:
         self._metrics = metrics
         self._now = now
         self._settled: dict[str, Asked] = {}
-        self._refused: dict[str, NodePlan] = {}
+        self._refusals = Refusals()
         self._said: dict[str, int] = {}
         self._resting: dict[str, _Rest] = {}
         self._derivations = Derivations(settings.policy)
@@ -137,13 +138,15 @@ class Reconciler:
         self._settings = settings
         self._derivations = Derivations(settings.policy)
         self._era = object()
-        for memory in (self._settled, self._refused, self._said, self._resting):
+        self._refusals.clear()
+        for memory in (self._settled, self._said, self._resting):
             memory.clear()
 
     def forget(self, name: str) -> None:
         """The node is gone."""
         self.drift.forget(name)
-        for memory in (self._settled, self._refused, self._said, self._resting):
+        self._refusals.forget(name)
+        for memory in (self._settled, self._said, self._resting):
             memory.pop(name, None)
 
     async def _node(self, name: str, attempt: int) -> Node | None:
@@ -160,17 +163,18 @@ class Reconciler:
         era, goal = self._era, self._goal(node.name, asked)
         planned, goal = fitting_plan(goal, node)
         again: float | None = None
-        drifted = _written(planned) if _same(self._settled.get(node.name), asked) else ()
+        drifted = planned.written() if _same(self._settled.get(node.name), asked) else ()
         if drifted and self._gives_up_some(node, drifted):
-            goal = replace(goal, contested=self.drift.contested(node.name, self._now()))
-            (planned, goal), again = fitting_plan(goal, node), PAUSE
+            (planned, goal), again = fitting_plan(self._goal(node.name, asked), node), PAUSE
         self._metrics.observe(PLAN, time.perf_counter() - began)
         self._tell(node.name, goal.desired, planned)
         if not self._settings.publish:
             return None
         if planned and (asked.fresh.reported or any(planned.changes.values())):
             await self._write(planned, goal)
-        if node.name not in self._refused and era is self._era:
+        if self._refusals.whole(node.name) is not None:
+            self._settled.pop(node.name, None)  # what differs from it next time is not all somebody's doing
+        elif era is self._era:
             self._settled[node.name] = asked
             if not (planned or goal.contested or goal.desired.dropped):
                 self._resting[node.name] = _Rest(node, asked, tuple(asked.contributions))
@@ -178,13 +182,11 @@ class Reconciler:
 
     def _goal(self, name: str, asked: Asked) -> Goal:
         settings = self._settings
-        return Goal(
-            self._derivations.derive(asked.report, asked.contributions, asked.matched),
-            asked.fresh,
-            settings.overwrite,
-            settings.instance,
-            self.drift.contested(name, self._now()),
-        )
+        desired = self._derivations.derive(asked.report, asked.contributions, asked.matched)
+        contested = self.drift.contested(name, self._now())
+        goal = Goal(desired, asked.fresh, settings.overwrite, settings.instance, contested)
+        refused = self._refusals.of(name, desired.of(Kind.RESOURCES))
+        return goal.leaving_resources(refused) if refused else goal
 
     def _gives_up_some(self, node: Node, keys: Sequence[Key]) -> bool:
         """Somebody changed keys of ours, which are to be restored; whether some were restored too often already."""
@@ -200,21 +202,29 @@ class Reconciler:
         return bool(given_up)
 
     async def _write(self, planned: NodePlan, goal: Goal) -> None:
-        """Send a plan, but not what was refused before; a refused amount does not take the labels down with it."""
+        """Send a plan, but not what was refused before; a refused amount does not take the rest down with it."""
         name = planned.node.name
-        before = self._refused.get(name)
+        before = self._refusals.whole(name)
         if before is not None and before.same_as(planned):
             return
         try:
             await self._send(planned, goal.desired)
         except Invalid as error:
+            if amounts := self._refusals.learn(planned, error):
+                _log.error(
+                    "node refuses amounts; they are not tried again", node=name, keys=sorted(amounts), error=error
+                )
+                goal = goal.leaving_resources(amounts)
+                if rest := plan_node(goal, planned.node):
+                    await self._write(rest, goal)
+                return
             _log.error("node refuses the change; it is not tried again as it is", node=name, error=error)
-            self._refused[name] = planned
+            self._refusals.refuse(planned)
             rest = plan_node(goal.without_resources(planned.node), planned.node)
             if planned.changes[Kind.RESOURCES] and rest:
                 await self._send(rest, goal.desired)
             return
-        self._refused.pop(name, None)
+        self._refusals.accept(name)
 
     async def _send(self, planned: NodePlan, desired: Desired) -> None:
         await apply_plan(self._store, planned, self._metrics)
@@ -281,12 +291,6 @@ async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], N
 def _same(one: Asked | None, other: Asked) -> bool:
     """Whether nothing else was asked in between; what differs then is somebody's doing."""
     return one is not None and one.report is other.report and one.contributions is other.contributions
-
-
-def _written(planned: NodePlan) -> list[Key]:
-    """What a plan sets, bookkeeping included."""
-    keys = [(kind, key) for kind, change in planned.changes.items() for key in change.write]
-    return keys + [(Kind.ANNOTATIONS, key) for key in planned.records]
 
 
 def _count(planned: NodePlan, what: str) -> int:

@@ -19,8 +19,9 @@ from nfd.kube.connect import KubeClient
 from nfd.kube.watch import Watch
 from nfd.master.config import NamespaceSelector
 from nfd.master.desired import UNREPORTED, derive_freshness
+from nfd.master.lost import Lost
 from nfd.master.metrics import Metrics
-from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, spec_version
+from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, labels_of, spec_version
 from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of, speak_alone
 from nfd.master.ownership import parse_owned
 from nfd.master.queue import Queue
@@ -69,13 +70,14 @@ class CustomResources:
         )
         self.groups = Mirrored[Group](_compile_group, self._rules_changed, spec_version)
         self.objects = Mirrored[FeatureObject](self._parse_object, self._object_changed)
-        self.namespaces = Mirrored[Mapping[str, str]](_labels_of, self._namespace_changed)
+        self.namespaces = Mirrored[Mapping[str, str]](labels_of, self._namespace_changed)
         self.verdicts = Verdicts(joining, metrics, self._told, lambda: self._revise.set())
         self._wishes = wishes
         self._client = client
         self._store: NodeStore | None = None
         self._queue = Queue()
         self._pool = Pool()
+        self._lost = Lost(self.objects, self.rules)
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
         self._watches = {
             path: Watch(client, path, mirror, wishes.page_size, math.inf) for path, mirror in self._wanted()
@@ -131,7 +133,8 @@ class CustomResources:
             return Asked(joined, replace(UNREPORTED, **self._lists()))
         verdict = self.verdicts.judge(node.name, report, others)
         found, fresh = verdict.evaluation, derive_freshness(report)
-        fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone, **self._lists())
+        blind = fresh.blind or not found.complete or self._lost.concern(node.name)
+        fresh = replace(fresh, blind=blind, alone=alone, **self._lists())
         return Asked(verdict.joined, fresh, found.contributions, found.matched)
 
     def concern(self, node: str) -> bool:
@@ -168,6 +171,7 @@ class CustomResources:
             "objects_settled": objects_settled,
             "settled": objects_settled and (self._rules_synced or self._is_ruleless()),
             "rules": self.verdicts.book.origins,
+            "lost": self._lost.origins(),
         }
 
     def _is_ruleless(self) -> bool:
@@ -219,6 +223,8 @@ class CustomResources:
 
     def _rules_changed(self, before: object, now: object) -> None:
         self._revise.set()
+        if before is now is None:
+            self._add_all()
 
     def _told(self) -> None:
         self._statuses.dirty.set()
@@ -241,6 +247,8 @@ class CustomResources:
             self._queue.add(one.node, news=True)
         if now is not None:
             self._complain(now)
+        elif before is None:  # it made no sense, and whatever it gave is free to go
+            self._add_all()
 
     def _complain(self, one: FeatureObject) -> None:
         path = f"{one.namespace}/{one.name}"
@@ -288,7 +296,3 @@ class CustomResources:
 def _compile_group(item: Mapping[str, Any]) -> Group:
     parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": GROUP, **item})
     return compile_rules([parsed]).groups[0]
-
-
-def _labels_of(namespace: Mapping[str, Any]) -> Mapping[str, str]:
-    return dict((namespace.get("metadata") or {}).get("labels") or {})

@@ -166,6 +166,10 @@ RULE, GONE, SOURCE = "rule:o/r", "rule:o/gone", "cpu"
         (UNREPORTED, SOURCE, False),
         (UNREPORTED, None, False),
         (UNREPORTED, "object:a/b", True),
+        (Freshness(lost=frozenset({"object:a/b"})), "object:a/b", False),
+        (Freshness(lost=frozenset({"object:a/b"})), "object:a/c", True),
+        (Freshness(rules=frozenset(), lost=frozenset({"rule:o"})), "rule:o/r", False),
+        (Freshness(rules=frozenset(), lost=frozenset({"rule:o"})), "rule:oo/r", True),
     ],
 )
 def test_what_absence_tells(fresh: Freshness, origin: str | None, tells: bool) -> None:

@@ -70,6 +70,35 @@ async def test_object_labels_outlive_a_restart_but_not_the_object(
     assert labels_of(place, name) == {F + "cpu-a": "1", F + "two": "1", F + "three": "1"}
 
 
+async def test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """And so does what rules made of it; only when it is mended, or gone, is anything known again."""
+
+    def change(one: str, **spec: object) -> None:
+        place.plane.request("PATCH", f"{API}/namespaces/{OTHER}/nodefeatures/{one}", {"spec": spec})
+
+    too_much = {f"n{number}": "x" * 60 for number in range(600)}
+    for one in ("grower", "goner"):
+        kinds.features(OTHER, f"{one}-{name}", name, labels={one: "1"}, features=VENDOR)
+    kinds.rules(f"objects-{name}", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
+    all_of_it = {F + key: "1" for key in ("cpu-a", "grower", "goner", "card")}
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    await until(lambda: labels_of(place, name) == all_of_it)
+    await master.stop()
+    for one in ("grower", "goner"):
+        change(f"{one}-{name}", labels=too_much)
+    master = await masters.start()
+    await send(master, worker.report({F + "cpu-a": "1", F + "cpu-b": "1"}))
+    await until(lambda: labels_of(place, name) == all_of_it | {F + "cpu-b": "1"})
+    kinds.delete(f"namespaces/{OTHER}/nodefeatures/goner-{name}")
+    await until(lambda: F + "goner" not in labels_of(place, name))
+    assert F + "card" in labels_of(place, name)
+    change(f"grower-{name}", labels=dict.fromkeys(too_much) | {"grower": None, "other": "1"}, features=None)
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "cpu-b": "1", F + "other": "1"})
+
+
 async def test_restrictions(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:
     kinds.namespace(OTHER, {"trusted": "no"})
     kinds.namespace(OWN, {"trusted": "yes"})

@@ -12,8 +12,10 @@ import pytest
 from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
 from nfd.health import render
 from nfd.kube.connect import connect
-from nfd.master.desired import Contribution
-from nfd.store.base import FIELD_MANAGER, Patch
+from nfd.master.desired import Contribution, derive_freshness
+from nfd.master.reconcile import Asked
+from nfd.report import Report
+from nfd.store.base import FIELD_MANAGER, Node, Patch
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
@@ -116,6 +118,54 @@ async def forbidden_resource(control_plane: ControlPlane) -> AsyncIterator[str]:
     control_plane.request("DELETE", f"{POLICY.removesuffix('ies')}ybindings/no-resource")
     control_plane.request("DELETE", f"{POLICY}/no-resource")
     control_plane.delete_node("probe")
+
+
+async def test_a_refused_amount_takes_nothing_down(
+    place: Cluster, masters: Masters, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other resources change as they are asked to; the refused one stays as it was, and is no contest."""
+    place.create(name, {}, {}, BOOT)
+    wanted: list[Contribution] = []
+    master, worker = await masters.start(ask=asking(wanted)), Worker(name)
+
+    async def ask(**amounts: str) -> dict[str, str]:
+        found = {f"vendor.io/{key}": amount for key, amount in amounts.items()}
+        wanted[:] = [Contribution("rule:o/r", extended_resources=found)] if found else []
+        await send(master, worker.report({F + "cpu-a": str(len(caplog.messages))}))
+        capacity = place.get(name)["status"]["capacity"]
+        return {key.removeprefix("vendor.io/"): value for key, value in capacity.items() if "vendor.io/" in key}
+
+    assert await ask(widgets="5", gone="1", big="7") == {"widgets": "5", "gone": "1", "big": "7"}
+    much = {"big": "99999999999999999999", "bigger": "7Ei"}
+    assert await ask(widgets="6", new="2", **much) == {"widgets": "6", "new": "2", "big": "7"}
+    assert await ask(widgets="7", **much) == {"widgets": "7", "big": "7"}
+    assert caplog.messages.count("node refuses amounts; they are not tried again") == 1
+    assert await ask(widgets="7", big="8", bigger="8Ei") == {"widgets": "7", "big": "8", "bigger": str(2**63 - 1)}
+    for _ in range(3):
+        await ask(big="99999999999999999999")
+        assert await ask() == {}
+    assert master.metrics["drift_restored"] == 0
+
+
+@pytest.mark.parametrize(("resource", "amount"), [("vendor.io/forbidden", "1"), ("vendor.io/big", "9" * 20)])
+async def test_what_is_refused_is_no_contest(
+    place: Cluster, masters: Masters, name: str, forbidden_resource: str, resource: str, amount: str
+) -> None:
+    """A rule that comes and goes again and again is nobody's doing, though a part of what it asks for is refused."""
+    place.create(name, {}, {}, BOOT)
+    rule = Contribution("rule:o/r", labels={F + "cpu-a": "rule"}, extended_resources={resource: amount})
+    asked: list[tuple[Contribution, ...]] = [()]
+
+    def ask(node: Node, report: Report | None) -> Asked | None:
+        return None if report is None else Asked(report, derive_freshness(report), asked[0])
+
+    master = await masters.start(ask=ask)
+    await send(master, Worker(name).report({F + "cpu-a": "1"}))
+    for found, value in (((rule,), "rule"), ((), "1")) * 4:
+        asked[0] = found
+        master.queue.add(name)
+        await until(lambda value=value: labels_of(place, name) == {F + "cpu-a": value})  # type: ignore[misc]
+    assert master.metrics["drift_restored"] == 0
 
 
 async def test_refused_resource_does_not_take_labels_down(

@@ -9,7 +9,16 @@ from nfd.quantity import same_quantity
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("1000", "1k"), ("1Ki", "1024"), ("1e3", "1k"), ("0.5", "500m"), ("+5", "5"), ("5.", "5"), ("2Mi", "2048Ki")],
+    [
+        ("1000", "1k"),
+        ("1Ki", "1024"),
+        ("1e3", "1k"),
+        ("0.5", "500m"),
+        ("+5", "5"),
+        ("5.", "5"),
+        ("2Mi", "2048Ki"),
+        ("8Ei", "9223372036854775807"),
+    ],
 )
 def test_same(one: str, other: str) -> None:
     assert same_quantity(one, other)
