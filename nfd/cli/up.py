@@ -18,6 +18,7 @@ from nfd.cli.parsers import path
 from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.errors import NfdError
+from nfd.events.files import Folder
 from nfd.events.signals import Signals
 from nfd.features import Problem
 from nfd.master.service import Options, Service
@@ -26,7 +27,7 @@ from nfd.rpc.client import Reporter
 from nfd.store.file import FileStore, check_node
 from nfd.visible import visible
 from nfd.worker.agent import Agent, Settings
-from nfd.worker.cli import node_name
+from nfd.worker.cli import config_folders, node_name
 
 LOOPBACK = "127.0.0.1"
 BEAT = 60.0
@@ -57,12 +58,20 @@ def run(args: Namespace) -> int:
             screen.show(report)
             return reply
 
-        agent = Agent(host, node, settings, signals, send, lambda: _settings(args)[0], live=not args.replay)
+        folders, live = _folders(args), not args.replay
+        agent = Agent(host, node, settings, signals, send, lambda: _settings(args)[0], folders=folders, live=live)
         screen.stays = not args.oneshot
         if args.oneshot:
             return 0 if agent.run_once() else 1
         agent.run()
+    screen.end()
     return 0
+
+
+def _folders(args: Namespace) -> tuple[Folder, ...]:
+    """Where a change of the configuration is seen. What a pipe said is not there a second time."""
+    once = args.oneshot or args.config is None or not Path(args.config).is_file()
+    return () if once else config_folders(args.config)
 
 
 def _settings(args: Namespace) -> tuple[Settings, tuple[Problem, ...]]:
@@ -135,6 +144,10 @@ class Screen:
             self._show_changes(self._shown, labels)
         self._shown = labels
         sys.stdout.flush()
+
+    def end(self) -> None:
+        """Say that all is well, and what is left."""
+        print(self._style.dim(f"ended; the labels stay in {self._path}"))
 
     def _labels(self) -> dict[str, str]:
         data = yamltext.parse(self._path.read_bytes(), str(self._path)).data

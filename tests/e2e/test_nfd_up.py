@@ -59,7 +59,23 @@ def test_it_prints_a_table_labels_the_node_file_and_ctrl_c_ends_it_within_2_s(up
     rows = [line.split() for line in table.splitlines() if line.startswith("  ")]
     assert {row[0] for row in rows} >= wanted.keys()
     assert program.stop(signal.SIGINT, seconds=10) == 0
+    assert program.text().endswith(f"\nended; the labels stay in {tmp_path / 'nodes' / NAME}.yaml\n")
     assert labels(tmp_path) == wanted
+
+
+def test_a_changed_configuration_is_read_again(up: Start, tmp_path: Path) -> None:
+    """Written in place, or as another file in place of the old one."""
+    machine, config = Machine.like(RECORDING, tmp_path / "machine"), tmp_path / "conf"
+    config.write_text("core: {labelSources: [cpu], sleepInterval: 1h}\n")
+    program = up(f"--replay={machine.root}", f"--config={config}")
+    eventually(lambda: "watching for changes" in program.text())
+    assert not any(key.startswith(F + "kernel-") for key in labels(tmp_path))
+    config.write_text("core: {labelSources: [cpu, kernel], sleepInterval: 1h}\n")
+    eventually(lambda: f"+ {F}kernel-version.full=" in program.text())
+    (tmp_path / "new").write_text("core: {labelSources: [kernel], sleepInterval: 1h}\n")
+    (tmp_path / "new").replace(config)
+    eventually(lambda: all(key.startswith(F + "kernel-") for key in labels(tmp_path)))
+    assert program.stop(signal.SIGINT, seconds=10) == 0
 
 
 def test_this_machines_labels(up: Start, tmp_path: Path) -> None:
