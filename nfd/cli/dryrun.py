@@ -7,10 +7,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import read_rules, text_of
+from nfd.cli.rulefiles import read_rules, tell_empty, text_of
 from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
 from nfd.rules.report import parse_features
+from nfd.visible import visible
 
 EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "the features as `nfd discover -o features` prints them"),)
 
@@ -24,9 +25,11 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     rules, features = args.nodefeaturerule_file, args.nodefeature_file
     objects = [parsed for parsed, _ in read_rules(rules)]
+    tell_empty(rules, objects)
     try:
-        found, _, _ = parse_features(text_of(features), features)
+        found, _, odd = parse_features(text_of(features), features)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    sys.stderr.write("".join(f"{visible(f'{features}: {one}')}\n" for one in odd))
     sys.stdout.write(f'Evaluating NodeFeatureRule "{rules}" against NodeFeature "{features}"\n')
     return try_rules(objects, found).tell(f'NodeFeatureRule "{rules}"', f'NodeFeature "{features}"')

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nfd.config.load import read_file
@@ -10,6 +11,7 @@ from nfd.config.reading import read_standard_input
 from nfd.errors import ConfigError
 from nfd.rules.model import RuleObject
 from nfd.rules.parse import all_mistakes, locate, read_objects, value_at
+from nfd.visible import visible
 
 STANDARD_INPUT = "-"
 
@@ -23,6 +25,12 @@ def text_of(path: str) -> str:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def tell_empty(name: str, objects: Iterable[RuleObject]) -> None:
+    """Say of a file without a single rule that it is one: it is valid, and seldom what was meant."""
+    if not any(one.rules or one.mistakes for one in objects):
+        sys.stderr.write(f"{visible(name)}: has no rules\n")
 
 
 def read_rules(path: str, *, rules_too: bool = False) -> list[tuple[RuleObject, Mapping[str, Any]]]:

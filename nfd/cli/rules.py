@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import text_of
+from nfd.cli.rulefiles import tell_empty, text_of
 from nfd.cli.screen import Style, style_of
 from nfd.errors import NfdError
 from nfd.rules.check import validate_text
+from nfd.rules.parse import parse_text
 from nfd.rules.report import UNREADABLE, eval_files
 from nfd.visible import visible
 
@@ -47,9 +48,12 @@ def validate(paths: list[str]) -> int:
     """Print `file:line: reason` for each mistake."""
     wrong = 0
     for name in paths:
-        for mistake in validate_text(name, text_of(name)):
-            sys.stdout.write(f"{visible(mistake)}\n")
-            wrong += 1
+        text = text_of(name)
+        mistakes = validate_text(name, text)
+        sys.stdout.write("".join(f"{visible(mistake)}\n" for mistake in mistakes))
+        wrong += len(mistakes)
+        if not mistakes:
+            tell_empty(name, parse_text(text).objects)
     return 1 if wrong else 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import ask_cluster
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import read_rules
+from nfd.cli.rulefiles import read_rules, tell_empty
 from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
 
@@ -34,6 +34,7 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     path, node = args.nodefeaturerule_file, args.nodename
     objects = [parsed for parsed, _ in read_rules(path)]
+    tell_empty(path, objects)
     features = features_of(args)
     sys.stdout.write(f"Evaluating NodeFeatureRule against Node {node}\n")
     return try_rules(objects, features).tell("NodeFeatureRule", f"Node {node}")

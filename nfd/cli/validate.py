@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import text_of
+from nfd.cli.rulefiles import tell_empty, text_of
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
 from nfd.visible import visible
@@ -23,9 +23,12 @@ def run(args: Namespace) -> int:
     path = args.nodefeaturerule_file
     text = text_of(path)
     mistakes = validate_text(path, text)
-    names = [rule.name for one in parse_text(text).objects for rule in one.rules]
+    objects = parse_text(text).objects
+    names = [rule.name for one in objects for rule in one.rules]
     lines = [f"Validating NodeFeatureRule {path}", *(f"Validating rule:  {name}" for name in names)]
     lines.append(f"NodeFeatureRule {path} is {'not ' if mistakes else ''}valid")
     sys.stdout.write("".join(f"{visible(line)}\n" for line in lines))
     sys.stderr.write("".join(f"{visible(mistake)}\n" for mistake in mistakes))
+    if not mistakes:
+        tell_empty(path, objects)
     return 1 if mistakes else 0

@@ -18,6 +18,7 @@ from nfd.rules.written import text_documents
 
 POLICY = Policy(enable_taints=True)
 UNREADABLE = "ruleFile"
+NODE_FEATURE = "NodeFeature"
 _SPEC_KEYS = frozenset(("features", "labels"))
 _CONTAINERS = ("flags", "attributes", "instances")
 
@@ -74,6 +75,8 @@ def parse_features(text: str, name: str = "features") -> tuple[Features, dict[st
     if not isinstance(data, Mapping):
         raise ValueError(f"{name}: expected a mapping with features")
     is_bare = "features" in data or "labels" in data
+    if (kind := data.get("kind", NODE_FEATURE)) != NODE_FEATURE:
+        raise ValueError(f"{name}: kind is {str(kind)[:80]!r}, expected {NODE_FEATURE}")
     spec = data if is_bare else data.get("spec")
     if not isinstance(spec, Mapping | None):
         raise ValueError(f"{name}: spec must be a mapping")
