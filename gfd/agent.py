@@ -12,6 +12,7 @@ from math import isinf
 from typing import Any, Protocol
 
 from gfd.config import check_families
+from gfd.configfile import STAYS, FileConfig, is_blank
 from gfd.discover import Options, discover
 from gfd.families import Families, overlay
 from gfd.inventory import Inventory, Trouble
@@ -46,6 +47,11 @@ class Output(Protocol):
         """What it writes to; two of the same place replace each other's labels."""
         ...
 
+    @property
+    def identity(self) -> object:
+        """What stands at that place now; where it is equal, two places are one thing under two names."""
+        ...
+
     def read(self) -> Mapping[str, str]:
         """The labels that are there from before."""
         ...
@@ -63,6 +69,7 @@ class Output(Protocol):
 class Run:
     """What stays the same from one reload to the next."""
 
+    config: FileConfig
     options: Options
     settings: Settings
     interval: float
@@ -73,10 +80,12 @@ class Run:
     """Raises ConfigError naming the place of a strategy that is none."""
 
 
-def make_run(loaded: Loaded, now: float) -> Run:
-    """Raises ConfigError if the families file cannot be used."""
-    families = read_families(loaded["families-file"], loaded.place("families-file"))
+def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
+    """What runs from now on, `current` until now. Raises ConfigError if the families file cannot be used."""
+    before = current.settings.families if current else None
+    families = read_families(loaded["families-file"], loaded.place("families-file"), before)
     return Run(
+        loaded.config,
         Options(loaded["device-discovery-strategy"], loaded["machine-type-file"], loaded["nvml-timeout"]),
         Settings(loaded["mig-strategy"], loaded.config.sharing, families, alone=True),
         loaded["sleep-interval"],
@@ -87,14 +96,24 @@ def make_run(loaded: Loaded, now: float) -> Run:
     )
 
 
-def read_families(path: str, place: str = "--families-file") -> Families:
-    """The built-in table with what the file lays over it. Raises ConfigError naming file, line and key."""
+def read_families(path: str, place: str = "--families-file", current: Families | None = None) -> Families:
+    """The built-in table with what the file lays over it; what is `current`, if the file is missing or empty just now.
+
+    Raises ConfigError naming file, line and key.
+    """
     if not path:
         return overlay({})
     try:
-        document = parse(read_file(path), path)
+        data = read_file(path)
     except FileNotFoundError as error:
-        raise ConfigError(f"{place}: {path}: {error.strerror}") from error
+        if current is None:
+            raise ConfigError(f"{place}: {path}: {error.strerror}") from error
+        _log.warning("families", path=path, error=f"is missing; {STAYS}")
+        return current
+    if current is not None and current != overlay({}) and is_blank(data):
+        _log.warning("families", path=path, error=f"is empty; {STAYS}")
+        return current
+    document = parse(data, path)
     rows = {} if document.data is None else document.data
     if not isinstance(rows, Mapping):
         raise ConfigError(f"{path}: must be a mapping of compute capabilities to names, not {rows!r}")
@@ -123,8 +142,8 @@ class Agent:
         self._last: Inventory | None = None
         self._remembered: Labels = {}
         self._said: dict[tuple[str, str], None] = {}
-        self._former: dict[str, Output] = {}
-        """Outputs of configurations before, by their place, whose labels are still there."""
+        self._labelled: dict[str, Output] = {}
+        """Outputs that took our labels, by their place: this one's, and those of configurations before."""
 
     def loop(self, output: Output) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.
@@ -167,15 +186,22 @@ class Agent:
     def _retire(self, output: Output) -> None:
         """Once the labels are in their new place, those in a former one go: they would speak beside them, or louder.
 
-        That is tried once: who may write an object need not have the right to delete it.
+        A former place that is the new one under another name (a link, a folder mounted twice) stays for as long as it
+        is. Removing is tried once: who may write an object need not have the right to delete it.
         """
-        self._former.pop(output.place, None)
-        for former in self._former.values():
+        place, identity = output.place, output.identity
+        left = {place: output}
+        for name, former in self._labelled.items():
+            if name == place:
+                continue
+            if former.identity == identity:
+                left[name] = former
+                continue
             try:
                 former.remove()
             except NfdError as error:
                 _log.error("labels in their former place not removed", error=str(error))
-        self._former.clear()
+        self._labelled = left
 
     def _completed(self, labels: Labels, inventory: Inventory, output: Output) -> Labels:
         """Until the first whole reading, what is missing is taken from the labels of the process before."""
@@ -188,9 +214,9 @@ class Agent:
     def _reload(self, output: Output) -> Output:
         """The configuration file is read again; one that cannot be used changes nothing."""
         try:
-            loaded = self._choice.load()
+            loaded = self._choice.load(self._run.config)
             tell_config(loaded)
-            fresh = make_run(loaded, self._host.now())
+            fresh = make_run(loaded, self._host.now(), self._run)
             if self._last is not None and self._last.compute_gpus:
                 fresh.check_mig_strategy()
             opened = self._open_output(loaded)
@@ -198,7 +224,6 @@ class Agent:
             _log.error("configuration not reloaded", error=str(error))
             return output
         self._run = fresh
-        self._former[output.place] = output
         _log.info("configuration reloaded")
         return opened
 

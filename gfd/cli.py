@@ -44,7 +44,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
         log.setup(loaded["log-level"])
         return work(choice, loaded, environment)
     except NfdError as error:
-        print(f"gpu-feature-discovery: {error}", file=sys.stderr)
+        log.complain("gpu-feature-discovery", error)
         return 2 if isinstance(error, ConfigError) else 1
 
 
@@ -95,6 +95,10 @@ class LateOutput:
     @property
     def place(self) -> str:
         return self._opened().place
+
+    @property
+    def identity(self) -> object:
+        return self._opened().identity
 
     def read(self) -> Mapping[str, str]:
         return self._opened().read()

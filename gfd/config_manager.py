@@ -7,6 +7,7 @@ Same environment, files and exit status as the program of that name in NVIDIA's 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -143,9 +144,12 @@ def update(settings: Settings, wanted: str) -> None:
 
 
 def link(to: str, at: Path) -> bool:
-    """Make the link in one step; whether it leads elsewhere now. Raises OSError."""
-    if at.is_symlink() and str(at.readlink()) == to:
-        return False
+    """Make the link in one step; whether it leads elsewhere now. Raises OSError, also for a device in its place."""
+    if at.is_symlink():
+        if str(at.readlink()) == to:
+            return False
+    elif at.exists() and not at.is_file():
+        raise OSError(errno.EINVAL, "is not a regular file", str(at))
     with tempfile.TemporaryDirectory(prefix=f".{at.name}", dir=at.parent) as folder:
         fresh = Path(folder, at.name)
         fresh.symlink_to(to)

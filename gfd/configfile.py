@@ -8,6 +8,7 @@ nothing. Source: NVIDIA/k8s-device-plugin `api/config/v1`.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,6 +55,7 @@ _FLAGS = {
     "plugin": _PLUGIN,
 }
 SCHEMA: Mapping[str, Any] = {"version": TEXT, "flags": _FLAGS, "imex": {"channelIDs": NUMBERS, "required": BOOL}}
+STAYS = "what was read from it before stays in use"
 _RENAMED = ("gpus", "mig")
 
 
@@ -66,17 +68,34 @@ class FileConfig:
     warnings: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     """File, line and key of each flag, as messages name them."""
+    blank: bool = False
+    """Whether there was nothing in the file at all."""
 
 
-def read_config(path: str) -> FileConfig:
-    """Read the file; one that is empty or `/dev/null` gives the defaults. Raises ConfigError naming file and key."""
+def read_config(path: str, current: FileConfig | None = None) -> FileConfig:
+    """Read the file; one that is empty or `/dev/null` gives the defaults. Raises ConfigError naming file and key.
+
+    At a reload, with what is `current`, a file that is missing or has become empty is on its way to be written anew, by
+    an editor or by `cp`: what is current stays, with a warning.
+    """
     if Path(path).resolve() == Path("/dev/null"):
-        return FileConfig()
+        return FileConfig(blank=True)
     try:
         data = read_file(path)
     except FileNotFoundError as error:
-        raise ConfigError(f"config file {path}: {error.strerror}") from error
-    return parse_config(parse(data, path), path)
+        if current is None:
+            raise ConfigError(f"config file {path}: {error.strerror}") from error
+        return replace(current, warnings=(f"{path}: is missing; {STAYS}",))
+    if not is_blank(data):
+        return parse_config(parse(data, path), path)
+    if current is None or current.blank:
+        return FileConfig(blank=True)
+    return replace(current, warnings=(f"{path}: is empty; {STAYS}",))
+
+
+def is_blank(data: bytes) -> bool:
+    """Whether a file says nothing at all: white space is nothing, a comment or `{}` is something."""
+    return not data.removeprefix(BOM_UTF8).strip()
 
 
 def parse_config(document: Document, path: str) -> FileConfig:

@@ -44,6 +44,10 @@ class NodeFeatureOutput:
     def place(self) -> str:
         return f"NodeFeature {self._namespace}/{self._name()}"
 
+    @property
+    def identity(self) -> object:
+        return self.place
+
     def read(self) -> Mapping[str, str]:
         """The labels of the object that is there."""
         found = self._run(self._get)

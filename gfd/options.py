@@ -148,10 +148,10 @@ class Choice:
     answer: str = ""
     """What --help or --version ask to print."""
 
-    def load(self) -> Loaded:
-        """Every option's value. Raises ConfigError."""
+    def load(self, current: FileConfig | None = None) -> Loaded:
+        """Every option's value; at a reload, with what the file said before. Raises ConfigError."""
         path = self.given.get("config-file", "")
-        config = read_config(path) if path else FileConfig()
+        config = read_config(path, current) if path else FileConfig()
         values = {option.name: config.flags.get(option.key, option.default) for option in OPTIONS}
         places = {option.name: config.places[option.key] for option in OPTIONS if option.key in config.places}
         loaded = Loaded({**values, **self.given}, config, {**places, **self.places})

@@ -52,10 +52,25 @@ def write(path: str, labels: Mapping[str, str]) -> bool:
     return True
 
 
+def identity(path: str) -> object:
+    """Device and inode of the file there: what two paths have in common if they are one file. Absent: the path."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
+
+
 def remove(path: str) -> None:
-    """Remove the file, and what old releases left beside it. Raises HostError if it cannot be removed."""
+    """Remove the file, and what old releases left beside it.
+
+    Raises HostError if it cannot be removed, and for what `write` would never have put there: `/dev/null` stays.
+    """
     target = Path(path)
     try:
+        _check_kind(target)
+        if target.is_symlink() and not target.exists():
+            raise OSError(errno.EINVAL, "is a link to nothing")
         target.unlink(missing_ok=True)
         with suppress(FileNotFoundError, NotADirectoryError):
             (target.parent / _OLD_TEMPORARIES).rmdir()
@@ -64,13 +79,17 @@ def remove(path: str) -> None:
 
 
 def _is_written(target: Path, content: bytes) -> bool:
-    """A pipe or a device in its place is refused: reading it might never end."""
-    if target.exists() and not target.is_file():
-        raise OSError(errno.EINVAL, "is not a regular file")
+    _check_kind(target)
     try:
         return target.read_bytes() == content and target.stat().st_mode & 0o777 == MODE
     except FileNotFoundError:
         return False
+
+
+def _check_kind(target: Path) -> None:
+    """A pipe or a device is neither read, which might never end, nor replaced, nor removed. Raises OSError."""
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "is not a regular file")
 
 
 def _replace(target: Path, content: bytes) -> None:

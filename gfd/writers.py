@@ -20,6 +20,10 @@ class FileOutput:
         path = Path(self._path)
         return str(path.parent.resolve() / path.name)
 
+    @property
+    def identity(self) -> object:
+        return output.identity(self._path)
+
     def read(self) -> Mapping[str, str]:
         return output.read(self._path)
 
@@ -33,7 +37,7 @@ class FileOutput:
 class StandardOutput:
     """Every pass is printed, and what is printed stays."""
 
-    place = "standard output"
+    place = identity = "standard output"
 
     def read(self) -> Mapping[str, str]:
         return {}

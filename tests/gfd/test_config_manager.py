@@ -57,6 +57,14 @@ def test_a_link_is_made_once(tmp_path: Path) -> None:
     assert not link("/a/big", at)
     assert link("/dev/null", at)
     assert str(at.readlink()) == "/dev/null"
+
+
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path: Path) -> None:
+    at = tmp_path / "config.yaml"
+    os.mkfifo(at)
+    with pytest.raises(OSError, match="is not a regular file"):
+        link("/a/big", at)
+    assert at.is_fifo()
     assert list(tmp_path.iterdir()) == [at]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,67 @@ import pytest
 
 from gfd import output
 from nfd.errors import HostError
+from tests.gfd.cases import Start, run_process
+
+LABELS = {"a": "1"}
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
-def test_what_is_no_file_is_refused_and_never_read(make: Callable[[Path], None], tmp_path: Path) -> None:
-    make(tmp_path / "gfd")
-    assert output.read(str(tmp_path / "gfd")) == {}
-    with pytest.raises(HostError, match="is not a regular file"):
-        output.write(str(tmp_path / "gfd"), {"a": "1"})
+def device(path: Path) -> None:
+    """The numbers of /dev/null."""
+    try:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("making a device needs root")
+
+
+def link_to_device(path: Path) -> None:
+    path.symlink_to("/dev/null")
+
+
+def link_to_folder(path: Path) -> None:
+    path.symlink_to("/")
+
+
+OTHERS = [os.mkfifo, os.mkdir, device, link_to_device, link_to_folder]
+NAMES = ["pipe", "folder", "device", "link to a device", "link to a folder"]
+
+
+@pytest.mark.parametrize("make", OTHERS, ids=NAMES)
+def test_what_is_no_file_is_refused_never_read_and_never_removed(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "gfd"
+    make(path)
+    before = path.lstat()
+    assert output.read(str(path)) == {}
+    for act in (lambda: output.write(str(path), LABELS), lambda: output.remove(str(path))):
+        with pytest.raises(HostError, match="is not a regular file"):
+            act()
+    assert path.lstat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("name", ["pipe", "device", "link"])
+def test_the_program_cleans_up_nothing_that_it_would_not_write(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "gfd"
+    {"pipe": os.mkfifo, "device": device, "link": link_to_device}[name](path)
+    flags = ("--cleanup", "--use-node-feature-api=false", f"--output-file={path}")
+    outcome = run_process(Start(flags, dict(os.environ), tmp_path))
+    assert outcome.code == 1
+    assert outcome.stderr == f"gpu-feature-discovery: {path}: is not a regular file\n"
+    assert path.lstat()
+
+
+def test_a_link_to_a_file_is_removed_and_the_file_stays(tmp_path: Path) -> None:
+    output.write(str(tmp_path / "file"), LABELS)
+    (tmp_path / "gfd").symlink_to("file")
+    output.remove(str(tmp_path / "gfd"))
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    output.remove(str(tmp_path / "gfd"))
+
+
+def test_a_link_to_nothing_is_replaced_but_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "gfd"
+    path.symlink_to("nowhere")
+    with pytest.raises(HostError, match="is a link to nothing"):
+        output.remove(str(path))
+    assert output.write(str(path), LABELS)
+    assert output.read(str(path)) == LABELS
+    assert not path.is_symlink()

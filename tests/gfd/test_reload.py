@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.gfd.cases import PROGRAM, prepare, read_labels
 from tests.gfd.machines import H100
 from tests.gfd.test_agent import DEADLINE, wait_for
+from tests.gfd.test_output import device
 from tests.nvml.asking import needs_compiler
 
 pytestmark = needs_compiler
@@ -40,6 +42,16 @@ class Program:
 
     def reload(self) -> None:
         self.process.send_signal(signal.SIGHUP)
+
+    def reload_and_pass(self) -> None:
+        """The second reload begins when the pass after the first one is over."""
+        for _ in range(2):
+            before = self.reloads()
+            self.reload()
+            wait_for(lambda before=before: self.reloads() > before, "the reload")
+
+    def reloads(self) -> int:
+        return (self.folder / "log").read_text().count("configuration reloaded")
 
     def labels(self, name: str) -> dict[str, str]:
         file = self.folder / name
@@ -92,6 +104,49 @@ def test_labels_stay_while_the_new_place_takes_none(program: Program) -> None:
     program.configure("other/one", SHARED)
     program.reload()
     wait_for(lambda: program.labels("one").get(REPLICAS) == "4", "the same file by another name")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, device, os.mkdir], ids=["pipe", "device", "folder"])
+def test_a_place_that_took_no_labels_is_not_taken_away(program: Program, make: Callable[[Path], None]) -> None:
+    make(program.folder / "wrong")
+    program.configure("wrong")
+    program.reload()
+    wait_for(lambda: program.logged("is not a regular file"), "the place is refused")
+    assert program.labels("one")[REPLICAS] == "1"
+    program.configure("two")
+    program.reload()
+    wait_for(lambda: not (program.folder / "one").exists(), "the former file goes")
+    assert program.labels("two")[REPLICAS] == "1"
+    assert (program.folder / "wrong").lstat()
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+def test_the_same_file_by_another_name_is_not_taken_away(program: Program, link: str) -> None:
+    """Once the names part, because a label changes and the new name is replaced, the former one is of the past."""
+    one, two = program.folder / "one", program.folder / "two"
+    two.symlink_to("one") if link == "symbolic" else two.hardlink_to(one)
+    program.configure("two")
+    program.reload_and_pass()
+    assert program.labels("one")[REPLICAS] == program.labels("two")[REPLICAS] == "1"
+    program.configure("two", SHARED)
+    program.reload()
+    wait_for(lambda: not one.exists(), "the former file goes")
+    assert program.labels("two")[REPLICAS] == "4"
+
+
+@pytest.mark.parametrize("content", [None, "", " \n\t\n", "\ufeff"], ids=["missing", "empty", "blank", "mark"])
+def test_a_file_that_is_being_written_anew_changes_nothing(program: Program, content: str | None) -> None:
+    file = program.folder / "config.yaml"
+    program.configure("two", SHARED)
+    program.reload()
+    wait_for(lambda: program.labels("two").get(REPLICAS) == "4", "the labels")
+    file.unlink() if content is None else file.write_text(content)
+    program.reload_and_pass()
+    assert program.logged(f"{file}: is {'missing' if content is None else 'empty'}; what was read")
+    assert program.labels("two")[REPLICAS] == "4"
+    program.configure("two")
+    program.reload()
+    wait_for(lambda: program.labels("two").get(REPLICAS) == "1", "the file is there again")
 
 
 def test_a_strategy_that_is_none_changes_nothing(program: Program) -> None:

@@ -1,0 +1,94 @@
+"""Files that are missing or empty: at the start, and at a reload, when somebody is writing them anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gfd.agent import make_run, read_families
+from gfd.configfile import FileConfig, read_config
+from gfd.families import overlay
+from gfd.options import parse_options
+from nfd.errors import ConfigError
+
+BLANK = ["", "\n", " \t\r\n\n", "\ufeff", "\ufeff \n"]
+DEFAULTS = ["{}", "version: v1\n", "# nothing\n", "---\n", "null\n", "flags: {}\n"]
+GIVEN = "flags: {migStrategy: single}\n"
+TABLE = '"14.0": vera\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "file.yaml"
+
+
+def given(file: Path) -> FileConfig:
+    file.write_text(GIVEN)
+    return read_config(str(file))
+
+
+@pytest.mark.parametrize("text", [*BLANK, *DEFAULTS])
+def test_at_the_start_nothing_means_defaults(file: Path, text: str) -> None:
+    file.write_text(text)
+    config = read_config(str(file))
+    assert (config.flags, config.warnings, config.blank) == ({}, (), text in BLANK)
+
+
+@pytest.mark.parametrize("text", BLANK)
+def test_at_a_reload_an_empty_file_is_no_news(file: Path, text: str) -> None:
+    config = given(file)
+    file.write_text(text)
+    for _ in range(2):
+        config = read_config(str(file), config)
+        assert config.flags == {"migStrategy": "single"}
+        assert config.warnings == (f"{file}: is empty; what was read from it before stays in use",)
+    file.write_text(GIVEN)
+    assert read_config(str(file), config).warnings == ()
+
+
+def test_at_a_reload_a_missing_file_is_no_news(file: Path) -> None:
+    config = given(file)
+    file.unlink()
+    config = read_config(str(file), config)
+    assert config.flags == {"migStrategy": "single"}
+    assert config.warnings == (f"{file}: is missing; what was read from it before stays in use",)
+    with pytest.raises(ConfigError, match="No such file"):
+        read_config(str(file))
+
+
+@pytest.mark.parametrize("text", DEFAULTS)
+def test_at_a_reload_what_says_nothing_means_defaults(file: Path, text: str) -> None:
+    config = given(file)
+    file.write_text(text)
+    config = read_config(str(file), config)
+    assert (config.flags, config.warnings) == ({}, ())
+
+
+def test_a_file_that_was_empty_before_is_empty_without_a_word(file: Path) -> None:
+    file.write_text("")
+    config = read_config(str(file), read_config(str(file)))
+    assert (config.flags, config.warnings) == ({}, ())
+
+
+def test_the_null_device_means_defaults_at_a_reload_too(file: Path) -> None:
+    """So says the config-manager that there is no configuration for this node."""
+    config = given(file)
+    file.unlink()
+    file.symlink_to("/dev/null")
+    config = read_config(str(file), config)
+    assert (config.flags, config.warnings) == ({}, ())
+
+
+@pytest.mark.parametrize("text", [None, *BLANK])
+def test_families_stay_while_their_file_is_written_anew(file: Path, text: str | None) -> None:
+    file.write_text(TABLE)
+    choice = parse_options([f"--families-file={file}"], {})
+    run = make_run(choice.load(), 0)
+    file.unlink() if text is None else file.write_text(text)
+    again = make_run(choice.load(run.config), 0, run)
+    assert again.settings.families == overlay({"14.0": "vera"})
+    file.write_text("{}")
+    assert make_run(choice.load(again.config), 0, again).settings.families == overlay({})
+    file.write_text("")
+    assert read_families(str(file)) == overlay({})
