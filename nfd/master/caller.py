@@ -36,7 +36,7 @@ class CertificateGate:
     async def identify(self, peer: Peer) -> Caller:
         if not peer.common_name and not peer.alternative_names:
             reason = "the caller shows no certificate, and -verify-node-name is set"
-            raise self._complaints.refusal(peer.host, reason, "PERMISSION_DENIED")
+            raise self._complaints.refusal(reason, "PERMISSION_DENIED", path=peer.host)
         if peer.forwarded and self._is_master(peer):
             return Caller(peer)
         shown = (peer.common_name or peer.alternative_names[0])[:LONGEST_NAME]
@@ -48,7 +48,7 @@ class CertificateGate:
             return
         shown = ", ".join(name for name in (peer.common_name, *peer.alternative_names) if name)
         reason = f"the caller's certificate is for {shown}, not for node {node}"
-        raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
+        raise self._complaints.refusal(reason, "PERMISSION_DENIED", node=node)
 
     def _is_master(self, peer: Peer) -> bool:
         try:
@@ -73,22 +73,22 @@ class TokenGate:
     async def identify(self, peer: Peer) -> Caller:
         scheme, _, token = peer.authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise self._complaints.refusal(peer.host, "the caller shows no token", "UNAUTHENTICATED")
+            raise self._complaints.refusal("the caller shows no token", "UNAUTHENTICATED", path=peer.host)
         try:
             pod = await self._tokens.review(token.strip(), peer.host)
         except Forbidden as error:
-            raise self._complaints.refusal(peer.host, str(error), "UNAUTHENTICATED") from error
+            raise self._complaints.refusal(str(error), "UNAUTHENTICATED", path=peer.host) from error
         except Unavailable as error:
             raise ReportError(str(error), retry=True, retry_after=error.retry_after or RETRY) from error
         if pod.account not in self._accounts:
             reason = f"the caller's token is that of service account {pod.account}, which is no worker's"
-            raise self._complaints.refusal(peer.host, reason, "PERMISSION_DENIED")
+            raise self._complaints.refusal(reason, "PERMISSION_DENIED", path=peer.host)
         return Caller(peer, f"node {pod.node}", pod.node, pod.node_uid)
 
     def admit(self, caller: Caller, node: str) -> None:
         if node != caller.node:
             reason = f"the caller's token is that of a pod on node {caller.node}, and the report is for node {node}"
-            raise self._complaints.refusal(node, reason, "PERMISSION_DENIED")
+            raise self._complaints.refusal(reason, "PERMISSION_DENIED", node=node)
 
 
 class Complaints:
@@ -99,11 +99,11 @@ class Complaints:
         self._said: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._log = log.get("master")
 
-    def refusal(self, about: str, reason: str, code: str) -> ReportError:
-        """`about` is the node, or the caller's address while no node is known."""
-        key, now = (about, reason), self._now()
+    def refusal(self, reason: str, code: str, *, node: str | None = None, path: str | None = None) -> ReportError:
+        """`node` is whom the report is for; `path` the caller's address, while that is not known."""
+        key, now = (node or path or "", reason), self._now()
         if now - self._said.get(key, -REPEAT) >= REPEAT:
-            self._log.warning("report refused", node=about, error=reason)
+            self._log.warning("report refused", node=node, path=path, error=reason)
             self._said[key] = now
             self._said.move_to_end(key)
             if len(self._said) > REMEMBERED:

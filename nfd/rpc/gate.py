@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import unquote
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,8 @@ class Peer:
 
     @property
     def host(self) -> str:
-        """The address without its port: gRPC writes `ipv4:10.1.2.3:4711` and `ipv6:%5Bfe80::1%5D:4711`."""
-        return self.address.partition(":")[2].rpartition(":")[0]
+        """The address without its port: gRPC writes `ipv4:10.1.2.3:4711` and `ipv6:%5Bfe80::1%25eth0%5D:4711`."""
+        return unquote(self.address.partition(":")[2].rpartition(":")[0]).strip("[]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,12 +256,12 @@ def test_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) 
     now = 0.0
     complaints = Complaints(lambda: now)
     for _ in range(100):
-        complaints.refusal("n1", "reason", "PERMISSION_DENIED")
+        complaints.refusal("reason", "PERMISSION_DENIED", node="n1")
     assert len(caplog.records) == 1
-    complaints.refusal("n2", "reason", "PERMISSION_DENIED")
+    complaints.refusal("reason", "PERMISSION_DENIED", node="n2")
     assert len(caplog.records) == 2
     now = 60.0
-    complaints.refusal("n1", "reason", "PERMISSION_DENIED")
+    complaints.refusal("reason", "PERMISSION_DENIED", node="n1")
     assert len(caplog.records) == 3
 
 
@@ -292,7 +292,22 @@ async def test_names_in_certificates(common_name: str, others: tuple[str, ...], 
     assert caught.value.code == "PERMISSION_DENIED"
 
 
-async def test_no_certificate_where_one_is_asked_for() -> None:
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("ipv6:%5B::1%5D:1", "::1"),
+        ("ipv6:[fd00::2]:4711", "fd00::2"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:4711", "fe80::1%eth0"),
+        ("ipv4:10.0.0.9:4711", "10.0.0.9"),
+    ],
+)
+async def test_no_certificate_where_one_is_asked_for(
+    address: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has the caller's address, and no node, since none is known."""
     with pytest.raises(ReportError, match="shows no certificate") as caught:
-        await CertificateGate().identify(Peer("ipv6:%5B::1%5D:1"))
+        await CertificateGate().identify(Peer(address))
     assert caught.value.code == "PERMISSION_DENIED"
+    (record,) = [one for one in caplog.records if one.message == "report refused"]
+    fields = record.__dict__["fields"]
+    assert (fields["path"], fields["node"]) == (shown, None)
