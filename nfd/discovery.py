@@ -25,7 +25,9 @@ class Plan:
     configs: Mapping[str, Any]
     allowed: Searcher | None = None
     problems: tuple[Problem, ...] = ()
-    """What was wrong with the choice of sources; part of every pass's problems."""
+    """Plug-ins that are not used; part of every pass's problems."""
+    pointless: str = ""
+    """The option that names nothing but unknown sources, a mistake and no wish; "" if there is none."""
 
 
 def make_plan(
@@ -36,17 +38,17 @@ def make_plan(
 ) -> Plan:
     """The plan that the options `core.featureSources` and `core.labelSources` ask for.
 
-    `configs` is an instance of `nfd.sources.section()`; names that nobody knows become problems of the plan.
+    `configs` is an instance of `nfd.sources.section()`. Names that nobody knows are passed over: whoever read the
+    options has warned of them.
     """
     known = sources.known()
     features, odd_features = sources.select(feature_sources, known)
     labels, odd_labels = sources.select(label_sources, known)
-    odd = [("featureSources", name) for name in odd_features] + [("labelSources", name) for name in odd_labels]
-    names = ", ".join(source.name for source in known)
-    problems = [Problem("core", f"core.{option}", f"no source {name!r}; there are {names}") for option, name in odd]
-    problems.extend(Problem("core", name, reason) for name, reason in sources.superfluous())
+    named = (("featureSources", feature_sources, odd_features), ("labelSources", label_sources, odd_labels))
+    pointless = next((f"core.{option}" for option, wanted, odd in named if wanted and len(odd) == len(wanted)), "")
+    problems = tuple(Problem("core", name, reason) for name, reason in sources.superfluous())
     by_name = {source.name: getattr(configs, source.name) for source in known}
-    return Plan(features, labels, by_name, allowed, tuple(problems))
+    return Plan(features, labels, by_name, allowed, problems, pointless)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,8 @@ class _Labelling:
     """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
     def add(self, source: Source, found: Labelled) -> None:
-        self.problems.extend(Problem(source.name, subject, reason) for subject, reason in found.notes)
+        written = source.load is not None
+        self.problems.extend(Problem(source.name, subject, reason, written) for subject, reason in found.notes)
         if found.error:
             self.incomplete[source.name] = found.error
         naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)

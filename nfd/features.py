@@ -51,6 +51,8 @@ class Problem:
     source: str
     subject: str
     reason: str
+    written: bool = field(default=False, compare=False)
+    """Whether it is a mistake in a rule, which somebody wrote and can mend."""
 
 
 def printable(text: str) -> str:

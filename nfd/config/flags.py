@@ -19,12 +19,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nfd import __version__
+from nfd.config.held import Held
 from nfd.config.load import Loaded, M, files, inline, load
 from nfd.config.options import Kind, Option, options
-from nfd.config.overlay import Layer, Origin
+from nfd.config.overlay import Finding, Layer, Origin
 from nfd.config.render import usage
 from nfd.config.section import Section
 from nfd.config.text import from_environment, parse_bool, parse_text
@@ -73,6 +75,8 @@ class Parsed:
     """Words after the flags."""
     answer: str = ""
     """What --help or --version ask to print; empty otherwise."""
+    held: Held = field(default_factory=Held, compare=False)
+    """What the latest `configure` read."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -141,9 +145,18 @@ def parse(
 
 
 def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> Loaded[M]:
-    """The configuration of a daemon that has the flags `config` and `options`."""
-    layers = [*files(parsed["config"]), *inline(parsed["options"]), *parsed.layers]
-    return load(model, layers, strict_text=strict_text)
+    """The configuration of a daemon that has the flags `config` and `options`; called again, that of a reload.
+
+    Raises: ConfigError; FileGone if only files are missing that the configuration in use was read from.
+    """
+    path, held = str(parsed["config"]), parsed.held
+    read = files(path)
+    held.check(path, read)
+    config, findings = load(model, [*read, *inline(parsed["options"]), *parsed.layers], strict_text=strict_text)
+    if path and "config" in parsed.given and not held.loaded and str(Path(path)) not in {one.name for one in read}:
+        findings = (Finding(path, "", "no such file; defaults count until there is one"), *findings)
+    held.take(read)
+    return Loaded(config, findings)
 
 
 def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[str, str]], list[str]]:

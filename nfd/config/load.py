@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +103,8 @@ def _file(path: Path, *, required: bool = False, pipes: bool = False) -> Layer |
         if required:
             raise ConfigError(f"{path}: {os.strerror(errno.ENOENT)}") from error
         return None
+    if not data.removeprefix(BOM_UTF8).strip():
+        return Layer(str(path), None, blank=True)
     return layer_of(str(path), parse(data, str(path)))
 
 

@@ -85,7 +85,7 @@ def key_of(name: str, field: FieldInfo) -> str:
 
 
 def find_mark(field: FieldInfo, kind: type[M]) -> M | None:
-    """The field's annotation of that kind (Flag, United, Replaces), if any."""
+    """The field's annotation of that kind (Flag, United, Checked, Replaces), if any."""
     return next((item for item in field.metadata if isinstance(item, kind)), None)
 
 

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Final
 
 from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
-from nfd.config.section import Replaces, Section, United
+from nfd.config.section import Checked, Replaces, Section, United
 from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
 from nfd.visible import visible
@@ -39,6 +39,8 @@ class Layer:
     origin: Origin = Origin.FILE
     lines: Mapping[Path, int] = field(default_factory=dict)
     repeated: tuple[Path, ...] = ()
+    blank: bool = False
+    """Whether the file is empty, but for white space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,9 @@ class Overlay:
             new = self._value(shape_of(one, loose=model.loose), old, value, (*path, key))
             if new is _KEEP:
                 continue
+            if checked := find_mark(one, Checked):
+                for index, reason in checked.problems(new):
+                    self._warn((*path, key, index), reason)
             if find_mark(one, United) and key in tree and self._layer.origin in _UNITING:
                 new = list(dict.fromkeys([*tree[key], *new]))
             tree[key] = new

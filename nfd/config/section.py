@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -55,6 +56,17 @@ class Flag:
 @dataclass(frozen=True, slots=True)
 class United:
     """A list whose entries from files and `--options` are united; a flag or variable still replaces them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A list of texts; `problem` says what is wrong with one of them, which is a warning, or "" if nothing is."""
+
+    problem: Callable[[str], str]
+
+    def problems(self, items: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """Index and problem."""
+        return ((index, reason) for index, item in enumerate(items) if (reason := self.problem(item)))
 
 
 @dataclass(frozen=True, slots=True)

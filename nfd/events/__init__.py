@@ -101,6 +101,11 @@ class Events:
         """Whether a change of anything the source wakes on is noticed without reading the source itself."""
         return source.wakes <= POLLED | self._heard
 
+    def follow(self, other: Events) -> None:
+        """Take the place of others, which are closed; what they have heard and not told is told by the next `wait`."""
+        self._missed |= other._poll_for(0)
+        other.close()
+
     def close(self) -> None:
         if self._files is not None:
             self._files.close()

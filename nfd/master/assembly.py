@@ -12,7 +12,7 @@ from pathlib import Path
 from nfd import log
 from nfd.config.flags import Parsed, configure
 from nfd.config.load import inline
-from nfd.errors import ConfigError, KubeError
+from nfd.errors import ConfigError, FileGone, KubeError
 from nfd.kube.access import Access
 from nfd.kube.connect import KubeClient, connect
 from nfd.kube.lease import Lease, Timing
@@ -68,6 +68,10 @@ class Master:
             for finding in findings:
                 _log.warning("configuration", path=finding.place, error=finding)
             await self.service.reconfigure(options, self.resources(config, options.settings))
+        except FileGone as error:
+            if error.news:
+                _log.warning("configuration file gone or empty, the configuration in use stays", error=error)
+            return
         except (ConfigError, KubeError) as error:
             _log.error("configuration cannot be used, the old one stays", error=error)
             return

@@ -95,6 +95,14 @@ def select(wanted: Iterable[str], sources: Sequence[Source]) -> tuple[tuple[Sour
     return tuple(by_name[name] for name in sorted(chosen)), tuple(unknown)
 
 
+def entry_problem(entry: str) -> str:
+    """What is wrong with an entry that `select` is given: nobody knows the name; "" if nothing."""
+    names = [source.name for source in known()]
+    if entry == ALL or entry.removeprefix("-") in names:
+        return ""
+    return f"no source {entry.removeprefix('-')!r}; there are {', '.join(names)}"
+
+
 @cache
 def section() -> type[Section]:
     """The model of the configuration's part `sources`: one section per source, by name."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nfd import __version__, log
 from nfd.discovery import Discovery, Plan, discover
-from nfd.errors import ConfigError, ReportError
+from nfd.errors import ConfigError, FileGone, ReportError
 from nfd.events import POLL, Events, Wake
 from nfd.events.files import Folder
 from nfd.events.signals import Interrupted, Signals
@@ -29,6 +29,9 @@ ONESHOT_SECONDS = 30.0
 MIN_INTERVAL = 1.0
 NEVER = 3600.0
 """Longest wait in one go, when there is no timer."""
+REASONS = 10
+"""Reasons that are told of one source while it fails."""
+RULE = "mistake in a rule"
 
 Send = Callable[[Report], Reply]
 
@@ -76,6 +79,7 @@ class Agent:
         self._good: dict[str, float] = {}
         self._pace = Pace()
         self._refusal: ReportError | None = None
+        self._reasons: dict[str, set[str]] = {}
         self._started = time.monotonic()
         self._order = Order(host.value(BOOT_ID) or "", time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0)
         self._next_scan = 0.0
@@ -177,14 +181,20 @@ class Agent:
     def _tell_changes(self, before: Discovery, found: Discovery) -> None:
         """Log what differs from the last pass."""
         for name, error in found.failed.items():
-            if name not in before.failed:
+            told = self._reasons.setdefault(name, set())
+            if error not in told and len(told) < REASONS:
+                told.add(error)
                 self._log.warning("source failed, its last good result stands", source=name, error=error)
         for name in before.failed.keys() - found.failed.keys():
+            self._reasons.pop(name, None)
             self._log.info("source works again", source=name)
         known = frozenset(before.problems)
         for problem in found.problems:
-            if problem not in known and problem.source not in found.failed:
-                self._log.info("feature adapted", source=problem.source, path=problem.subject, error=problem.reason)
+            failure = found.failed.get(problem.source)
+            if problem in known or (failure is not None and (not problem.written or problem.reason in failure)):
+                continue
+            tell, event = (self._log.warning, RULE) if problem.written else (self._log.info, "feature adapted")
+            tell(event, source=problem.source, path=problem.subject, error=problem.reason)
         written = {key for key, value in found.labels.items() if before.labels.get(key) != value}
         removed = before.labels.keys() - found.labels.keys()
         if written or removed:
@@ -237,13 +247,19 @@ class Agent:
     def _reload(self) -> None:
         """Take the new configuration, or keep the old one if it cannot be used; either way, scan everything."""
         try:
-            self._settings = self._load()
+            settings = self._load()
+            if settings.plan.pointless:
+                raise ConfigError(f"{settings.plan.pointless}: none of its sources exists")
+            self._settings = settings
+        except FileGone as error:
+            if error.news:
+                self._log.warning("configuration file gone or empty, the configuration in use stays", error=error)
         except ConfigError as error:
             self._log.error("configuration cannot be used, the old one stays", error=error)
         else:
             self._log.info("configuration loaded")
-            self._events.close()
-            self._events = self._listen()
+            before, self._events = self._events, self._listen()
+            self._events.follow(before)
         self._scan_all()
 
     def _listen(self) -> Events:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, create_model
 
 from nfd.config.klog import Klog
-from nfd.config.section import Duration, Flag, Pattern, Replaces, Section, parse_pattern
-from nfd.sources import section
+from nfd.config.section import Checked, Duration, Flag, Pattern, Replaces, Section, parse_pattern
+from nfd.sources import entry_problem, section
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
 ENV_PREFIX = "NFD_WORKER"
@@ -31,9 +31,9 @@ class Core(Section):
 
     sleep_interval: Duration = 60.0
     """Time between two full scans; zero or less scans once, anything below 1s counts as 1s."""
-    feature_sources: Annotated[tuple[str, ...], Flag("feature-sources")] = ("all",)
+    feature_sources: Annotated[tuple[str, ...], Flag("feature-sources"), Checked(entry_problem)] = ("all",)
     """Sources to run, in order: a name adds one, `-name` takes it away, `all` adds all but `fake`."""
-    label_sources: Annotated[tuple[str, ...], Flag("label-sources")] = ("all",)
+    label_sources: Annotated[tuple[str, ...], Flag("label-sources"), Checked(entry_problem)] = ("all",)
     """Sources that give labels, written as `featureSources`."""
     sources: Annotated[tuple[str, ...] | None, Replaces("label_sources")] = None
     """Deprecated name of `labelSources`."""

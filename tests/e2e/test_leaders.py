@@ -81,6 +81,9 @@ def test_a_new_configuration_is_taken_in(
     eventually(lambda: master.said("configuration cannot be used, the old one stays"))
     assert node.labels == few
     config.write_text("")
+    eventually(lambda: master.said("configuration file gone or empty, the configuration in use stays"))
+    assert node.labels == few
+    config.write_text("{}")
     eventually(lambda: node.labels == every)
     assert node.states(version) == [few, every]
     assert (worker.alive(), master.stop()) == (True, 0)

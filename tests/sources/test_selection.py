@@ -59,14 +59,28 @@ def test_a_broken_plug_in_is_a_source_that_fails(tmp_path: Path, value: str, rea
     assert found.lost == {"thing"}
 
 
-def test_a_plan_tells_what_nobody_knows(tmp_path: Path) -> None:
-    plan = make_plan(["memory", "nosuch"], ["memory", "-alsono"], sources.section()())
-    assert [source.name for source in plan.feature_sources] == ["memory"]
-    found = discover(make_host(tmp_path, {}), plan)
-    assert [(problem.source, problem.subject) for problem in found.problems] == [
-        ("core", "core.featureSources"),
-        ("core", "core.labelSources"),
-    ]
+@pytest.mark.parametrize(
+    ("features", "labels", "pointless"),
+    [
+        (["memory", "nosuch"], ["memory", "-alsono"], ""),
+        (["nosuch"], ["all"], "core.featureSources"),
+        (["all"], ["kernal", "-alsono"], "core.labelSources"),
+        ([], [], ""),
+        (["all"], ["cpu", "-cpu"], ""),
+    ],
+)
+def test_a_plan_passes_over_what_nobody_knows(features: list[str], labels: list[str], pointless: str) -> None:
+    plan = make_plan(features, labels, sources.section()())
+    assert plan.pointless == pointless
+    assert [one.name for one in plan.feature_sources] == [
+        one for one in features if one == "memory"
+    ] or "all" in features
+
+
+@pytest.mark.parametrize("entry", ["all", "cpu", "-cpu", "fake", "-all", "kernal", "-kernal", "", "CPU"])
+def test_an_entry_has_a_problem_where_it_selects_nothing(entry: str) -> None:
+    _, odd = sources.select([entry], sources.known())
+    assert bool(odd) == bool(sources.entry_problem(entry))
 
 
 def test_every_source_has_a_section_of_its_own() -> None:
