@@ -259,8 +259,9 @@ def test_config(run: Run, tmp_path: Path) -> None:
     path.write_text("core:\n  colour: x\n  labelSources: [cpuu]\nsources:\n  pci: {deviceClassWhitelist: [0300]}\n")
     status, out, _ = run("config", "validate", str(path))
     assert status == 1
+    assert f"{path}:3: core.labelSources[0]: no source 'cpuu'" in out
     assert [line.partition(": ")[2].partition(": ")[0] for line in out.splitlines()] == [
         "core.colour",
+        "core.labelSources[0]",
         "sources.pci.deviceClassWhitelist[0]",
-        "core.labelSources",
     ]
