@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nfd.cli.parsers import path
 from nfd.cli.rulecheck import NO_RULES, ask_rules
+from nfd.config.held import Held
 from nfd.config.load import files, load
 from nfd.config.text import split_items
 from nfd.discovery import Discovery, Plan, discover, make_plan
@@ -84,9 +85,13 @@ def _sources(text: str) -> tuple[str, ...]:
     return items
 
 
-def config_of(args: Namespace) -> tuple[WorkerConfig, tuple[Problem, ...]]:
-    layers = files(args.config, required=True, pipes=True) if args.config else []
+def config_of(args: Namespace, held: Held | None = None) -> tuple[WorkerConfig, tuple[Problem, ...]]:
+    """The configuration, and what was odd about it; `held` is what is in use, at a reload."""
+    held = held or Held()
+    layers = files(args.config, required=not held.loaded, pipes=True) if args.config else []
+    held.check(args.config or "", layers)
     config, findings = load(model(), layers)
+    held.take(layers)
     return config, tuple(Problem("config", f"{one.place}: {one.key}", one.reason) for one in findings)
 
 

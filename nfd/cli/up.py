@@ -17,6 +17,7 @@ from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_o
 from nfd.cli.parsers import path
 from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
+from nfd.config.held import Held
 from nfd.errors import NfdError
 from nfd.events.files import Folder
 from nfd.events.signals import Signals
@@ -47,7 +48,8 @@ def run(args: Namespace) -> int:
     log.setup("warning")
     host, signals = host_of(args), Signals()
     node = node_name(host)
-    settings, odd = _settings(args)
+    held = Held()
+    settings, odd = _settings(args, held)
     nodes = Path(args.nodes)
     with LocalMaster(nodes) as master:
         screen = Screen(nodes / f"{node}.yaml", node, style_of(sys.stdout), (*odd, *settings.plan.problems))
@@ -59,7 +61,7 @@ def run(args: Namespace) -> int:
             return reply
 
         folders, live = _folders(args), not args.replay
-        agent = Agent(host, node, settings, signals, send, lambda: _settings(args)[0], folders=folders, live=live)
+        agent = Agent(host, node, settings, signals, send, lambda: _reload(args, held), folders=folders, live=live)
         screen.stays = not args.oneshot
         if args.oneshot:
             return 0 if agent.run_once() else 1
@@ -74,8 +76,16 @@ def _folders(args: Namespace) -> tuple[Folder, ...]:
     return () if once else config_folders(args.config)
 
 
-def _settings(args: Namespace) -> tuple[Settings, tuple[Problem, ...]]:
-    config, odd = config_of(args)
+def _reload(args: Namespace, held: Held) -> Settings:
+    """The settings once more; what is odd about them is logged, as a worker does."""
+    settings, odd = _settings(args, held)
+    for one in odd:
+        log.get("worker").warning("configuration", path=one.subject, error=one.reason)
+    return settings
+
+
+def _settings(args: Namespace, held: Held) -> tuple[Settings, tuple[Problem, ...]]:
+    config, odd = config_of(args, held)
     core = config.core
     return Settings(plan_with(args, config), core.sleep_interval, unpublished=core.no_publish_features), odd
 

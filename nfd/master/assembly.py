@@ -35,6 +35,7 @@ LOOK = 5.0
 """Seconds between two looks at the configuration file; a ConfigMap takes a minute to get here."""
 AT_START_ONLY = ("nfd_api_parallelism", "informer_page_size", "leader_election", "klog")
 
+Signature = tuple[tuple[str, int, int, int], ...]
 _log = log.get("master")
 
 
@@ -47,10 +48,12 @@ class Master:
     parsed: Parsed
     client: KubeClient | None = None
 
-    async def follow(self, hangup: asyncio.Event) -> None:
-        """Take in the configuration anew whenever `hangup` is set or its file is another one. Until cancelled."""
+    async def follow(self, hangup: asyncio.Event, seen: Signature) -> None:
+        """Take in the configuration anew whenever `hangup` is set or its file is another one. Until cancelled.
+
+        `seen` is the signature from before the configuration was read: the start may wait for an API server.
+        """
         path = str(self.parsed["config"])
-        seen = signature(path)
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(hangup.wait(), LOOK)
@@ -212,7 +215,7 @@ def own_namespace(parsed: Parsed) -> str:
         return ""
 
 
-def signature(path: str) -> tuple[tuple[str, int, int, int], ...]:
+def signature(path: str) -> Signature:
     """Changes with the configuration file and its drop-ins: name, inode, size and time of each. Absent: left out."""
     if not path:
         return ()

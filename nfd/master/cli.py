@@ -15,7 +15,7 @@ from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, featu
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.selector import parse_selector
-from nfd.master.assembly import Master, open_master, open_store
+from nfd.master.assembly import Master, Signature, open_master, open_store, signature
 from nfd.master.config import Config
 from nfd.master.prune import prune
 from nfd.master.security import FLAGS as SECURITY_FLAGS
@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if parsed.answer:
             say(parsed.answer)
             return 0
+        seen = signature(parsed["config"])
         config, findings = configure(Config, parsed)
         mode = mode_of(parsed, os.environ)
     except NfdError as error:
@@ -65,32 +66,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
     try:
-        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, parsed, mode))
+        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, parsed, mode, seen))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-async def _serve(config: Config, parsed: Parsed, mode: str) -> None:
+async def _serve(config: Config, parsed: Parsed, mode: str, seen: Signature) -> None:
     stop, hangup = asyncio.Event(), asyncio.Event()
     for number, event in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, hangup)):
         asyncio.get_running_loop().add_signal_handler(number, event.set)
     raise_descriptors()
     master = await open_master(config, parsed, mode)
     try:
-        await first_of(_work(master, hangup), stop.wait())
+        await first_of(_work(master, hangup, seen), stop.wait())
     finally:
         await master.service.stop()
 
 
-async def _work(master: Master, hangup: asyncio.Event) -> None:
+async def _work(master: Master, hangup: asyncio.Event, seen: Signature) -> None:
     """Until cancelled. Raises: NfdError, OSError if the start fails."""
     await master.service.start()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
-    await master.follow(hangup)
+    await master.follow(hangup, seen)
 
 
 async def _prune(config: Config, parsed: Parsed) -> None:

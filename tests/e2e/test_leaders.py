@@ -12,6 +12,7 @@ from tests.e2e.machines import Machine
 from tests.e2e.nodes import NAMESPACE, F, Node
 from tests.e2e.programs import Program, eventually, leads, pass_again
 
+GONE = "configuration file gone or empty, the configuration in use stays"
 ID = F + "system-os_release.ID"
 
 
@@ -80,8 +81,11 @@ def test_a_new_configuration_is_taken_in(
     master.signal(signal.SIGHUP)
     eventually(lambda: master.said("configuration cannot be used, the old one stays"))
     assert node.labels == few
-    config.write_text("")
-    eventually(lambda: master.said("configuration file gone or empty, the configuration in use stays"))
+    config.unlink()
+    eventually(lambda: len(master.said(GONE)) == 1)
+    config.touch()
+    master.signal(signal.SIGHUP)
+    eventually(lambda: len(master.said(GONE)) == 2)
     assert node.labels == few
     config.write_text("{}")
     eventually(lambda: node.labels == every)

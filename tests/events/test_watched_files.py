@@ -152,3 +152,14 @@ def test_what_came_while_the_worker_was_busy_has_waited_already(make: Maker, mac
         return time.monotonic() - started
 
     assert any(waited() < QUIET for _ in range(10))
+
+
+def test_what_was_heard_before_a_reload_is_told_after_it(make: Maker, machine: Path) -> None:
+    """A file that is written while its former text is being taken in."""
+    folder = Folder(RELOAD, str(machine / "etc"), lambda name: os.open(name, os.O_RDONLY | os.O_DIRECTORY), deep=False)
+    before = make(folders=[folder])
+    write(machine / "etc/conf")
+    after = make(folders=[folder])
+    after.follow(before)
+    assert after.wait(5).reload
+    assert after.wait(0.05) == Wake()

@@ -40,6 +40,10 @@ def said(ours: Worker, event: str) -> list[dict[str, Any]]:
     return [line for line in ours.lines if line["event"] == event and line.get("source") != "nvidia"]
 
 
+async def failed(ours: Worker, times: int) -> None:
+    await until(lambda: len(said(ours, FAILED)) >= times)
+
+
 async def loaded(ours: Worker, config: Path, text: str) -> None:
     """Write the file and wait until it is in use."""
     before = ours.events().count("configuration loaded")
@@ -94,13 +98,13 @@ async def test_every_reason_of_a_failing_source_is_told_once(machine: Path, conf
         await until(lambda: bool(master.taken.reports))
         for count, text in enumerate(texts[:3], 1):
             rules.write_text(text)
-            await until(lambda wanted=count: len(said(ours, FAILED)) >= wanted)
+            await failed(ours, count)
         rules.write_text(texts[3])
         features.symlink_to("odd")
-        await until(lambda: len(said(ours, FAILED)) >= 4)
+        await failed(ours, 4)
         features.unlink()
         features.write_text("x" * 70_000)
-        await until(lambda: len(said(ours, FAILED)) >= 5)
+        await failed(ours, 5)
         told = said(ours, FAILED)
         assert [line["source"] for line in told] == [*["custom"] * 3, *["local"] * 2]
         for line, reason in zip(told, reasons, strict=True):
