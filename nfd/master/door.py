@@ -19,6 +19,8 @@ from nfd.rpc.listening import descriptors
 
 REPEAT = 60.0
 """Seconds between two lines that say the same."""
+HELD = 64 * 1024
+"""Bytes of an answer that the kernel holds: with megabytes nothing would be taken for as long as those are read."""
 TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
     b"Content-Length: 17\r\nConnection: close\r\n\r\nrequest too long\n"
@@ -50,6 +52,7 @@ class Door:
     def __init__(self, bounds: Bounds) -> None:
         self.links: set[Link] = set()
         self._bounds = bounds
+        self._pace = bounds.patience / 8
         self._most = min(bounds.connections, max(1, descriptors() // 4))
         self._accepting: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
@@ -59,6 +62,7 @@ class Door:
         """The port. Raises: OSError."""
         listener = listen(port, host)
         listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HELD)  # for all that are accepted
         self._accepting = asyncio.create_task(self._accept(listener, lambda: Link(self, self._bounds, serve())))
         return int(listener.getsockname()[1])
 
@@ -104,13 +108,15 @@ class Door:
     def _watch(self) -> None:
         """Look at the links some times in the seconds they are given, as long as there are any."""
         if self.links and self._watching is None:
-            self._watching = asyncio.get_running_loop().call_later(self._bounds.patience / 8, self._look)
+            self._watching = asyncio.get_running_loop().call_later(self._pace, self._look)
 
     def _look(self) -> None:
-        self._watching = None
+        """If we come late ourselves, others may have been waiting for us: they have until the next look."""
+        looking, self._watching = self._watching, None
         now = asyncio.get_running_loop().time()
-        for link in [one for one in self.links if one.overdue(now)]:
-            self._cut(link)
+        if looking is not None and now - looking.when() < self._pace:
+            for link in [one for one in self.links if one.overdue(now)]:
+                self._cut(link)
         self._watch()
 
     def _cut(self, link: Link) -> None:
