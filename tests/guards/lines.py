@@ -204,4 +204,19 @@ WRITES = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP)
+CONFIGURATION = (
+    Guard(  # a configuration file that is gone or empty is no news
+        "nfd/config/held.py",
+        "if layer is None or layer.blank:",
+        "if layer is None and not layers:",
+        "tests/config/test_held.py::test_an_empty_file_is_no_news",
+    ),
+    Guard(  # sources that nobody knows are a mistake, no wish
+        "nfd/worker/agent.py",
+        "if settings.plan.pointless:",
+        "if False:",
+        "tests/worker/test_mishaps.py::test_a_configuration_of_unknown_sources_alone_is_refused",
+    ),
+)
+
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *CONFIGURATION)
