@@ -23,9 +23,11 @@ class Refusals:
         amounts = self._amounts.get(node)
         if not amounts:
             return frozenset()
-        same = {key: amount for key, amount in amounts.items() if wanted.get(key) == amount}
-        self._amounts[node] = same
-        return frozenset(same)
+        for key in [key for key, amount in amounts.items() if wanted.get(key) != amount]:
+            del amounts[key]
+        if not amounts:
+            del self._amounts[node]
+        return frozenset(amounts)
 
     def learn(self, planned: NodePlan, error: Invalid) -> frozenset[str]:
         """The resources of a plan that the API server names in its answer, from now on refused."""

@@ -100,6 +100,13 @@ class FaultMasters:
         return service
 
 
+def remembered(master: Service) -> set[str]:
+    """The nodes that passes remember anything of."""
+    passes = master._reconciler
+    memories = (passes._settled, passes._said, passes._resting, passes._refusals._amounts, passes._refusals._plans)
+    return set().union(*memories)
+
+
 @pytest.fixture
 async def masters(proxy: FaultProxy) -> AsyncIterator[FaultMasters]:
     """Stopped before the proxy is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.faults.conftest import FaultMasters, Made
+from tests.faults.conftest import FaultMasters, Made, remembered
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import late
 from tests.master.conftest import BOOT, Worker, send
@@ -27,7 +27,7 @@ async def test_a_node_that_goes_while_it_is_written_leaves_nothing_behind(
         await call
     await master.queue.idle()
     assert name not in master._store.names()
-    assert [name in getattr(master._reconciler, memory) for memory in ("_settled", "_refused", "_said")] == [False] * 3
+    assert name not in remembered(master)
 
 
 async def test_a_node_that_is_recreated_while_it_is_written_is_known_as_what_it_is(

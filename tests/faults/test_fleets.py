@@ -17,7 +17,7 @@ from nfd.master.service import Options, Service
 from nfd.report import Report, SourceState, State
 from nfd.rules.policy import Policy
 from tests.controlplane.cluster import ControlPlane
-from tests.faults.conftest import STEADY, FaultMasters, Made
+from tests.faults.conftest import STEADY, FaultMasters, Made, remembered
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import late
 from tests.master.conftest import BOOT, Worker, send
@@ -135,8 +135,7 @@ async def test_deleted_nodes_leave_nothing_behind(
     assert (reports.waiting, reports.sweep(), reports.waiting) == (5, [], 5)
     master._intake.drop(reports.sweep())
     assert (len(reports), reports.waiting, len(master._hearing), len(master._labeler.blobs)) == (0, 0, 0, 0)
-    memories = ("_settled", "_refused", "_said")
-    assert [getattr(master._reconciler, memory) for memory in memories] == [{}, {}, {}]
+    assert not remembered(master)
 
 
 async def test_two_workers_claim_a_node(
