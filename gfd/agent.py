@@ -12,7 +12,7 @@ from math import isinf
 from typing import Any, Protocol
 
 from gfd.config import check_families
-from gfd.configfile import STAYS, FileConfig, is_blank
+from gfd.configfile import STAYS, FileConfig
 from gfd.discover import Options, discover
 from gfd.families import Families, overlay
 from gfd.inventory import Inventory, Trouble
@@ -25,6 +25,7 @@ from gfd.process import RELOAD, STOP
 from gfd.remembered import complete, is_needed
 from nfd import log, names
 from nfd.config.load import read_file
+from nfd.config.reading import is_blank
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, HostError, NfdError
 from nfd.features import Labels

@@ -8,7 +8,6 @@ nothing. Source: NVIDIA/k8s-device-plugin `api/config/v1`.
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from gfd.durations import read_sleep
 from gfd.sharing import Misfit, Sharing, parse_sharing, resource_name, whole
 from nfd.config.load import read_file
 from nfd.config.overlay import key_text
+from nfd.config.reading import is_blank
 from nfd.config.yamltext import TWICE, Document, parse
 from nfd.errors import ConfigError
 
@@ -91,11 +91,6 @@ def read_config(path: str, current: FileConfig | None = None) -> FileConfig:
     if current is None or current.blank:
         return FileConfig(blank=True)
     return replace(current, warnings=(f"{path}: is empty; {STAYS}",))
-
-
-def is_blank(data: bytes) -> bool:
-    """Whether a file says nothing at all: white space is nothing, a comment or `{}` is something."""
-    return not data.removeprefix(BOM_UTF8).strip()
 
 
 def parse_config(document: Document, path: str) -> FileConfig:

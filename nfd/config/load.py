@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from nfd.config.overlay import Finding, Layer, Origin, Overlay, key_text
-from nfd.config.reading import read_bytes
+from nfd.config.reading import is_blank, read_bytes
 from nfd.config.section import Section
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError
@@ -103,7 +102,7 @@ def _file(path: Path, *, required: bool = False, pipes: bool = False) -> Layer |
         if required:
             raise ConfigError(f"{path}: {os.strerror(errno.ENOENT)}") from error
         return None
-    if not data.removeprefix(BOM_UTF8).strip():
+    if is_blank(data):
         return Layer(str(path), None, blank=True)
     return layer_of(str(path), parse(data, str(path)))
 

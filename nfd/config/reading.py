@@ -7,6 +7,7 @@ import os
 import select
 import stat
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,11 @@ def read_bytes(path: str | Path, *, pipes: bool = False) -> bytes:
     if len(data) > MAX_BYTES:
         raise OSError(errno.EFBIG, f"is larger than {MAX_BYTES // 1024} KiB", str(path))
     return data
+
+
+def is_blank(data: bytes) -> bool:
+    """Whether a file says nothing at all: white space is nothing, a comment or `{}` is something."""
+    return not data.removeprefix(BOM_UTF8).strip()
 
 
 def read_standard_input() -> bytes:

@@ -161,13 +161,17 @@ class CustomResources:
             "malformed_objects": sum(len(mirror.malformed) for mirror in mirrors),
         }
 
+    def _namespaces_known(self) -> bool:
+        return NAMESPACES not in self._watches or self._watches[NAMESPACES].synced.is_set()
+
+    def _objects_synced(self) -> bool:
+        return self._watches[NODE_FEATURES].synced.is_set() and self._namespaces_known()
+
     def _lists(self) -> dict[str, Any]:
-        synced = {path: watch.synced.is_set() for path, watch in self._watches.items()}
-        chosen = synced.get(NAMESPACES, True)
-        objects_settled = self._watches[NODE_FEATURES].settled_for(LONG) and chosen
+        objects_settled = self._watches[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
         return {
             "rules_synced": self._rules_synced,
-            "objects_synced": synced[NODE_FEATURES] and chosen,
+            "objects_synced": self._objects_synced(),
             "objects_settled": objects_settled,
             "settled": objects_settled and (self._rules_synced or self._is_ruleless()),
             "rules": self.verdicts.book.origins,
@@ -191,9 +195,7 @@ class CustomResources:
         return None
 
     def _speak_alone(self, node: Node, others: Sequence[FeatureObject]) -> bool:
-        return self._lists()["objects_synced"] and speak_alone(
-            others, parse_owned(node.annotations, self._wishes.instance)
-        )
+        return self._objects_synced() and speak_alone(others, parse_owned(node.annotations, self._wishes.instance))
 
     def _empty_report(self, node: str) -> Report:
         """That of a node without a worker; the same value as before."""

@@ -75,6 +75,9 @@ class Kinds:
         self.namespace(namespace)
         self._make(f"{API}/namespaces/{namespace}/nodefeatures", "NodeFeature", metadata, spec)
 
+    def edit_features(self, namespace: str, name: str, **spec: Any) -> None:
+        self.plane.request("PATCH", f"{API}/namespaces/{namespace}/nodefeatures/{name}", {"spec": spec})
+
     def group(self, namespace: str, name: str, *rules: Json) -> None:
         self.namespace(namespace)
         path = f"{API}/namespaces/{namespace}/nodefeaturegroups"

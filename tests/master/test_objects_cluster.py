@@ -12,7 +12,7 @@ from nfd.master.config import NamespaceSelector
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, notes_of, until
-from tests.master.rulebooks import API, OTHER, OWN, PCI, Kinds, RuleMasters, rule
+from tests.master.rulebooks import OTHER, OWN, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 VENDOR = {"attributes": {"vendor.card": {"elements": {"vendor": "x", "slots": "8"}}}}
@@ -74,10 +74,6 @@ async def test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense(
     place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
 ) -> None:
     """And so does what rules made of it; only when it is mended, or gone, is anything known again."""
-
-    def change(one: str, **spec: object) -> None:
-        place.plane.request("PATCH", f"{API}/namespaces/{OTHER}/nodefeatures/{one}", {"spec": spec})
-
     too_much = {f"n{number}": "x" * 60 for number in range(600)}
     for one in ("grower", "goner"):
         kinds.features(OTHER, f"{one}-{name}", name, labels={one: "1"}, features=VENDOR)
@@ -88,14 +84,15 @@ async def test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense(
     await until(lambda: labels_of(place, name) == all_of_it)
     await master.stop()
     for one in ("grower", "goner"):
-        change(f"{one}-{name}", labels=too_much)
+        kinds.edit_features(OTHER, f"{one}-{name}", labels=too_much)
     master = await masters.start()
     await send(master, worker.report({F + "cpu-a": "1", F + "cpu-b": "1"}))
     await until(lambda: labels_of(place, name) == all_of_it | {F + "cpu-b": "1"})
     kinds.delete(f"namespaces/{OTHER}/nodefeatures/goner-{name}")
     await until(lambda: F + "goner" not in labels_of(place, name))
     assert F + "card" in labels_of(place, name)
-    change(f"grower-{name}", labels=dict.fromkeys(too_much) | {"grower": None, "other": "1"}, features=None)
+    mended = dict.fromkeys(too_much) | {"grower": None, "other": "1"}
+    kinds.edit_features(OTHER, f"grower-{name}", labels=mended, features=None)
     await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "cpu-b": "1", F + "other": "1"})
 
 
@@ -144,8 +141,7 @@ async def test_nfds_own_worker_speaks_through_its_object(
     kinds.rules("through", rule(vendor="x", feature="vendor.card", labels={"card": "1"}))
     master = await masters.start()
     await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "card": "1"})
-    place.plane.request("PATCH", f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{OWN}/nodefeatures/{name}",
-                        {"spec": {"labels": {F + "cpu-a": None, F + "cpu-b": "1"}}})  # fmt: skip
+    kinds.edit_features(OWN, name, labels={F + "cpu-a": None, F + "cpu-b": "1"})
     await until(lambda: labels_of(place, name) == {F + "cpu-b": "1", F + "card": "1"})
     await send(master, Worker(name).report({F + "cpu-c": "1"}))
     assert labels_of(place, name) == {F + "cpu-c": "1"}
@@ -165,11 +161,10 @@ async def test_rules_act_on_objects_alone_where_no_worker_ever_spoke(
     master = await masters.start()
     await until(lambda: labels_of(place, name) == {F + "a": "1", F + "card": "1"})
     await master.stop()
-    path = f"{API}/namespaces/{OTHER}/nodefeatures/lonely"
-    place.plane.request("PATCH", path, {"spec": {"features": {"attributes": {"vendor.card": None}}}})
+    kinds.edit_features(OTHER, "lonely", features={"attributes": {"vendor.card": None}})
     second = await masters.start()
     await until(lambda: labels_of(place, name) == {F + "a": "1"})
-    place.plane.request("PATCH", path, {"spec": {"features": VENDOR}})
+    kinds.edit_features(OTHER, "lonely", features=VENDOR)
     await until(lambda: labels_of(place, name) == {F + "a": "1", F + "card": "1"})
     await send(second, Worker(name).report({F + "cpu-a": "1"}, features=PCI))
     await until(lambda: labels_of(place, name) == {F + "a": "1", F + "card": "1", F + "cpu-a": "1"})
