@@ -22,7 +22,7 @@ from nfd.visible import visible
 def add_flags(parser: ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="eval|validate")
     job = jobs.add_parser(
-        "eval", help="evaluate rules over the features of one node; exit status 1 for broken YAML", allow_abbrev=False
+        "eval", help="evaluate rules over the features of one node; exit status 1 if one fails", allow_abbrev=False
     )
     job.add_argument("--rules", metavar="FILE", type=path, nargs="+", action="extend", required=True, help="rule files")
     job.add_argument("--features", metavar="FILE", type=path, required=True, help="a NodeFeature object or its spec")
@@ -41,7 +41,8 @@ def run(args: Namespace) -> int:
     form = args.output or ("text" if sys.stdout.isatty() else "json")
     text = json.dumps(outcome, indent=2) if form == "json" else as_text(outcome, style_of(sys.stdout))
     sys.stdout.write(f"{text}\n")
-    return 1 if any(one["kind"] == UNREADABLE for one in outcome["problems"]) else 0
+    unreadable = any(one["kind"] == UNREADABLE for one in outcome["problems"])
+    return 1 if unreadable or outcome["errors"] else 0
 
 
 def validate(paths: list[str]) -> int:

@@ -75,15 +75,15 @@ def _sections(wanted: Wanted, view: View, errors: list[str]) -> Iterator[tuple[s
     resources = _resolved("extendedResource", wanted.extended_resources, view, errors)
     dropped = policies.allow_extended_resources(resources, view.attribute, POLICY).dropped
     yield "Extended Resources", pairs(resources), told(dropped)
-    notes = wanted.annotations
-    yield "Annotations", pairs(notes), told(policies.allow_annotations(notes, POLICY).dropped)
+    notes = _resolved(policies.ANNOTATION, wanted.annotations, view, errors)
+    yield "Annotations", pairs(notes), told(policies.allow_annotations(notes, view.attribute, POLICY).dropped)
 
 
 def _resolved(kind: str, values: Mapping[str, str], view: View, errors: list[str]) -> dict[str, str]:
     """Values with references looked up; one that leads nowhere is an error."""
     found: dict[str, str] = {}
     for key, text in values.items():
-        value, problem = policies.resolve(text, view.attribute) if text[:1] == "@" else (text, None)
+        value, problem = policies.resolve(text, view.attribute) if policies.is_reference(kind, text) else (text, None)
         if problem is None:
             found[key] = value
         else:

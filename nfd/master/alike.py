@@ -13,7 +13,7 @@ from typing import Any
 
 from nfd.master.desired import Contribution, Desired, derive_desired
 from nfd.report import Report
-from nfd.rules.policy import Policy
+from nfd.rules.policy import Policy, refers
 
 KNOWN = 256
 """Values of each sort that are remembered, the latest ones."""
@@ -81,15 +81,8 @@ class Derivations:
             self._known.move_to_end(key)
             return replace(known.desired, boot_id=boot_id)
         desired = derive_desired(report, self._policy, contributions, matched)
-        if not looks_up(report.labels) and not any(
-            looks_up(one.labels, one.extended_resources) for one in contributions
-        ):
+        if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):
             self._known[key] = _Worked(made_of, desired)
             if len(self._known) > KNOWN:
                 self._known.popitem(last=False)
         return desired
-
-
-def looks_up(*parts: Mapping[str, str]) -> bool:
-    """Whether a value stands for one of the node's own features (`@domain.feature.element`)."""
-    return any(value[:1] == "@" for part in parts for value in part.values())

@@ -32,6 +32,11 @@ class Contribution:
     extended_resources: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
 
+    @property
+    def refers(self) -> bool:
+        """Whether a value may stand for one of the node's own features, so that nodes alike may get another."""
+        return policies.refers(self.labels, self.annotations, self.extended_resources)
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:
@@ -122,7 +127,7 @@ def derive_desired(
     allowed = policies.allow_labels(labels, lookup, policy)
     left, moved, split = policies.split_resource_labels(allowed.values, policy)
     origins[Kind.RESOURCES] = {key: origins[Kind.LABELS].get(key) for key in moved} | origins[Kind.RESOURCES]
-    allowed_annotations = policies.allow_annotations(annotations, policy)
+    allowed_annotations = policies.allow_annotations(annotations, lookup, policy)
     allowed_resources = policies.allow_extended_resources({**moved, **resources}, lookup, policy)
     allowed_taints, bad_taints = policies.allow_taints(taints, policy)
     return Desired(

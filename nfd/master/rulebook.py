@@ -114,8 +114,7 @@ def _place(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
     if not isinstance(one.rule, Rule):
         return PlacedRule(one.name, compiled, Contribution(origin), True, (compiled.defect or "not a rule",))
     asked = _asked(origin, compiled, compiled.labels, policy)
-    values = (*asked.labels.values(), *asked.extended_resources.values())
-    fixed = compiled.labels_template is None and not any(value[:1] == "@" for value in values)
+    fixed = compiled.labels_template is None and not asked.refers
     mistakes = [mistake.reason for mistake in one.mistakes]
     mistakes += [mistake.reason for mistake in check_rule(one.rule, policy=replace(policy, enable_taints=True))]
     if compiled.taints and not policy.enable_taints:
@@ -160,7 +159,7 @@ def _refused(asked: Contribution, view: View, policy: Policy) -> list[str]:
     """What of it the policy does not let a node have, as text."""
     dropped = [
         *policies.allow_labels(asked.labels, view.attribute, policy).dropped,
-        *policies.allow_annotations(asked.annotations, policy).dropped,
+        *policies.allow_annotations(asked.annotations, view.attribute, policy).dropped,
         *policies.allow_extended_resources(asked.extended_resources, view.attribute, policy).dropped,
         *policies.allow_taints(asked.taints, policy)[1],
     ]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.features import Features
-from nfd.master.alike import looks_up
 from nfd.master.metrics import RULES, Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
 from nfd.master.recall import Latest, look
@@ -183,7 +182,7 @@ class Verdicts:
         found = self._alike.get(seen) if book.repeatable else None
         if found is None:
             found = with_groups(evaluate_node(book.rules, features, policy), book.groups, features)
-            if book.repeatable and not any(looks_up(one.labels, one.extended_resources) for one in found.contributions):
+            if book.repeatable and not any(one.refers for one in found.contributions):
                 self._alike.put(seen, found)
         return found
 

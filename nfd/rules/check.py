@@ -55,7 +55,7 @@ def _again(
     document: Document, path: Path, parsed: RuleObject, known: dict[tuple[bool, str, str], int]
 ) -> list[Finding]:
     """An object of a name that an earlier one has: a cluster takes the last one alone."""
-    if not parsed.name or not all(mistake.soft for mistake in parsed.mistakes):
+    if not parsed.name or parsed.defect is not None:
         return []
     (here,) = locate(document, [Mistake((*path, "metadata", "name"), "", False)])
     key, kind = (parsed.is_group, parsed.namespace, parsed.name), GROUP if parsed.is_group else RULE
@@ -68,7 +68,7 @@ def _again(
 
 def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
     """Mistakes that show only when an object is used; also in what is left of a rule that is broken elsewhere."""
-    if all(mistake.soft for mistake in parsed.mistakes):
+    if parsed.defect is None:
         problem = subdomain_problem(parsed.name)
         if not parsed.name:
             yield Mistake((*path, "metadata"), "metadata.name is missing", False)
@@ -153,7 +153,7 @@ def _check_items(rule: Rule, path: Path, policy: Policy) -> Iterator[Mistake]:
     resources = _prefixed(rule.extended_resources, policy)
     dropped = [
         *(("labels", one) for one in policies.allow_labels(labels, _zero, policy).dropped),
-        *(("annotations", one) for one in policies.allow_annotations(annotations, policy).dropped),
+        *(("annotations", one) for one in policies.allow_annotations(annotations, _zero, policy).dropped),
         *(("extendedResources", one) for one in policies.allow_extended_resources(resources, _zero, policy).dropped),
     ]
     for field, one in dropped:

@@ -53,8 +53,11 @@ class Rules:
 
 
 def compile_rules(objects: Iterable[model.RuleObject]) -> Rules:
-    """Compile rule objects; they are taken in the byte order of `metadata.name`, whatever their order here."""
-    ordered = sorted(objects, key=lambda one: one.name)
+    """Compile rule objects; they are taken in the byte order of `metadata.name`, whatever their order here.
+
+    Those that a master would never see give nothing.
+    """
+    ordered = sorted((one for one in objects if one.defect is None), key=lambda one: one.name)
     rules = [compile_rule(rule) for one in ordered if not one.is_group for rule in one.rules]
     groups = [
         Group(one.name, one.namespace, tuple(compile_rule(rule) for rule in one.rules))

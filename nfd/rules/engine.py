@@ -80,7 +80,7 @@ def evaluate(
     allowed = policies.allow_labels(asked, view.attribute, policy)
     left, extra, split = policies.split_resource_labels(allowed.values, policy)
     resources = policies.allow_extended_resources(extra | wanted.extended_resources, view.attribute, policy)
-    annotations = policies.allow_annotations(wanted.annotations, policy)
+    annotations = policies.allow_annotations(wanted.annotations, view.attribute, policy)
     taints, bad_taints = policies.allow_taints(wanted.taints, policy)
     groups, failures = run_groups(rules.groups, features, clock=clock)
     return Outcome(

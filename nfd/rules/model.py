@@ -160,6 +160,11 @@ class RuleObject:
     is_group: bool = False
     mistakes: tuple[Mistake, ...] = ()
 
+    @property
+    def defect(self) -> str | None:
+        """Why a master never sees it, or nothing in it: it is of another group or kind, or has no list of rules."""
+        return "; ".join(mistake.reason for mistake in self.mistakes if not mistake.soft) or None
+
 
 def as_text(value: str | bool | float | None) -> str:
     """A scalar as Kubernetes reads it where text belongs."""

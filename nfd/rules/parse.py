@@ -18,6 +18,7 @@ from nfd.visible import visible
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 API_VERSION = "nfd.k8s-sigs.io/v1alpha1"
+GROUP_NAME = API_VERSION.partition("/")[0]
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
 _KINDS = {RULE: (RULE_FIELD, Rule, False), GROUP: (GROUP_FIELD, GroupRule, True)}
 _NAME = "rules"
@@ -149,12 +150,21 @@ def parse_object(data: Any, path: Path = ()) -> RuleObject:
     if not isinstance(kind, str) or kind not in _KINDS:
         mistakes.append(Mistake((*path, "kind"), f"kind {kind!r} is neither {RULE} nor {GROUP}", False))
         return RuleObject(name, (), namespace, mistakes=tuple(mistakes))
-    if data.get("apiVersion") != API_VERSION:
-        mistakes.append(Mistake((*path, "apiVersion"), f"apiVersion must be {API_VERSION}", True))
+    if (problem := _version_problem(data.get("apiVersion"))) is not None:
+        mistakes.append(Mistake((*path, "apiVersion"), problem, False))
     field, shape, is_group = _KINDS[kind]
     listed, more = _rule_list(data.get("spec"), field, (*path, "spec"))
     rules = tuple(parse_rule(one, shape, (*path, "spec", field, index)) for index, one in enumerate(listed))
     return RuleObject(name, rules, namespace, is_group, (*mistakes, *more))
+
+
+def _version_problem(written: Any) -> str | None:
+    """Why a master, which watches one version of one group, never sees the object."""
+    if written == API_VERSION:
+        return None
+    group, slash, _ = written.partition("/") if isinstance(written, str) else ("", "", "")
+    wrong = f"; a master never sees objects of group {group!r}, change it" if slash and group != GROUP_NAME else ""
+    return f"apiVersion must be {API_VERSION}{wrong}"
 
 
 def _rule_list(spec: Any, field: str, path: Path) -> tuple[Sequence[Any], list[Mistake]]:

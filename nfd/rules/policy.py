@@ -6,6 +6,7 @@ pkg/apis/nfd/validate; documents "Security, Labels" and "Configuration reference
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +23,9 @@ MAX_ANNOTATION = 1024
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _KUBERNETES = "kubernetes.io"
+ANNOTATION = "annotation"
+_REFERENCE = re.compile(r"@[\w-]+\.[\w-]+\.\S+", re.ASCII)
+"""In an annotation, which may have any text: `@team` and `@team see a.b.c` are text."""
 _LEGAL = "0"
 """Stands for a value that was not found: legal as a label and as an amount."""
 
@@ -100,11 +104,11 @@ def allow_sources(kind: str, wanted: Mapping[str, str], origins: Mapping[str, st
     return Allowed({key: value for key, value in wanted.items() if key not in dropped}, tuple(dropped.values()))
 
 
-def allow_annotations(wanted: Mapping[str, str], policy: Policy) -> Allowed:
-    """Annotations that the node gets; their values are taken as written."""
+def allow_annotations(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
+    """Annotations that the node gets, references looked up; any other text is taken as written."""
     if policy.disable_annotations:
         return Allowed()
-    return _allow("annotation", wanted, lambda key, value: _annotation_problem(key, value, policy), None)
+    return _allow(ANNOTATION, wanted, lambda key, value: _annotation_problem(key, value, policy), lookup)
 
 
 def allow_extended_resources(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
@@ -144,19 +148,27 @@ def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[di
     return left, resources, Allowed(resources, dropped)
 
 
-def _allow(
-    kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str], str], lookup: Lookup | None
-) -> Allowed:
+def _allow(kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str], str], lookup: Lookup) -> Allowed:
     kept: dict[str, str] = {}
     dropped: list[Dropped] = []
     for key, text in wanted.items():
-        value, unresolved = resolve(text, lookup) if lookup and text[:1] == "@" else (text, None)
+        value, unresolved = resolve(text, lookup) if is_reference(kind, text) else (text, None)
         problem = _joined(problem_of(key, _LEGAL if unresolved else value), unresolved)
         if problem:
             dropped.append(Dropped(kind, key, problem))
         else:
             kept[key] = value
     return Allowed(kept, tuple(dropped))
+
+
+def is_reference(kind: str, text: str) -> bool:
+    """Whether a value stands for an attribute. No other value begins with @, but for text in an annotation."""
+    return text[:1] == "@" and (kind != ANNOTATION or _REFERENCE.fullmatch(text) is not None)
+
+
+def refers(*parts: Mapping[str, str]) -> bool:
+    """Whether a value in them may stand for an attribute (`@domain.feature.element`)."""
+    return any(value[:1] == "@" for part in parts for value in part.values())
 
 
 def resolve(text: str, lookup: Lookup) -> tuple[str, str | None]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nfd.config.yamltext import Document, Path
 from nfd.errors import ConfigError
 from nfd.features import Features, from_json
 from nfd.rules.compiled import compile_rules
-from nfd.rules.engine import Outcome, evaluate
+from nfd.rules.engine import Failure, Outcome, evaluate
 from nfd.rules.model import RuleObject
 from nfd.rules.parse import OBJECT_KEYS, parse_text, twice
 from nfd.rules.policy import Policy, as_json
@@ -28,7 +29,8 @@ def eval_files(
 ) -> dict[str, Any]:
     """Evaluate rule files over a feature file, as the master would with default settings and taints switched on.
 
-    What is wrong with the texts is among the problems; one of kind UNREADABLE is a rule file that is no YAML.
+    What is wrong with the texts is among the problems; one of kind UNREADABLE is a rule file that is no YAML. A rule
+    object that a master would never see, as it is of another group, gives nothing and is an error by its name.
     Raises: ValueError if the feature file, called `name`, is no YAML or does not have the shape of a NodeFeature.
     """
     objects: list[RuleObject] = []
@@ -42,7 +44,8 @@ def eval_files(
     features, labels, odd = parse_features(feature_text, name)
     problems += [{"kind": "features", "key": "", "reason": reason} for reason in odd]
     outcome = evaluate(compile_rules(objects), features, labels=labels, policy=POLICY, clock=clock)
-    return to_json(outcome, problems)
+    unseen = tuple(Failure(one.name, one.defect) for one in objects if one.defect is not None)
+    return to_json(replace(outcome, errors=(*unseen, *outcome.errors)), problems)
 
 
 def to_json(outcome: Outcome, problems: Iterable[Mapping[str, str]] = ()) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def test_a_rule_file_that_is_no_yaml_is_a_failure(run: Run, tmp_path: Path) -> N
     assert [one["kind"] for one in json.loads(out)["problems"]] == ["ruleFile"]
     rules.write_text(RULES.replace("labels: {ruled: 'yes'}", "labels: 5"))
     status, out, err = run("rules", "eval", "--rules", str(rules), "--features", str(features))
-    assert (status, [one["rule"] for one in json.loads(out)["errors"]]) == (0, ["good"])
+    assert (status, [one["rule"] for one in json.loads(out)["errors"]]) == (1, ["good"])
     features.write_text("a: b: c")
     status, out, err = run("rules", "eval", "--rules", str(rules), "--features", str(features))
     assert (status, out) == (1, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
+from tests.guards.rules import RULES
 
 STATES = "tests/master/test_states.py::"
 FLEETS = "tests/faults/test_fleets.py::"
@@ -219,4 +220,4 @@ CONFIGURATION = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *CONFIGURATION)
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION)

@@ -72,15 +72,17 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(pool._known) == KNOWN
 
 
-def test_derivations_are_those_of_derive_desired() -> None:
-    """Also for labels that look a feature of the node up, which equal labels must not share."""
+@pytest.mark.parametrize("kind", [Kind.LABELS, Kind.ANNOTATIONS, Kind.RESOURCES])
+def test_derivations_are_those_of_derive_desired(kind: Kind) -> None:
+    """Also for values that look a feature of the node up, which equal labels must not share."""
     policy, pool = Policy(), Pool()
     derivations = Derivations(policy)
-    rule = (Contribution("rule:o/r", labels={F + "r": "@kernel.version.full"}),)
+    field = {Kind.LABELS: "labels", Kind.ANNOTATIONS: "annotations", Kind.RESOURCES: "extended_resources"}[kind]
+    rule = (Contribution("rule:o/r", **{field: {"v.io/r": "@kernel.version.full"}}),)  # type: ignore[arg-type]
     for contributions in ((), rule, ()):
-        for node, kernel in (("one", "6.1"), ("two", "6.2"), ("one", "6.3")):
+        for node, kernel in (("one", "61"), ("two", "62"), ("one", "63")):
             features = Features(attributes={"kernel.version": {"full": kernel}})
             shared = pool.share(report(node, features=features), None)
             desired = derivations.derive(shared, contributions, None)
             assert desired == derive_desired(shared, policy, contributions, None)
-            assert (F + "r" in desired.of(Kind.LABELS)) == bool(contributions)
+            assert desired.of(kind).get("v.io/r") == (kernel if contributions else None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import pytest
+
 from nfd.features import Features
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
@@ -36,7 +38,6 @@ RULES = [
     rule("seed", "rule.matched", "seed", labels={"seeded": "true"}),
     rule("wrong", "kernel.version", "major", labelsTemplate="{{ range .kernel.version }}no pair{{ end }}"),
 ]
-LOOKS_UP = rule("looks-up", "cpu.cpuid", "A", labels={"name": "@system.name.nodename"})
 TIMED = rule("timed", "cpu.cpuid", "A", labelsTemplate='{{ range .cpu.cpuid }}year={{ now | date "2006" }}{{ end }}')
 
 
@@ -78,8 +79,9 @@ def test_shared_features_are_judged_alike() -> None:
     assert verdicts.book.repeatable
 
 
-def test_references_to_the_node_itself_are_not_shared() -> None:
-    judged(LOOKS_UP, *RULES)
+@pytest.mark.parametrize("kind", ["labels", "annotations", "extendedResources"])
+def test_references_to_the_node_itself_are_not_shared(kind: str) -> None:
+    judged(rule("looks-up", "cpu.cpuid", "A", **{kind: {"v.io/name": "@system.name.nodename"}}), *RULES)
 
 
 def test_what_asks_for_the_time_is_not_remembered() -> None:

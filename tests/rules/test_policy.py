@@ -47,7 +47,7 @@ def test_namespaces(namespace: str, label: bool, annotation: bool) -> None:
     key = f"{namespace}/x"
     policy = Policy(enable_taints=True)
     assert is_allowed(namespace) == label
-    assert bool(policies.allow_annotations({key: "1"}, policy).values) == annotation
+    assert bool(policies.allow_annotations({key: "1"}, nothing, policy).values) == annotation
     assert bool(policies.allow_extended_resources({key: "1"}, nothing, policy).values) == annotation
     assert bool(policies.allow_taints([Taint(key=key, effect="NoExecute")], policy)[0]) == annotation
 
@@ -109,8 +109,21 @@ def test_references() -> None:
 
 def test_annotations() -> None:
     policy = Policy()
-    wanted = {"v.io/long": "x" * 1024, "v.io/longer": "x" * 1025, "v.io/wide": "é" * 513, "v.io/ref": "@a.b.c"}
-    assert set(policies.allow_annotations(wanted, policy).values) == {"v.io/long", "v.io/ref"}
+    attributes = {("a.b", "c"): "found: (any text)", ("a.b", "long"): "x" * 1025, ("a.b", "twice"): "@a.b.c"}
+    wanted = {
+        "v.io/full": "x" * 1024, "v.io/fuller": "x" * 1025, "v.io/wide": "é" * 513,
+        "v.io/ref": "@a.b.c", "v.io/dangling": "@a.b.x", "v.io/long": "@a.b.long", "v.io/twice": "@a.b.twice",
+        "v.io/team": "@team", "v.io/mail": "@team see a.b.c", "v.io/at": "@",
+    }  # fmt: skip
+    given = policies.allow_annotations(wanted, lambda feature, element: attributes.get((feature, element)), policy)
+    assert given.values == {
+        "v.io/full": "x" * 1024, "v.io/ref": "found: (any text)", "v.io/twice": "@a.b.c",
+        "v.io/team": "@team", "v.io/mail": "@team see a.b.c", "v.io/at": "@",
+    }  # fmt: skip
+    assert {one.key: one.reason.partition(",")[0] for one in given.dropped} == {
+        "v.io/fuller": "value has 1025 bytes", "v.io/wide": "value has 1026 bytes", "v.io/long": "value has 1025 bytes",
+        "v.io/dangling": "reference '@a.b.x': no such attribute",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -173,5 +186,5 @@ def test_resource_labels() -> None:
 def test_restrictions() -> None:
     policy = Policy(disable_labels=True, disable_annotations=True, disable_extended_resources=True)
     assert not policies.allow_labels({"v.io/a": "1"}, nothing, policy).values
-    assert not policies.allow_annotations({"v.io/a": "1"}, policy).values
+    assert not policies.allow_annotations({"v.io/a": "1"}, nothing, policy).values
     assert not policies.allow_extended_resources({"v.io/a": "1"}, nothing, policy).values

@@ -1,0 +1,89 @@
+"""Cases that users reported about rules: what their README calls right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_commands import Run
+
+CASES = Path(__file__).parents[1] / "cases/reports"
+F = "feature.node.kubernetes.io/"
+
+
+def evaluated(run: Run, case: str, rules: str = "rules.yaml") -> tuple[int, dict[str, Any]]:
+    folder = CASES / case
+    words = ("--rules", str(folder / rules), "--features", str(folder / "features.yaml"), "-o", "json")
+    status, out, err = run("rules", "eval", *words)
+    assert err == ""
+    return status, json.loads(out)
+
+
+def test_a_rule_of_another_group_gives_nothing_and_says_why(run: Run) -> None:
+    """In `eval` and in every other command that takes rules."""
+    case, rules = "159-rule-of-another-api-group", CASES / "159-rule-of-another-api-group/rule.yaml"
+    why = (
+        "apiVersion must be nfd.k8s-sigs.io/v1alpha1; "
+        "a master never sees objects of group 'nfd.openshift.io', change it"
+    )
+    status, found = evaluated(run, case, "rule.yaml")
+    assert (status, found["labels"]) == (1, {})
+    assert found["errors"] == [{"rule": "amd-gpu-feature-rule", "reason": why}]
+    assert found["problems"] == [{"kind": "rules", "key": "", "reason": f"line 1: {why}"}]
+    assert run("rules", "validate", str(rules))[:2] == (1, f"{rules}:1: {why}\n")
+    features = str(CASES / case / "features.yaml")
+    for words in (
+        ("dryrun", "-f", str(rules), "-n", features),
+        ("test", "-f", str(rules), "-n", "some-node"),
+        ("plan", "--rules", str(rules), "--replay", "nowhere"),
+        ("explain", "--rules", str(rules), "-", "amd-gpu"),
+    ):
+        status, out, err = run(*words)
+        assert (words[0], status, out) == (words[0], 2, "")
+        assert f"{rules}:1: {why}" in err
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ("apiVersion: nfd.k8s-sigs.io/v1beta1\nkind: NodeFeatureRule", "apiVersion must be nfd.k8s-sigs.io/v1alpha1"),
+        ("apiVersion: v1\nkind: NodeFeatureGroup", "apiVersion must be nfd.k8s-sigs.io/v1alpha1"),
+        ("kind: NodeFeatureRule", "apiVersion must be nfd.k8s-sigs.io/v1alpha1"),
+        ("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRules", "kind 'NodeFeatureRules' is neither"),
+        ("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeature", "kind 'NodeFeature' is neither"),
+        ("apiVersion: nfd.k8s-sigs.io/v1alpha1", "kind None is neither"),
+    ],
+)
+def test_what_a_master_never_sees_gives_nothing_beside_rules_that_it_sees(
+    run: Run, tmp_path: Path, head: str, reason: str
+) -> None:
+    good = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata: {name: good}\n"
+    features, rules = tmp_path / "features.yaml", tmp_path / "rules.yaml"
+    features.write_text("features: {}")
+    rules.write_text(
+        f"{good}spec: {{rules: [{{name: g, labels: {{g: '1'}}}}]}}\n---\n{head}\nmetadata: {{name: bad}}\n"
+        "spec: {rules: [{name: b, labels: {b: '1'}}], featureGroupRules: [{name: b}]}\n"
+    )
+    status, out, _ = run("rules", "eval", "--rules", str(rules), "--features", str(features))
+    found = json.loads(out)
+    assert (status, found["labels"], found["groups"]) == (1, {f"{F}g": "1"}, [])
+    assert [(one["rule"], reason in one["reason"]) for one in found["errors"]] == [("bad", True)]
+    assert reason in run("rules", "validate", str(rules))[1]
+    for words in (
+        ("dryrun", "-f", str(rules), "-n", str(features)),
+        ("test", "-f", str(rules), "-n", "some-node"),
+        ("plan", "--rules", str(rules), "--replay", "nowhere"),
+    ):
+        status, out, err = run(*words)
+        assert (words[0], status, out, reason in err) == (words[0], 2, "", True)
+
+
+def test_a_reference_in_an_annotation_is_looked_up(run: Run) -> None:
+    status, found = evaluated(run, "165-annotation-reference")
+    assert status == 0
+    assert found["annotations"] == {f"{F}asset": "Super Server (X1)"}
+    left_out = {one["key"]: one["reason"] for one in found["problems"]}
+    assert "no such attribute" in left_out[f"{F}missing"]
