@@ -45,6 +45,8 @@ def folders_of(machines: Iterable[str]) -> list[Path]:
         if not inside and not is_machine(folder):
             raise ConfigError(f"--replay {name}: {NOBODY}")
         for one in inside or [folder]:
+            if inside and not one.resolve().is_relative_to(folder.resolve()):
+                raise ConfigError(f"--replay {name}: {one.name} is a link that leads out of it; name what it leads to")
             if found.setdefault(one.resolve().name, one) is not one:
                 raise ConfigError(f"--replay {name}: there is another machine named {one.resolve().name}")
     return [path.resolve() for _, path in sorted(found.items())]

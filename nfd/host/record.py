@@ -16,13 +16,12 @@ from pathlib import Path, PurePosixPath
 
 from nfd.errors import ConfigError, HostError
 from nfd.host import MAX_FILE, Host
-from nfd.host.replay import RECORD, Answer
+from nfd.host.replay import RECORD, RECORDED_VARIABLES, Answer
 from nfd.host.scrub import Scrubber
 
 PROBE_FILES = ("cpuid", "auxv")
 """Probes that stand in a file of their own."""
 ARCH_FILE = "proc/sys/kernel/arch"
-_OUR_VARIABLES = "NFD_"
 _NOWHERE = "./.nowhere"
 
 
@@ -107,7 +106,7 @@ class Recorder(Host):
 
     def env(self, name: str) -> str:
         value = self._host.env(name)
-        if value and not name.startswith(_OUR_VARIABLES):
+        if value and name in RECORDED_VARIABLES:
             self._variables[name] = value
         return value
 

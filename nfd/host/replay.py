@@ -4,12 +4,15 @@ Beside the files, the directory may hold one file per probe, named after it (`cp
 `{"probes": {name: text}, "failures": {path: [errno, reason]}, "unreachable": {path: [errno, reason]},
 "environment": {name: value}, "time": seconds, "folders": [path]}`. Failures are of reading a file, of listing a folder
 (its path ends with a slash) or, as `probe:NAME`, of a probe; of an unreachable path not even its kind is known.
+
+Recordings come from strangers: nothing in one decides what our programs load, open outside it, or connect to.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,10 +24,13 @@ RECORD = "host.json"
 _ROOTS = (RECORD, "boot", "etc", "lib", "proc", "sys", "usr", "auxv", "cpuid")
 NOBODY = "no machine is recorded there"
 LIBRARY_VARIABLE = "NFD_NVML_LIBRARY"
-"""The library that tells of a replayed machine's GPUs, which may be all there is of it."""
+"""The library that tells of a replayed machine's GPUs, which may be all there is of it. Only the caller names one."""
+RECORDED_VARIABLES = frozenset({"NODE_NAME"})
+"""The variables that a recording may set. Any other one could name a library, a file or a server."""
 _LONGEST_REASON = 500
 """Characters of a recorded reason."""
-
+_LATEST = 253402300800
+"""The year 10000 in seconds since the epoch, which no calendar of ours has."""
 
 Answer = tuple[int | None, str]
 """Error number and reason of a failed read."""
@@ -52,8 +58,8 @@ class Record:
                 raise TypeError(f"{name}: expected a mapping of [errno, reason]")
         if not isinstance(self.folders, list | tuple) or not all(isinstance(path, str) for path in self.folders):
             raise TypeError("folders: expected a list of texts")
-        if not isinstance(self.time, int | float | None):
-            raise TypeError("time: expected a number")
+        if not isinstance(self.time, int | float | None) or not 0 <= (self.time or 0) < _LATEST:  # nor NaN
+            raise TypeError("time: expected seconds since the epoch")
 
 
 def _all_texts(values: object) -> bool:
@@ -72,7 +78,7 @@ def _is_answer(value: object) -> bool:
 class Replay(Host):
     """The machine that `nfd record` wrote to, or somebody made in, a directory.
 
-    `environment` holds the variables of this scan; those of the record fill the gaps.
+    `environment` holds the variables of this scan; RECORDED_VARIABLES of the record fill the gaps.
     """
 
     def __init__(self, directory: str | Path, environment: Mapping[str, str] | None = None) -> None:
@@ -93,15 +99,18 @@ class Replay(Host):
         self._failures = record.failures
         self._unreachable = record.unreachable
         self._folders = _with_parents(record.folders)
-        self._environment = {**record.environment, **(environment or {})}
+        recorded = {name: value for name, value in record.environment.items() if name in RECORDED_VARIABLES}
+        self._environment = {**recorded, **(environment or {})}
         self._time = record.time
 
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
         _fail(self._failures, path)
+        self._check_regular(path)
         return super().data(path, limit)
 
     def head(self, path: str, size: int) -> bytes | None:
         _fail(self._failures, path)
+        self._check_regular(path)
         return super().head(path, size)
 
     def names(self, path: str) -> tuple[str, ...]:
@@ -131,6 +140,12 @@ class Replay(Host):
 
     def now(self) -> float:
         return super().now() if self._time is None else self._time
+
+    def _check_regular(self, path: str) -> None:
+        """Raises: HostError for a device or pipe: only to open one may set something going."""
+        found = super()._stat(path)
+        if found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise HostError(path, "is not a regular file", 0)
 
     def _stat(self, path: str) -> os.stat_result | None:
         _fail(self._unreachable, path)

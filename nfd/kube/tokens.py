@@ -21,6 +21,7 @@ from urllib.parse import quote
 from nfd import log
 from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube.connect import KubeClient
+from nfd.names import subdomain_problem
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 AT_ONCE = 5
@@ -167,10 +168,12 @@ class Tokens:
 
     async def _identify(self, status: Mapping[str, Any]) -> Pod:
         user = status.get("user") or {}
-        namespace, _, account = str(user.get("username", "")).removeprefix(_ACCOUNT).partition(":")
+        namespace, account = account_of(str(user.get("username", "")))
         extra = {key: (values or [""])[0] for key, values in (user.get("extra") or {}).items()}
         name, uid = extra.get(f"{_EXTRA}pod-name", ""), extra.get(f"{_EXTRA}pod-uid", "")
-        if not account or not uid:
+        if not account:
+            raise Forbidden("the token is not one of a service account")
+        if not uid:
             raise Forbidden("the token is not bound to a pod")
         node = extra.get(f"{_EXTRA}node-name", "") or await self._node_of(namespace, name, uid)
         return Pod(f"{namespace}/{account}", name, uid, node, extra.get(f"{_EXTRA}node-uid", ""))
@@ -198,6 +201,15 @@ class Tokens:
             _log.error("callers cannot be identified", path=path, error=error)
             raise Unavailable("the API server does not let the master identify callers; see its log") from error
         return answer if isinstance(answer, Mapping) else {}
+
+
+def account_of(user: str) -> tuple[str, str]:
+    """Namespace and name of a service account by its user name, which is `system:serviceaccount:NAMESPACE:NAME` and
+    nothing else (Kubernetes documentation, "Authenticating"); empty texts for any other user.
+    """
+    namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
+    legal = user.startswith(_ACCOUNT) and not (subdomain_problem(namespace) or subdomain_problem(name))
+    return (namespace, name) if legal else ("", "")
 
 
 class _Recent(Generic[V]):

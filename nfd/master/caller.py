@@ -112,12 +112,16 @@ class Complaints:
 
 
 def covers(name: str, node: str) -> bool:
-    """Host-name verification: DNS names without regard to case, `*` for one left-most label, addresses as such."""
+    """Host-name verification: DNS names without regard to the case of ASCII letters, `*` for one left-most label,
+    addresses as such (RFC 6125, 6.4). Nothing else is made equal: no other letters' cases, no dots at an end.
+    """
     try:
         return ipaddress.ip_address(name) == ipaddress.ip_address(node)
     except ValueError:
         pass
-    pattern, wanted = name.lower().rstrip(".").split("."), node.lower().rstrip(".").split(".")
-    if len(pattern) != len(wanted):
+    if not (name.isascii() and node.isascii()):
+        return False
+    pattern, wanted = name.lower().split("."), node.lower().split(".")
+    if len(pattern) != len(wanted) or not all(wanted):
         return False
     return pattern == wanted or (pattern[0] == "*" and len(pattern) > 1 and pattern[1:] == wanted[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
 from tests.guards.rules import RULES
+from tests.guards.trust import TRUST
 
 STATES = "tests/master/test_states.py::"
 FLEETS = "tests/faults/test_fleets.py::"
@@ -220,4 +221,4 @@ CONFIGURATION = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION)
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST)
