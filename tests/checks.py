@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from nfd.cli.reference import page
 from nfd.config import render
 from nfd.master.config import Config as MasterConfig
 from nfd.worker.config import model as worker_model
+from tests.children import run
 from tests.consumers import page as consumers
 from tests.deploy import monitoring
 from tests.docs import labels
@@ -32,7 +32,7 @@ def grpc_code() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I."]
         command += [f"--python_out={folder}", f"--pyi_out={folder}", *(f"{name}.proto" for name in PROTOCOLS)]
-        subprocess.run(command, cwd=ROOT, check=True)
+        run(command, cwd=ROOT)
         return {str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*_pb2.py*")}
 
 
@@ -55,8 +55,8 @@ def tables() -> dict[str, str]:
 
 
 def long_files() -> Iterator[str]:
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True)
-    for name in listed.stdout.decode().splitlines():
+    listed = run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT)
+    for name in listed.stdout.splitlines():
         path = ROOT / name
         if path.suffix in SOURCES and "_pb2" not in name and path.is_file():
             lines = len(path.read_text().splitlines())

@@ -4,14 +4,17 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
+from tests.children import ends_of_logs
+
 pytest_plugins = ["tests.controlplane.fixtures"]
 
 ROOT = logging.getLogger()
+BEGAN = pytest.StashKey[float]()
 LOGGERS = ("", "nfd", "gfd")
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
@@ -21,6 +24,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-expected", action="store_true", help="rewrite tests/hosts/*/expected with what is found now"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure tells what programs that run beside the test have logged during it."""
+    report = yield
+    began = item.stash.setdefault(BEGAN, call.start)
+    if report.failed:
+        report.sections += [(f"log of {name}", text) for name, text in ends_of_logs(began)]
+    return report
 
 
 @pytest.fixture(autouse=True)

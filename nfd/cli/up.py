@@ -37,11 +37,16 @@ BEAT = 60.0
 def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
-    folder = state / "nfd" / "nodes"
-    about = f"folder of Node objects ({folder})"
-    parser.add_argument("--nodes", metavar="DIR", type=path, default=str(folder), help=about)
+    folder = own_folder()
+    about = f"folder of Node objects ({folder or 'required without $HOME and $XDG_STATE_HOME'})"
+    parser.add_argument("--nodes", metavar="DIR", type=path, default=folder, required=not folder, help=about)
     parser.add_argument("--oneshot", action="store_true", help="end after the first pass")
+
+
+def own_folder() -> str:
+    """Where a person's programs keep their state (XDG Base Directory Specification); "" without a home."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  it never raises
+    return "" if state.startswith("~") else str(Path(state, "nfd/nodes"))
 
 
 def run(args: Namespace) -> int:

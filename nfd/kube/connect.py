@@ -210,6 +210,8 @@ async def connect(kubeconfig: str = "") -> KubeClient:
 
     Raises: ConfigError if the one that applies cannot be used.
     """
+    if os.path.expanduser("~") == "~":  # noqa: PTH111
+        os.environ["HOME"] = "/"  # as container runtimes do; without a home the library fails while it is imported
     from kubernetes import aio  # 50 MiB of generated models: only for who talks to a cluster
 
     client, config = cast(Any, aio.client), cast(Any, aio.config)

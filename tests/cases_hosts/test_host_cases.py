@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from argparse import Namespace
@@ -26,6 +25,7 @@ from nfd.features import from_json
 from nfd.host.replay import Replay
 from tests.cases_hosts.compare import differences
 from tests.cases_hosts.layout import CASES, lay_out, open_up
+from tests.children import run
 
 DISTRIBUTIONS = Path(__file__).parent / "distributions"
 FILES = sorted([*CASES.glob("*.yaml"), *DISTRIBUTIONS.glob("*.yaml")])
@@ -89,8 +89,6 @@ def test_the_command_prints_what_was_found(name: str, machine: Path) -> None:
     file = write_config(case, machine)
     command = [sys.executable, "-m", "nfd.cli", "discover", "--replay", str(machine), "-o", "json"]
     environment = {name: value for name, value in os.environ.items() if name != "NODE_NAME"} | (case.get("env") or {})
-    done = subprocess.run(
-        command + (["--config", file] if file else []), env=environment, capture_output=True, text=True, check=True
-    )
+    done = run(command + (["--config", file] if file else []), env=environment)
     found = json.loads(done.stdout)
     assert not differences(case, found["labels"], from_json(found["features"])), found["problems"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.relay import Address, Network, Relay
+from tests.children import run
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
 from tests.e2e.programs import Program, eventually
@@ -45,7 +45,7 @@ def make_clock_library(folder: Path) -> Path | None:
     if compiler is None:
         return None
     words = ["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(made), str(Path(__file__).with_name("clock.c"))]
-    subprocess.run([compiler, *words, "-ldl"], check=True)
+    run([compiler, *words, "-ldl"])
     return made
 
 

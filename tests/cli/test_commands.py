@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from nfd import __version__
 from nfd.cli import COMMANDS
 from nfd.config.yamltext import parse
+from tests.children import run
 from tests.cli.small import make
 
 ID = "feature.node.kubernetes.io/system-os_release.ID"
@@ -32,7 +32,7 @@ def test_version_and_help(run: Run) -> None:
 
 def test_questions_load_nothing() -> None:
     script = "import sys; from nfd.cli import main; main(['--version']); print(sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    loaded = run([sys.executable, "-c", script]).stdout
     assert [name for name in ("pydantic", "yaml", "argparse", "grpc", "nfd.config") if f"'{name}'" in loaded] == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from nfd.cli import COMMANDS, main
 from nfd.cli.reference import manual, page
 from nfd.cli.shells import render
 from nfd.cli.words import all_words
+from tests.children import run
 
 Run = Callable[..., tuple[int, str, str]]
 ASK = """
@@ -53,7 +53,7 @@ def test_bash(typed: list[str], offered: set[str], script: Path) -> None:
 
 def ask(shell: str, script: Path, typed: list[str]) -> set[str]:
     command = [shell, "-c", ASK, shell, str(script), *typed]
-    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=True)
+    done = run(command, cwd=script.parent)
     assert done.stderr == ""
     return set(done.stdout.split("\n")[:-1])
 
@@ -72,7 +72,7 @@ def test_other_shells_read_their_scripts(shell: str, tmp_path: Path) -> None:
         assert os.environ.get("CI") != "true", f"the Debian package {shell} is missing"
         pytest.skip(f"{shell} is not installed (Debian package {shell})")
     (tmp_path / "script").write_text(render(shell))
-    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
+    run([shell, "-n", str(tmp_path / "script")], timeout=30)
 
 
 def test_fish_names_every_flag() -> None:

@@ -103,3 +103,20 @@ def test_colours_on_a_terminal_only(machine: str) -> None:
         assert process.wait(60) == 0
         assert (b"\x1b[" in seen) is coloured
         assert b"labels from" in seen
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("up", "--oneshot"), "nfd up: the following arguments are required: --nodes (see nfd up --help)\n"),
+        (("up", "--help"), ""),
+        (("nodes",), "nfd nodes: no --kubeconfig, no KUBECONFIG, and not inside a pod"),
+    ],
+)
+def test_a_user_without_a_home(words: tuple[str, ...], said: str) -> None:
+    """A container's user that no passwd file knows, and no HOME."""
+    env = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}
+    command = ["unshare", "--user", "--map-user=12345", sys.executable, "-m", "nfd.cli", *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -20,7 +20,6 @@ def ensure() -> Path:
     folder = cache_root() / f"registry-{digest}"
     program = folder / "registry"
     if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock", print_line):
             if not program.exists():
                 build(program)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.children import run
 from tests.controlplane.process import without_proxy
 from tests.e2e.machines import FEATURES_D, PCI, Machine
 from tests.e2e.programs import SCRIPTS
@@ -122,4 +122,4 @@ def read_alone(case: Mapping[str, Any], machine: Machine, folder: Path, variable
     file.parent.mkdir(parents=True)
     words = [f"--replay={machine.root}", "--oneshot", "--use-node-feature-api=false"]
     command = [str(SCRIPTS / "gpu-feature-discovery"), *words, f"--output-file={file}", f"--config-file={config}"]
-    subprocess.run(command, env={**without_proxy(), **variables}, check=True, capture_output=True)
+    run(command, env={**without_proxy(), **variables})

@@ -2,7 +2,7 @@
 
 In this order: the directory that `KUBEBUILDER_ASSETS` names (what `setup-envtest` fills); the user's cache; a Go build
 into that cache, ten minutes once. Scheduler and controller manager are built only when named. Imports the standard
-library alone, so that it runs as a plain script too.
+library alone, so that it runs as a plain script too. All caches of tests are below `user_cache()`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULE = Path(__file__).resolve().parent
+OWN_CACHE = MODULE.parents[1] / ".state/cache"
+"""Where the user has no home to write to."""
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -61,7 +63,6 @@ def ensure(*names: str, say: Say | None = None) -> dict[str, Path]:
     cache = cache_folder()
     rest = [name for name in wanted if name not in found]
     if absent(cache, rest):
-        cache.mkdir(parents=True, exist_ok=True)
         with locked(cache / "lock", say or print_line):
             if missing := absent(cache, rest):  # asked again: whoever held the lock may have built them
                 build(missing, cache, say or print_line)
@@ -88,8 +89,21 @@ def absent(folder: Path, names: Sequence[str]) -> list[str]:
     return [name for name in names if not os.access(folder / name, os.X_OK)]
 
 
+def user_cache() -> Path:
+    """The folder of all caches: XDG_CACHE_HOME, else ~/.cache if that can be written to, else one below this clone."""
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named).absolute()
+    cache = Path(os.environ.get("HOME") or os.devnull, ".cache")
+    try:
+        cache.mkdir(exist_ok=True)
+    except OSError:
+        return OWN_CACHE
+    return cache.absolute() if os.access(cache, os.W_OK | os.X_OK) else OWN_CACHE
+
+
 def cache_root() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "nfd-controlplane"
+    """The control plane's part."""
+    return user_cache() / "nfd-controlplane"
 
 
 def cache_folder() -> Path:
@@ -119,12 +133,13 @@ def build_flags() -> list[str]:
 
 @contextmanager
 def locked(path: Path, say: Say) -> Iterator[None]:
-    """Hold the lock file for this block: of parallel runs one builds, the others wait for it."""
+    """Hold the lock file, whose folder is made if need be: of parallel runs one builds, the others wait for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another run that is building the control plane")
+            say(f"waiting for another run, which builds in {path.parent}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -159,8 +174,16 @@ def find_go(say: Say) -> Go:
     """The `go` on PATH if it is new enough, else the wheel's."""
     program = shutil.which("go")
     if program and go_version(program) >= version_key(version_of("go")):
-        return Go(program, {})
+        return Go(program, go_folders())
     return wheel_go(say)
+
+
+def go_folders() -> dict[str, str]:
+    """Where Go keeps modules and builds if it has no home of the user's to do so, and is not told."""
+    if user_cache() != OWN_CACHE:
+        return {}
+    places = {"GOPATH": OWN_CACHE / "go", "GOCACHE": OWN_CACHE / "go-build"}
+    return {name: str(place) for name, place in places.items() if name not in os.environ}
 
 
 def go_version(program: str) -> tuple[int, ...]:
@@ -186,7 +209,7 @@ def wheel_go(say: Say) -> Go:
             if not folder.exists():
                 install_wheel(Path(temporary, "wheel"))
                 Path(temporary, "wheel").replace(folder)
-    return Go(str(folder / "go" / "bin" / "go"), {"GOROOT": str(folder / "go")})
+    return Go(str(folder / "go" / "bin" / "go"), {"GOROOT": str(folder / "go"), **go_folders()})
 
 
 def install_wheel(folder: Path) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.children import LOGS
+
 TETHER = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
@@ -40,6 +42,7 @@ class Process:
         It ends with the calling thread: start it in the main thread, or in one that lasts.
         """
         tethered = [sys.executable, "-I", "-S", "-c", TETHER, str(os.getpid()), *self.command]
+        LOGS[self.log] = self.name
         with self.log.open("ab") as out:
             self._running = subprocess.Popen(
                 tethered, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=without_proxy(), start_new_session=True

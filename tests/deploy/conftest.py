@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.build import cache_root
+from tests.controlplane.build import user_cache
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy import images
 from tests.deploy.images import Images
@@ -32,4 +32,4 @@ def store() -> Images:
         if os.environ.get("CI") == "true":
             pytest.fail(problem, pytrace=False)
         pytest.skip(problem)
-    return Images(cache_root().with_name("nfd-images"))
+    return Images(user_cache() / "nfd-images")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.children import LOGS
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.images import Config
 from tests.deploy.rendering import NAMESPACE, Object, container_of, one, pod_of
@@ -55,6 +56,7 @@ class Pod:
         self.folder.mkdir(parents=True, exist_ok=True)
         bundle = self.bundle(image, root, entrypoint)
         (self.folder / "config.json").write_text(json.dumps(bundle))
+        LOGS[self.log] = self.name
         with self.log.open("wb") as out:
             command = ["runc", "run", f"--bundle={self.folder}", self.name]
             self._running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)

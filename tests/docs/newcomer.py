@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.children import run
 from tests.docs.cluster import READY
 
 ROOT = Path(__file__).parents[2]
@@ -41,10 +42,10 @@ class Shell:
     exported: list[str] = field(default_factory=list)
 
     def run(self, commands: tuple[str, ...]) -> str:
-        """What they print to standard output. Raises: CalledProcessError."""
+        """What they print to standard output. Raises: ChildError."""
         script = "\n".join(["set -e", *self.exported, *commands])
         self.exported += [line for line in commands if line.startswith("export ")]
-        answer = subprocess.run(["bash", "-c", script], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True)
+        answer = run(["bash", "-c", script], cwd=self.folder, stderr=None)
         return _AGE.sub(lambda found: "2m".ljust(len(found[0])), answer.stdout)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.children import run
 from tests.controlplane.process import without_proxy
 from tests.e2e.programs import SCRIPTS
 
@@ -75,7 +75,7 @@ class Machine:
 def discovered(*flags: str) -> dict[str, str]:
     """What `nfd discover` prints: the labels that a master with default settings puts on the Node."""
     command = [str(SCRIPTS / "nfd"), "discover", *flags, "-o", "labels"]
-    return parse_labels(subprocess.run(command, env=without_proxy(), capture_output=True, text=True, check=True).stdout)
+    return parse_labels(run(command, env=without_proxy()).stdout)
 
 
 def expected_labels(recording: str) -> dict[str, str]:

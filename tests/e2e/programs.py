@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.children import LOGS
 from tests.controlplane.process import TETHER, without_proxy
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Program:
     def start(self) -> None:
         command = [sys.executable, "-I", "-S", "-c", TETHER, str(os.getpid()), str(SCRIPTS / self.name), *self.flags]
         env = {**without_proxy(), "PYTHONWARNINGS": "error", **self.variables}
+        LOGS[self.log] = self.name
         with self.log.open("ab") as out:
             self._running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.children import run
 from tests.controlplane.api import ApiError
 from tests.controlplane.audit import Mark
 from tests.controlplane.cluster import ControlPlane
@@ -135,7 +135,7 @@ class Release:
     def prune(self) -> None:
         job = one(self.objects, "Job")
         command = [str(SCRIPTS / "nfd-master"), *container_of(job)["args"], f"--kubeconfig={self.kubeconfig(job)}"]
-        subprocess.run(command, env=without_proxy(), capture_output=True, check=True, timeout=60)
+        run(command, env=without_proxy(), timeout=60)
 
     def used(self, since: Mark) -> dict[str, set[Right]]:
         """By account; nothing was refused for want of a right."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.children import run
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import without_proxy
 from tests.e2e.conftest import MakeMaster, MakeNode, StartWorker
@@ -95,7 +95,7 @@ def test_prune_removes_exactly_ours_and_dry_run_only_lists_it(
 def prune(kubeconfig: Path, *flags: str) -> list[str]:
     """The lines that `nfd-master --prune` prints."""
     command = [str(SCRIPTS / "nfd-master"), "-config=", f"-kubeconfig={kubeconfig}", "--prune", *flags]
-    done = subprocess.run(command, env=without_proxy(), capture_output=True, text=True, check=True, timeout=60)
+    done = run(command, env=without_proxy(), timeout=60)
     return sorted(done.stdout.splitlines())
 
 

@@ -1,12 +1,12 @@
 """What the driver as a whole does not answer: it is said, the last good value stays, the devices keep their labels."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from nfd.host import Host
 from nfd.host.replay import LIBRARY_VARIABLE
+from tests.children import run
 from tests.gfd.cases import Start, prepare, read_labels, run_process
 from tests.gfd.machines import H100, laid
 from tests.gfd.test_no_driver import PCI, no_driver
@@ -126,7 +126,7 @@ def test_a_library_that_lacks_another_one(tmp_path: Path) -> None:
     other, main = tmp_path / "libother-gone.so", tmp_path / "libmain.so"
     for path, needed in ((other, []), (main, ["-Wl,--no-as-needed", f"-L{tmp_path}", "-lother-gone"])):
         line = ["cc", "-shared", "-fPIC", "-o", str(path), "-x", "c", "/dev/null", "-x", "none", *needed]
-        subprocess.run(line, check=True, timeout=60)
+        run(line, timeout=60)
     other.unlink()
     found = scan(Host(no_driver(tmp_path, PCI), {LIBRARY_VARIABLE: str(main)}))
     assert short(found, "state") == ["driver-error"]

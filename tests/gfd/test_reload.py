@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import LOGS
 from tests.gfd.cases import PROGRAM, prepare, read_labels
 from tests.gfd.machines import H100
 from tests.gfd.test_agent import DEADLINE, wait_for
@@ -30,6 +31,7 @@ class Program:
         self.folder = folder
         start = prepare({"machine": {"devices": [H100]}, "plain": True, "flags": FLAGS, "config": "{}"}, folder)
         self.configure("one")
+        LOGS[folder / "log"] = PROGRAM.name
         with (folder / "log").open("w") as log, (folder / "printed").open("w") as printed:
             self.process = subprocess.Popen(
                 [str(PROGRAM), *start.argv], env=dict(start.environment), stdout=printed, stderr=log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from tests.children import run
 from tests.gfd.cases import PROGRAM, prepare, read_labels
 from tests.gfd.machines import H100
 from tests.nvml.asking import needs_compiler
@@ -35,5 +36,5 @@ def test_labels_that_nobody_reads_any_more_end_it(tmp_path: Path) -> None:
 def test_a_closed_standard_error_takes_no_label(tmp_path: Path) -> None:
     start = prepare({"machine": {"devices": [H100]}}, tmp_path)
     words = ["sh", "-c", 'exec "$@" 2>&-', "sh", str(PROGRAM), *start.argv]
-    subprocess.run(words, env=dict(start.environment), timeout=60, check=True)
+    run(words, env=dict(start.environment), timeout=60)
     assert read_labels(start.out.read_text())["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"

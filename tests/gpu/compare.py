@@ -2,10 +2,11 @@
 
 import csv
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+
+from tests.children import run
 
 FIELDS = ("name", "memory.total", "driver_version", "compute_cap", "mig.mode.current")
 DISPLAY_ONLY = ("DGX Display", "NVIDIA DGX Display")
@@ -14,13 +15,13 @@ DISPLAY_ONLY = ("DGX Display", "NVIDIA DGX Display")
 def query() -> list[dict[str, str]]:
     """One mapping for each GPU that nvidia-smi lists; memory in MiB."""
     command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    text = run(command, timeout=60).stdout
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return [dict(zip(FIELDS, row, strict=True)) for row in rows if row[0] not in DISPLAY_ONLY]
 
 
 def cuda_version() -> str:
-    text = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True, timeout=60).stdout
+    text = run(["nvidia-smi"], timeout=60).stdout
     found = re.search(r"CUDA Version: *([0-9]+\.[0-9]+)", text)
     return found[1] if found else ""
 

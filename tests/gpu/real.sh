@@ -12,7 +12,7 @@ mkdir -p "$out"
 command -v nvidia-smi > "$out/nvidia-smi.path" || { echo "no nvidia-smi here, so there is nothing to compare with" >&2; exit 2; }
 
 timeout 60 "$python" -m gfd.cli --oneshot --no-timestamp --use-node-feature-api=false --output-file="$out/labels"
-timeout 60 "$python" "$here/compare.py" "$out/labels"
+PYTHONPATH="$here/../..${PYTHONPATH:+:$PYTHONPATH}" timeout 60 "$python" -m tests.gpu.compare "$out/labels"
 timeout 60 "$python" -m nfd.cli record "$out/recording"
 timeout 60 "$python" -m nfd.cli discover --replay "$out/recording" --sources nvidia -o labels \
     | grep -v gfd.timestamp > "$out/replayed"

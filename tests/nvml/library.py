@@ -12,18 +12,18 @@ keys `libraries` and `missing` hold for a whole process: they are read from the 
 first state, while `states` replace everything else. See machine.h for steps, hanging and the log.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.controlplane.build import locked, print_line, user_cache
 
 Machine = Mapping[str, Any]
 
@@ -142,11 +142,11 @@ def compile_libraries(missing: Sequence[str] = ()) -> Path:
     compiler_path = compiler()
     if compiler_path is None:
         raise RuntimeError("no C compiler: set CC, or install gcc or clang")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nfd-nvml"
+    cache = user_cache() / "nfd-nvml"
     folder = cache / digest(compiler_path, missing)
     if folder.is_dir():
         return folder
-    with locked(cache):
+    with locked(cache / "lock", print_line):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(prefix="new-", dir=cache) as temporary:
                 fresh = Path(temporary, "libraries")
@@ -163,15 +163,6 @@ def digest(compiler_path: str, missing: Sequence[str]) -> str:
     for source in sorted(SOURCES.glob("*.[ch]")):
         state.update(source.name.encode() + b"\0" + source.read_bytes())
     return state.hexdigest()[:24]
-
-
-@contextmanager
-def locked(cache: Path) -> Iterator[None]:
-    """Hold the cache for this process alone, so that parallel test runs compile a variant once."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def compile_library(compiler_path: str, product: Product, missing: Sequence[str], folder: Path, *flags: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from nfd.rpc.listening import CONNECTIONS, SPARE, connections, raise_descriptors
+from tests.children import run
 from tests.rpc.loopback import running
 
 LIMIT = resource.RLIMIT_NOFILE
@@ -22,20 +22,16 @@ RAISE = f"from {raise_descriptors.__module__} import *; raise_descriptors(); pri
 def test_the_limit_is_raised_as_far_as_it_may_be(soft: int, hard: int) -> None:
     """Each of a child; SPARE of the whole stay for others, of very few at least some are gRPC's."""
     command = [sys.executable, "-c", RAISE]
-    done = subprocess.run(
-        command, preexec_fn=lambda: resource.setrlimit(LIMIT, (soft, hard)), capture_output=True, check=True
-    )
+    done = run(command, preexec_fn=lambda: resource.setrlimit(LIMIT, (soft, hard)))
     assert tuple(map(int, done.stdout.split())) == (hard, max(hard - SPARE, hard // 4))
 
 
 def test_what_all_connections_need_is_enough() -> None:
     if resource.getrlimit(LIMIT)[1] < CONNECTIONS + SPARE:
         pytest.skip("this system lets a program have fewer descriptors")
-    done = subprocess.run(
+    done = run(
         [sys.executable, "-c", RAISE],
         preexec_fn=lambda: resource.setrlimit(LIMIT, (256, resource.getrlimit(LIMIT)[1])),
-        capture_output=True,
-        check=True,
     )
     assert tuple(map(int, done.stdout.split())) == (CONNECTIONS + SPARE, CONNECTIONS)
 
@@ -43,7 +39,7 @@ def test_what_all_connections_need_is_enough() -> None:
 def test_silent_connections_do_not_take_all() -> None:
     """Those beyond are closed at once, not after the time for a handshake. In a child, which has few descriptors."""
     script = f"import asyncio; from {__name__} import silent_connections; asyncio.run(silent_connections())"
-    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], check=True, timeout=60)
+    run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], timeout=60)
 
 
 async def silent_connections() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.children import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,5 +22,5 @@ def test_generated_code_is_up_to_date(tmp_path: Path, name: str) -> None:
         f"--pyi_out={tmp_path}",
         "nfd/rpc/labeler.proto",
     )
-    subprocess.run((sys.executable, *words), cwd=ROOT, check=True)
+    run((sys.executable, *words), cwd=ROOT)
     assert (tmp_path / "nfd/rpc" / name).read_text() == (ROOT / "nfd/rpc" / name).read_text()

@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from tests.controlplane.build import cache_root
+from tests.controlplane.build import user_cache
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
 from tests.deploy import images
@@ -61,7 +61,7 @@ def store() -> Images:
         if os.environ.get("CI") == "true":
             pytest.fail(problem, pytrace=False)
         pytest.skip(problem)
-    return Images(cache_root().with_name("nfd-images"))
+    return Images(user_cache() / "nfd-images")
 
 
 @pytest.fixture(scope="session")

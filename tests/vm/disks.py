@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.children import run, run_binary
 from tests.controlplane.build import locked, print_line
 from tests.vm.packages import CACHE, dependencies, refresh, sources, unpack
 
@@ -58,7 +58,6 @@ class Disks:
 
     def ensure(self) -> None:
         """Make what is not there, half a minute once."""
-        CACHE.mkdir(parents=True, exist_ok=True)
         with locked(CACHE / "lock", print_line):
             if not self.host.exists():
                 shutil.rmtree(self.folder, ignore_errors=True)
@@ -74,12 +73,12 @@ class Disks:
         next(boot.glob("System.map-*")).unlink()
         if not busybox.exists():
             raise RuntimeError(f"no {BUSYBOX} in the package busybox-static")
-        for name in subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True).stdout.split():
+        for name in run(["busybox", "--list"]).stdout.split():
             if not (self.tree / "usr/bin" / name).exists():
                 (self.tree / "usr/bin" / name).symlink_to("busybox")
         for place in ("pod", "proc", "sys", "dev", "run", "tmp", "root", "etc"):
             (self.tree / place).mkdir(exist_ok=True)
-        subprocess.run(["busybox", "depmod", "-b", str(self.tree), self.release], check=True)
+        run(["busybox", "depmod", "-b", str(self.tree), self.release])
 
     def initramfs(self, seed: Mapping[str, bytes]) -> bytes:
         """A first file system in memory, with the files that this boot adds to the host."""
@@ -96,7 +95,7 @@ class Disks:
                 put(root / "seed" / path.lstrip("/"), data, 0o755 if data.startswith(b"#!") else 0o644)
             names = b"\0".join(os.fsencode(path.relative_to(root)) for path in sorted(root.rglob("*"))) + b"\0"
             command = ["cpio", "--null", "--create", "--format=newc", "--quiet", "--owner=0:0"]
-            archive = subprocess.run(command, input=names, cwd=root, check=True, capture_output=True).stdout
+            archive = run_binary(command, input=names, cwd=root).stdout
         return gzip.compress(archive, 1)
 
     def first_modules(self) -> Iterator[Path]:
@@ -121,6 +120,7 @@ def make_disk(tree: Path, disk: Path) -> None:
     """An ext4 file system with these files, a tenth and 64 MiB larger than they are."""
     taken = sum(path.lstat().st_size + 4096 for path in tree.rglob("*"))
     new = disk.with_suffix(".new")
+    new.parent.mkdir(parents=True, exist_ok=True)
     new.unlink(missing_ok=True)
     command = [
         "mkfs.ext4",
@@ -134,7 +134,7 @@ def make_disk(tree: Path, disk: Path) -> None:
         f"{taken * 11 // 10240 + 65536}k",
     ]
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PATH": path})
+    run(command, env={**os.environ, "PATH": path})
     new.rename(disk)
 
 

@@ -10,9 +10,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.controlplane.build import cache_root
+from tests.children import run_binary
+from tests.controlplane.build import user_cache
 
-CACHE = cache_root().with_name("nfd-vm")
+CACHE = user_cache() / "nfd-vm"
 SOURCES = ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")
 
 
@@ -28,9 +29,9 @@ def unpack(names: Iterable[str], arch: str, folder: Path) -> None:
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(f"usr/{name}")
     for package in fetch(names, arch):
-        archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], check=True, capture_output=True)
+        archive = run_binary(["dpkg-deb", "--fsys-tarfile", str(package)])
         command = ["tar", "--extract", "--keep-directory-symlink", f"--directory={folder}"]
-        subprocess.run(command, input=archive.stdout, check=True)
+        run_binary(command, input=archive.stdout)
 
 
 def fetch(names: Iterable[str], arch: str) -> list[Path]:

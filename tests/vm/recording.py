@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import json
-import subprocess
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nfd.sources.cpu.tables import hwcap
+from tests.children import run
 from tests.controlplane.process import without_proxy
 from tests.e2e.programs import SCRIPTS
 from tests.vm.guest import Guest
@@ -41,7 +41,7 @@ class Recording:
         config.write_text(json.dumps(settings))
         command = [str(SCRIPTS / "nfd"), "discover", f"--replay={self.folder}", f"--config={config}", "-o", "json"]
         env = {**without_proxy(), "NODE_NAME": node}
-        found: dict[str, Any] = json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
+        found: dict[str, Any] = json.loads(run(command, env=env).stdout)
         config.unlink()
         return found
 

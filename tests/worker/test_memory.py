@@ -1,8 +1,9 @@
 """A worker gives back what only its start needed, and works on."""
 
 import json
-import subprocess
 import sys
+
+from tests.children import run
 
 SCRIPT = """
 import json, re, sys
@@ -28,9 +29,7 @@ print(json.dumps({"given": given, "before": before, "after": after}), file=sys.s
 
 
 def test_it_returns_pages_of_files_and_works_on() -> None:
-    ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 0, ended.stderr
-
+    ended = run([sys.executable, "-c", SCRIPT], timeout=60)
     said = json.loads(ended.stderr.splitlines()[-1])
     assert said["before"] - said["after"] > 4096
     assert said["given"]
@@ -44,7 +43,7 @@ def test_a_worker_has_no_openssl_no_re2_and_no_template_language_at_its_start() 
     script = (
         "import sys; sys.argv[1:] = ['--version']; from nfd.worker.__main__ import main; main(); print(*sys.modules)"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    ended = run([sys.executable, "-c", script], timeout=60)
     loaded = ended.stdout.split()
     assert "pydantic" in loaded
     needless = {"_ssl", "_hashlib", "re2", "nfd.rules.template.functions", "kubernetes", "aiohttp", "pynvml", "grpc"}
