@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -52,13 +52,16 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Who holds a token: `account` is NAMESPACE/NAME of its service account."""
+    """Who holds a token: `account` is NAMESPACE/NAME of its service account, `issued` when the token was made, in
+    seconds since the epoch; 0 if that is not known.
+    """
 
     account: str
     name: str
     uid: str
     node: str
     node_uid: str
+    issued: float = 0.0
 
 
 class Tokens:
@@ -112,6 +115,7 @@ class Tokens:
             self._bad.put(key, str(error), self._now() + BAD_SECONDS)
             self._senders.put(sender.encode(), self._refusals(sender) + 1, self._now() + BAD_SECONDS)
             raise
+        pod = replace(pod, issued=_issued(token, pod))
         self._good.put(key, pod, max(expires, self._now() + SHORTEST))
         return pod
 
@@ -121,12 +125,12 @@ class Tokens:
     def _expiry(self, token: str) -> float:
         """When the token says that it expires: what is plainly no token for us is refused without asking."""
         claims = _claims(token) if len(token) <= MAX_TOKEN and token.isascii() else {}
-        expires, audience = claims.get("exp"), claims.get("aud")
-        if isinstance(expires, bool) or not isinstance(expires, int | float) or not 0 < expires < LATEST:  # nor NaN
+        expires, audience = _seconds(claims.get("exp")), claims.get("aud")
+        if not expires:
             raise Forbidden("the token is not one of a service account")
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
             raise Forbidden(f"the token is not for audience {self._audience}")
-        return float(expires)
+        return expires
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -228,6 +232,26 @@ class _Recent(Generic[V]):
         self._values.move_to_end(key)
         if len(self._values) > self._size:
             self._values.popitem(last=False)
+
+
+def _issued(token: str, pod: Pod) -> float:
+    """When a token that the API server has accepted as `pod`'s says that it was issued.
+
+    The review verified the token as a whole, so its claims count; but only if they are those of a service account
+    (another authenticator may have read it in its own way). A whole second that more than one token may share.
+    """
+    claims = _claims(token)
+    bound, issued = claims.get("kubernetes.io"), claims.get("iat")
+    named = bound.get("pod") if isinstance(bound, Mapping) else None
+    if not isinstance(named, Mapping) or named.get("uid") != pod.uid:
+        return 0.0
+    return _seconds(issued)
+
+
+def _seconds(value: object) -> float:
+    """Seconds since the epoch; 0 for what is none: a truth value, NaN."""
+    is_time = not isinstance(value, bool) and isinstance(value, int | float) and 0 < value < LATEST
+    return float(value) if is_time else 0.0  # type: ignore[arg-type]  # checked one line before
 
 
 def _claims(token: str) -> Mapping[str, Any]:

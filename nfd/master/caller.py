@@ -83,7 +83,7 @@ class TokenGate:
         if pod.account not in self._accounts:
             reason = f"the caller's token is that of service account {pod.account}, which is no worker's"
             raise self._complaints.refusal(reason, "PERMISSION_DENIED", path=peer.host)
-        return Caller(peer, f"node {pod.node}", pod.node, pod.node_uid)
+        return Caller(peer, f"node {pod.node}", pod.node, pod.node_uid, pod.uid, pod.issued)
 
     def admit(self, caller: Caller, node: str) -> None:
         if node != caller.node:

@@ -133,12 +133,12 @@ class Reports:
 def _check_order(order: Order, before: Order | None, node: Node | None, applied_boot: str) -> None:
     """Raises: ReportError if `order` is older than what is known.
 
-    Within a boot the worker's start and count decide. A report of another boot is the newer one unless the Node itself
-    still names the boot already known, as it does while a kubelet has not told of a reboot.
+    Within a boot the worker's pod, start and count decide. A report of another boot is the newer one unless the Node
+    itself still names the boot already known, as it does while a kubelet has not told of a reboot.
     """
     known_boot = before.boot_id if before is not None else applied_boot
     if before is not None and order.boot_id == before.boot_id:
-        if (order.started, order.sequence) < (before.started, before.sequence):
+        if order.older(before):
             raise ReportError("a newer report of this node is here already", retry=False)
         return
     if node is not None and known_boot and known_boot != order.boot_id and node.boot_id == known_boot:

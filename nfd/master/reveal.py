@@ -18,6 +18,7 @@ from nfd.rules.policy import Policy
 
 PATH = "/reports"
 CONTENT_TYPE = "application/x-ndjson"
+_ORDER = ("boot_id", "started", "sequence")
 _SETS = tuple(name for name, kind in get_type_hints(Policy).items() if kind == frozenset[str])
 
 
@@ -86,7 +87,7 @@ def _of_node(heard: Heard, numbers: dict[int, tuple[int, Any]]) -> Iterator[byte
                 value = sorted(content) if kind == "flags" else content
                 yield _line({"content": numbers[id(content)][0], "value": value})
             refs.append((kind, feature, numbers[id(content)][0]))
-    order = asdict(report.order) if report.order is not None else None
+    order = {name: getattr(report.order, name) for name in _ORDER} if report.order is not None else None
     sources = {name: [state.state, state.error, state.since] for name, state in report.sources.items()}
     texts = {name: dict(getattr(report, name)) for name in ("labels", "annotations", "origins")}
     plain = {"version": report.version, "uid": report.node_uid, "order": order, "sources": sources, "age": heard.age}

@@ -121,6 +121,8 @@ def decode(data: bytes) -> Incoming:
     check_report(data)
     message = parse(pb.ReportRequest, data)
     order = Order(_word(message.order.boot_id, "boot id"), message.order.started, message.order.sequence)
+    if problem := order.problem():
+        raise ValueError(problem)
     report = Report(
         node=_node_name(message.node_name),
         version=_word(message.version, "version"),

@@ -164,6 +164,8 @@ class LabelerServer:
             report = convert.complete(incoming.report, self.blobs.contents(incoming))
             if caller.node_uid:
                 report = replace(report, node_uid=caller.node_uid)
+            if caller.pod and report.order is not None:
+                report = replace(report, order=replace(report.order, pod=caller.pod, issued=caller.issued))
             reply = await self._hand_over(report, caller.peer)
             self.blobs.hold(node, incoming)
         return convert.Answer(beat=reply.beat)

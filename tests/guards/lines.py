@@ -101,7 +101,7 @@ NODES = (
     ),
     Guard(  # older reports are refused
         "nfd/master/reports.py",
-        "if (order.started, order.sequence) < (before.started, before.sequence):",
+        "if order.older(before):",
         "if False:",
         STATES + "test_order_of_reports",
     ),

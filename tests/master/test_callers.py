@@ -23,6 +23,7 @@ from nfd.kube.connect import connect
 from nfd.master.reconcile import Settings
 from nfd.master.security import FLAGS, make_security, mode_of
 from nfd.master.service import Options, Service
+from nfd.report import LONGEST_UPTIME, MOST_REPORTS
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles
 from nfd.store.kube import KubeStore
@@ -181,6 +182,20 @@ async def test_new_tokens_are_taken_as_they_come(site: Site, nodes: list[str]) -
     for value in "1234":
         await site.send(worker, site.token(nodes[0]), {F + "cpu-a": value})
     assert labels_of(site.place, nodes[0]) == {F + "cpu-a": "4"}
+
+
+async def test_a_new_pod_is_heard_whatever_the_old_one_counted(site: Site, nodes: list[str]) -> None:
+    """A later token of another pod begins a count of its own; one that is not later goes by the old one's."""
+    node, plane = nodes[0], site.place.plane
+    first, path = site.token(node), f"/api/v1/namespaces/{site.namespace}/pods/nfd-worker-on-{node}"
+    bad = Worker(node, started=LONGEST_UPTIME, sequence=MOST_REPORTS - 1)
+    await site.send(bad, first, {F + "cpu-a": "bad"})
+    with pytest.raises(ReportError, match="newer report"):
+        await site.send(Worker(node, started=2), first, {F + "cpu-a": "shut out"})
+    plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
+    await asyncio.sleep(1.1)  # tokens tell whole seconds
+    await site.send(Worker(node, started=3), site.token(node), {F + "cpu-a": "good"})
+    assert labels_of(site.place, node) == {F + "cpu-a": "good"}
 
 
 async def test_token_of_a_node_that_was_recreated(site: Site, nodes: list[str]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nfd.features import Features
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import LONGEST_UPTIME, MOST_REPORTS, Order, Report, SourceState, State
 from nfd.rpc import content, convert, outline
 from tests.rpc import nfd016
 
@@ -24,7 +24,7 @@ FEATURES = st.builds(
     st.dictionaries(TEXT, st.lists(MAPS, max_size=3).map(tuple), max_size=3),
 )
 STATES = st.builds(SourceState, st.sampled_from(State), TEXT, st.floats(0, 1e9))
-ORDERS = st.builds(Order, WORD, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+ORDERS = st.builds(Order, WORD, st.integers(0, LONGEST_UPTIME), st.integers(0, MOST_REPORTS))
 REPORTS = st.builds(
     Report,
     node=st.just("node-1"), version=WORD, node_uid=WORD, order=st.none() | ORDERS, labels=MAPS, annotations=MAPS,
