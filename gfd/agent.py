@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isinf
 from typing import Any, Protocol
 
 from gfd.config import check_families
@@ -21,15 +19,16 @@ from gfd.labels.settings import MIG_STRATEGIES, Settings
 from gfd.memory import resume
 from gfd.options import Choice, Loaded
 from gfd.pci import read_functions
-from gfd.process import RELOAD, STOP
 from gfd.remembered import complete, is_needed
 from nfd import log, names
 from nfd.config.load import read_file
 from nfd.config.reading import is_blank
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, HostError, NfdError
+from nfd.failures import failed
 from nfd.features import Labels
 from nfd.host import Host
+from nfd.signals import Signals
 
 LONGEST_WAIT = 3600.0
 
@@ -135,11 +134,14 @@ def read_family(path: str, document: Document, key: str, value: Any) -> str:
 class Agent:
     """The loop. `last` is the reading of the pass before."""
 
-    def __init__(self, host: Host, choice: Choice, run: Run, open_output: Callable[[Loaded], Output]) -> None:
+    def __init__(
+        self, host: Host, choice: Choice, run: Run, open_output: Callable[[Loaded], Output], signals: Signals
+    ) -> None:
         self._host = host
         self._choice = choice
         self._run = run
         self._open_output = open_output
+        self._signals = signals
         self._last: Inventory | None = None
         self._remembered: Labels = {}
         self._said: dict[tuple[str, str], None] = {}
@@ -152,21 +154,28 @@ class Agent:
         Raises: InitError, ConfigError, HostError, KubeError from the first pass; from later ones only that nobody reads
         standard output any more.
         """
-        self.label(output)
+        self._pass(output, first=True)
         while not self._run.oneshot:
-            arrived = wait(self._run.interval)
-            if arrived in STOP:
+            wait(self._signals, self._run.interval)
+            if self._signals.stop:
                 return
-            if arrived == RELOAD:
+            if self._signals.reload:
+                self._signals.reload = False
                 output = self._reload(output)
-            try:
-                self.label(output)
-            except NfdError as error:
-                if is_unread(error):
-                    raise
-                _log.error("labels not written", error=str(error))
-            except Exception:  # a defect that a later state of the machine brings up must not end the program
-                _log.exception("labels not written")
+            self._pass(output)
+
+    def _pass(self, output: Output, *, first: bool = False) -> None:
+        """One pass; a defect that a state of the machine brings up must not end the program."""
+        try:
+            self.label(output)
+        except NfdError as error:
+            if first or is_unread(error):
+                raise
+            _log.error("labels not written", error=str(error))
+        except Exception as error:
+            if self._run.oneshot:
+                raise
+            failed("pass", error, "labels not written")
 
     def label(self, output: Output) -> None:
         """One pass."""
@@ -224,6 +233,9 @@ class Agent:
         except NfdError as error:
             _log.error("configuration not reloaded", error=str(error))
             return output
+        except Exception as error:
+            failed("reload", error, "configuration not reloaded")
+            return output
         self._run = fresh
         _log.info("configuration reloaded")
         return opened
@@ -264,13 +276,8 @@ def tell_config(loaded: Loaded) -> None:
     _log.debug("configuration", **{name.replace("-", "_"): value for name, value in loaded.values.items()})
 
 
-def wait(seconds: float) -> int | None:
-    """Wait for one of our signals, which are blocked while a pass runs; its number, or None when the time is over."""
+def wait(signals: Signals, seconds: float) -> None:
+    """Until a signal, or that long."""
     end = time.monotonic() + seconds
-    while True:
-        left = LONGEST_WAIT if isinf(end) else max(0.0, end - time.monotonic())
-        found = signal.sigtimedwait(STOP | {RELOAD}, min(left, LONGEST_WAIT))
-        if found is not None:
-            return found.si_signo
-        if left <= LONGEST_WAIT and not isinf(end):
-            return None
+    while not (signals.stop or signals.reload) and (left := end - time.monotonic()) > 0:
+        signals.wait(min(left, LONGEST_WAIT))

@@ -15,8 +15,10 @@ from gfd import cuda
 from gfd.inventory import Inventory, Trouble, from_json, to_json
 from gfd.pci import Functions, read_passed_through
 from nfd.errors import HostError
+from nfd.failures import failed
 from nfd.host import Host
 from nfd.host.replay import LIBRARY_VARIABLE, Replay
+from nfd.threads import start_thread
 
 STRATEGIES = ("auto", "nvml", "tegra", "vfio")
 PROBE = "nvml"
@@ -114,11 +116,11 @@ def within(timeout: float, reading: Reading) -> Inventory:
     def run() -> None:
         try:
             reading.run()
-        except Exception as error:  # raised elsewhere, it would only be printed
+        except Exception as error:
+            failed("gpu reading", error)
             defects.append(error)
 
-    thread = Thread(target=run, name="gpu reading", daemon=True)
-    thread.start()
+    thread = start_thread("gpu reading", run)
     thread.join(timeout)
     if defects:
         return Inventory(trouble=Trouble.DRIVER_ERROR, reason=f"{type(defects[0]).__name__}: {defects[0]}")

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gfd.process import hold_signals, rename_process
-from nfd.stray import ignore_stray
+from gfd.process import STOP, rename_process
+from nfd.signals import begin
 
 if TYPE_CHECKING:
     from gfd.agent import Output
+    from gfd.nodefeature import Guard
     from gfd.options import Choice, Loaded
     from nfd.host import Host
 
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """The entry point. Name and signals come first, before what takes time to import."""
     rename_process("gpu-feature-discovery")
-    hold_signals()
-    ignore_stray()
+    begin(STOP)
     sys.exit(run(sys.argv[1:], os.environ))
 
 
@@ -51,14 +52,20 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
     """Label, or clean up. Raises NfdError."""
     from gfd.agent import Agent, make_run, tell_config
+    from nfd.signals import Interrupted, Signals
 
     if loaded["cleanup"]:
         clean_up(loaded)
         return 0
     tell_config(loaded)
     host = open_machine(loaded, environment)
-    agent = Agent(host, choice, make_run(loaded, host.now()), open_output)
-    agent.loop(LateOutput(loaded))
+    signals = Signals(STOP)
+    opening = partial(open_output, guard=signals.interruptible)
+    agent = Agent(host, choice, make_run(loaded, host.now()), opening, signals)
+    try:
+        agent.loop(LateOutput(loaded, opening))
+    except Interrupted:
+        return int(loaded["oneshot"])
     return 0
 
 
@@ -72,14 +79,14 @@ def open_machine(loaded: Loaded, environment: Mapping[str, str]) -> Host:
     return open_host(root, loaded["replay"], environment)
 
 
-def open_output(loaded: Loaded) -> Output:
-    """Raises ConfigError, KubeError if the NodeFeature API cannot be used."""
+def open_output(loaded: Loaded, guard: Guard) -> Output:
+    """`guard` is around what waits for an API server. Raises ConfigError, KubeError if that cannot be used."""
     from gfd.writers import FileOutput, StandardOutput
 
     if loaded["use-node-feature-api"]:
         from gfd.nodefeature import open_node_feature
 
-        found = open_node_feature(loaded)
+        found = open_node_feature(loaded, guard)
         if found is not None:
             return found
     return FileOutput(loaded["output-file"]) if loaded["output-file"] else StandardOutput()
@@ -88,8 +95,9 @@ def open_output(loaded: Loaded) -> Output:
 class LateOutput:
     """Opens the output when the devices have been read, so that a missing driver is told before a missing cluster."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, opening: Callable[[Loaded], Output]) -> None:
         self._loaded = loaded
+        self._opening = opening
         self._output: Output | None = None
 
     @property
@@ -111,7 +119,7 @@ class LateOutput:
 
     def _opened(self) -> Output:
         if self._output is None:
-            self._output = open_output(self._loaded)
+            self._output = self._opening(self._loaded)
         return self._output
 
 

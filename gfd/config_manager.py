@@ -15,16 +15,18 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gfd.nodefeature import with_client
-from nfd import log
+from nfd import log, tasks
 from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
+from nfd.signals import begin
 from nfd.stdout import say
-from nfd.stray import ignore_stray
+from nfd.tasks import Asked
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
@@ -230,30 +232,28 @@ async def changes(settings: Settings, client: KubeClient, version: str) -> Async
         raise Unavailable(f"watch of node {settings.node}: {error}") from error
 
 
-async def run(settings: Settings) -> None:
-    """Raises NfdError."""
+async def run(settings: Settings, asked: Asked) -> None:
+    """Until a signal. Raises NfdError."""
 
     def work(client: KubeClient) -> Awaitable[None]:
         return follow(settings, client)
 
-    await with_client(settings.kubeconfig, work)
+    await tasks.unless(asked.stop, with_client(settings.kubeconfig, work))
 
 
 def main() -> None:
-    """The entry point; exit status 1 for everything that goes wrong, as upstream."""
+    """The entry point; exit status 0 after a signal, 1 for everything that goes wrong, as upstream."""
+    begin()
     log.setup()
-    ignore_stray()
     try:
         answer, given = read_flags(sys.argv[1:])
         if answer:
             say(answer)
             return
-        asyncio.run(run(read_settings({**os.environ, **given})))
+        tasks.serve(partial(run, read_settings({**os.environ, **given})))
     except NfdError as error:
         log.complain("config-manager", error)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ Object, names and owner references are those of GPU feature discovery (k8s-devic
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from gfd.options import Loaded
-from nfd import log
+from nfd import log, tasks
 from nfd.errors import ConfigError, Conflict, KubeError, NotFound
 from nfd.names import NFD_NS
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
 
 T = TypeVar("T")
+Guard = Callable[[], AbstractContextManager[None]]
+"""Around what may be broken off by a signal."""
 
 GROUP = "nfd.k8s-sigs.io/v1alpha1"
 RESOURCE = "nodefeatures"
@@ -31,13 +33,16 @@ _log = log.get("gfd")
 
 
 class NodeFeatureOutput:
-    """The object of one node. Every use opens a connection and closes it."""
+    """The object of one node. Every use opens a connection and closes it; it waits for answers within `guard`."""
 
-    def __init__(self, node: str, namespace: str, pod: str = "", kubeconfig: str = "") -> None:
+    def __init__(
+        self, node: str, namespace: str, pod: str = "", kubeconfig: str = "", guard: Guard = nullcontext
+    ) -> None:
         self._node = node
         self._namespace = namespace
         self._pod = pod
         self._kubeconfig = kubeconfig
+        self._guard = guard
         self._owners: list[dict[str, Any]] | None = None
 
     @property
@@ -66,7 +71,8 @@ class NodeFeatureOutput:
         return self._run(is_served)
 
     def _run(self, work: Callable[[KubeClient], Awaitable[T]]) -> T:
-        return asyncio.run(with_client(self._kubeconfig, work))
+        with self._guard():
+            return tasks.run(with_client(self._kubeconfig, work))
 
     async def _get(self, client: KubeClient) -> Mapping[str, Any] | None:
         try:
@@ -136,12 +142,12 @@ class NodeFeatureOutput:
         return f"{self._folder()}/{quote(self._name(), safe='')}"
 
 
-def open_node_feature(loaded: Loaded) -> NodeFeatureOutput | None:
+def open_node_feature(loaded: Loaded, guard: Guard = nullcontext) -> NodeFeatureOutput | None:
     """The output that the options name, None, with a warning, in a cluster without NodeFeature objects.
 
     Raises: KubeError if there is no cluster, or no name for the object.
     """
-    output = make_output(loaded)
+    output = make_output(loaded, guard)
     if output.is_served():
         return output
     _log.warning("the cluster has no NodeFeature objects, a feature file is written", path=loaded["output-file"])
@@ -153,11 +159,11 @@ def remove_node_feature(loaded: Loaded) -> None:
     make_output(loaded).remove()
 
 
-def make_output(loaded: Loaded) -> NodeFeatureOutput:
+def make_output(loaded: Loaded, guard: Guard = nullcontext) -> NodeFeatureOutput:
     for name, variable in (("node-name", "NODE_NAME"), ("namespace", "NAMESPACE")):
         if not loaded[name]:
             raise KubeError(f"the NodeFeature API needs --{name} ({variable}); or use --use-node-feature-api=false")
-    return NodeFeatureOutput(loaded["node-name"], loaded["namespace"], loaded["pod-name"], loaded["kubeconfig"])
+    return NodeFeatureOutput(loaded["node-name"], loaded["namespace"], loaded["pod-name"], loaded["kubeconfig"], guard)
 
 
 async def is_served(client: KubeClient) -> bool:

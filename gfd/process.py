@@ -1,4 +1,4 @@
-"""What has to be so before anybody looks at this process: its name, and that signals wait for their turn.
+"""What has to be so before anybody looks at this process: its name.
 
 NVIDIA's config-manager finds gpu-feature-discovery by its argv[0], which of a Python program is the interpreter.
 """
@@ -9,8 +9,8 @@ import ctypes
 import signal
 from pathlib import Path
 
-STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
-RELOAD = signal.SIGHUP
+STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+"""Signals that end the program, as upstream's."""
 
 _PR_SET_NAME = 15
 _ARG_START, _ARG_END = 47, 48
@@ -43,8 +43,3 @@ def renamed(command_line: bytes, name: bytes) -> bytes:
     words = command_line.split(b"\0")
     at = next((index for index, word in enumerate(words) if word.rpartition(b"/")[2] == name), None)
     return b"\0".join([name, *words[at + 1 :]]) if at is not None else name + b"\0"
-
-
-def hold_signals() -> None:
-    """Signals that stop or reload wait until `wait` in `gfd.agent` takes them; before, they would end the program."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP | {RELOAD})

@@ -10,13 +10,15 @@ from __future__ import annotations
 import errno
 import select
 import socket
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
+
+from nfd.failures import COUNTS, failed
+from nfd.threads import start_thread
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
@@ -89,6 +91,13 @@ def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
+def failures_family(prefix: str) -> Family:
+    """How often the parts of this process failed in a way that was not foreseen, by part."""
+    about = "Failures that were not foreseen, by the part that failed and went on; the log has the traceback."
+    counts = sorted(COUNTS.items())
+    return Family(f"{prefix}task_failures", "counter", about, [("_total", {"task": name}, n) for name, n in counts])
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What to say to a request."""
@@ -133,8 +142,7 @@ class HttpServer:
         self._poller = select.poll()
         self._poller.register(self._listener, select.POLLIN)
         self._clients: dict[int, _Client] = {}
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("http", self._run, again=True)
 
     @property
     def port(self) -> int:
@@ -144,13 +152,16 @@ class HttpServer:
         """Stop at once; clients being served are cut off."""
         self._listener.shutdown(socket.SHUT_RDWR)  # makes accept fail, which ends the thread
         self._thread.join()
+        self._listener.close()
 
     def _run(self) -> None:
-        with self._listener:
+        """Until the listener is shut down; what one client brings out is no reason to keep the others."""
+        try:
             while self._turn():
                 pass
-        for client in list(self._clients.values()):
-            self._drop(client)
+        finally:
+            for client in list(self._clients.values()):
+                self._drop(client)
 
     def _turn(self) -> bool:
         """Wait for something to happen and deal with it; false when the listener is shut down."""
@@ -248,5 +259,6 @@ def _answer(request: bytes, handler: Handler) -> tuple[Answer, bool]:
     try:
         answer = handler(target.partition("?")[0], accept)
     except Exception as error:  # a defect behind one path must not end the thread
+        failed("http handler", error, path=target.partition("?")[0])
         answer = Answer(f"{type(error).__name__}: {error}\n", 500)
     return answer or Answer("there are /healthz, /readyz and /metrics\n", 404), method == "HEAD"

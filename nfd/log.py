@@ -3,8 +3,8 @@
     log = get("worker")
     log.info("node updated", node=name, written=3, removed=1)
 
-Fields come from one list: node source feature label rule path error seconds, and plain counts. *error*: a person must
-act; *warning*: we go on with less; *info*: something changed; *debug*: a pass ran. `setup` is called once, by a
+Fields come from one list: node source feature label rule path task error seconds, and plain counts. *error*: a person
+must act; *warning*: we go on with less; *info*: something changed; *debug*: a pass ran. `setup` is called once, by a
 program; without it only warnings and errors are seen. Libraries that log through `logging` come out in the same form.
 """
 
@@ -15,6 +15,8 @@ import logging
 import os
 import sys
 import time
+import traceback
+from types import TracebackType
 from typing import TextIO
 
 from nfd.reason import said
@@ -22,9 +24,12 @@ from nfd.visible import shortened, visible
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("auto", "text", "json")
+FRAMES = 30
+"""Calls that a traceback shows at most."""
 
 _ROOT = "nfd"
 _COLOURS = {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
@@ -46,17 +51,17 @@ class Log:
     def error(self, event: str, /, **fields: object) -> None:
         self._log(logging.ERROR, event, fields)
 
-    def exception(self, event: str, /, **fields: object) -> None:
-        """An error, with the traceback of the exception being handled: for defects, not for what is foreseen."""
-        self._log(logging.ERROR, event, fields, trace=True)
+    def exception(self, event: str, raised: BaseException, /, **fields: object) -> None:
+        """An error, with the traceback of what was raised: for defects, not for what is foreseen."""
+        self._log(logging.ERROR, event, fields, raised)
 
     def wants(self, level: str) -> bool:
         """Whether lines of that level are written, for fields that cost something to gather."""
         return self._logger.isEnabledFor(LEVELS[level])
 
-    def _log(self, level: int, event: str, fields: dict[str, object], trace: bool = False) -> None:
+    def _log(self, level: int, event: str, fields: dict[str, object], raised: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, "%s", event, exc_info=trace, extra={"fields": fields})
+            self._logger.log(level, "%s", event, exc_info=raised, extra={"fields": fields})
 
 
 def get(name: str = "") -> Log:
@@ -112,7 +117,7 @@ class _Json(logging.Formatter):
         }
         line |= {name: value for name, value in _fields(record).items() if name not in line}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = _trace(record.exc_info)
         return json.dumps(line, default=_plain, ensure_ascii=False)
 
 
@@ -132,7 +137,12 @@ class _Text(logging.Formatter):
             stamp, level = f"{_DIM}{stamp}{_RESET}", f"{_COLOURS.get(record.levelno, '')}{level}{_RESET}"
             fields = fields and f"{_DIM}{fields}{_RESET}"
         line = f"{stamp} {level} {event}" + (f"  {fields}" if fields else "")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{_trace(record.exc_info)}" if record.exc_info else line
+
+
+def _trace(raised: _Raised) -> str:
+    """Of a deep recursion the end."""
+    return "".join(traceback.format_exception(*raised, limit=-FRAMES)).rstrip()
 
 
 def _plain(value: object) -> str:

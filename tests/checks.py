@@ -1,4 +1,4 @@
-"""What `make check` looks at besides ruff, mypy and the import contracts: generated files, and the length of files.
+"""What `make check` looks at besides ruff, mypy and the import contracts: generated files, the length of files, tasks.
 
 `python -m tests.checks` says what is wrong and exits 1; `--write` brings the generated files up to date.
 """
@@ -18,6 +18,7 @@ from tests.children import run
 from tests.consumers import page as consumers
 from tests.deploy import monitoring
 from tests.docs import labels
+from tests.unsupervised import unsupervised
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 500
@@ -73,8 +74,9 @@ def main() -> int:
             (ROOT / name).write_text(wanted[name])
             print(f"wrote {name}")
         old = []
-    wrong = [f"{name}: not what `make generate` writes" for name in old] + list(long_files())
-    print("\n".join(wrong) if wrong else "generated files are up to date, no file is too long")
+    wrong = [f"{name}: not what `make generate` writes" for name in old]
+    wrong += [*long_files(), *unsupervised(ROOT)]
+    print("\n".join(wrong) if wrong else "generated files are up to date, no file is too long, tasks are supervised")
     return bool(wrong)
 
 

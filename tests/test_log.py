@@ -85,8 +85,8 @@ def test_a_traceback_on_request() -> None:
     log.setup(form="json", stream=stream)
     try:
         raise ValueError("x")
-    except ValueError:
-        log.get().exception("defect", source="pci")
+    except ValueError as error:
+        log.get().exception("defect", error, source="pci")
     assert "ValueError: x" in json.loads(stream.getvalue())["traceback"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nfd import tasks
 from nfd.errors import ConfigError, NotFound
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
@@ -72,7 +72,7 @@ def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T
         finally:
             await client.close()
 
-    return asyncio.run(run())
+    return tasks.run(run())
 
 
 def own_kubeconfig() -> str:

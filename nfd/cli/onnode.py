@@ -6,11 +6,11 @@ tells who made a label, and which rules would; on what value a term of a rule fa
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nfd import tasks
 from nfd.cli.cluster import own_kubeconfig, read_node
 from nfd.errors import ConfigError
 from nfd.kube.connect import connect
@@ -40,7 +40,7 @@ class Found:
 
 def explain_on_node(kubeconfig: str, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
     """The label's value, None if it is not there, and why. Raises: ConfigError, KubeError."""
-    return lines_of(asyncio.run(_read(kubeconfig, node)), node, key, instance)
+    return lines_of(tasks.run(_read(kubeconfig, node)), node, key, instance)
 
 
 def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:

@@ -8,24 +8,24 @@ import os
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from nfd import log, names
+from nfd import log, names, tasks
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
 from nfd.cli.parsers import path
 from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.config.held import Held
-from nfd.errors import NfdError
 from nfd.events.files import Folder
-from nfd.events.signals import Signals
 from nfd.features import Problem
 from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
+from nfd.signals import Signals
 from nfd.store.file import FileStore, check_node
+from nfd.threads import start_thread
 from nfd.visible import visible
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.cli import config_folders, node_name
@@ -103,12 +103,11 @@ class LocalMaster:
         self._folder = folder
         self._ready = threading.Event()
         self._error: Exception | None = None
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="nfd-master", daemon=True)
+        self._end: Callable[[], object] = lambda: None
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> LocalMaster:
-        self._thread.start()
+        self._thread = start_thread("nfd-master", self._run)
         self._ready.wait()
         if self._error is not None:
             raise self._error
@@ -117,26 +116,29 @@ class LocalMaster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._end()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._serve())
+            tasks.run(self._serve())
+        except Exception as error:  # whoever has opened us raises it, unless that was long ago
+            if self._ready.is_set():
+                raise
+            self._error = error
         finally:
             self._ready.set()
-            self._loop.close()
 
     async def _serve(self) -> None:
         service = Service(FileStore(self._folder), Options(host=LOOPBACK, port=0, http_port=None))
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._end = lambda: loop.call_soon_threadsafe(stop.set)
         try:
             await service.start()
             self.port = service.port
             self._ready.set()
-            await self._stop.wait()
-        except (NfdError, OSError) as error:
-            self._error = error
+            await stop.wait()
         finally:
             await service.stop()
 

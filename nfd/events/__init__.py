@@ -19,8 +19,8 @@ from nfd import log
 from nfd.events.files import Folder, Watches
 from nfd.events.kernel import DeafError, KernelEvents
 from nfd.events.listing import POLLED, Listings
-from nfd.events.signals import Signals
 from nfd.host import Host
+from nfd.signals import Signals
 from nfd.source import Source
 
 QUIET = 0.15

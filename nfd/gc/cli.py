@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 
-from nfd import log
+from nfd import log, tasks
 from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.klog import Klog
 from nfd.config.load import load
@@ -18,9 +17,9 @@ from nfd.gc.collector import KINDS, Collector
 from nfd.gc.metrics import Metrics
 from nfd.health import Answer, HttpServer, metrics_answer
 from nfd.kube.connect import connect
+from nfd.signals import begin
 from nfd.stdout import say
-from nfd.stray import ignore_stray
-from nfd.tasks import first_of
+from nfd.tasks import Asked
 
 _log = log.get("gc")
 
@@ -33,7 +32,7 @@ class Config(Section):
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage)."""
     if argv is None:
-        ignore_stray()
+        begin()
     try:
         parsed = parse(
             "nfd-gc",
@@ -51,24 +50,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, ConfigError) else 1
     log.setup("debug" if config.klog.v > 0 else "info")
     try:
-        asyncio.run(run(parsed))
+        tasks.serve(partial(run, parsed))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-async def run(parsed: Parsed) -> None:
+async def run(parsed: Parsed, asked: Asked) -> None:
     """Until a signal. Raises: ConfigError, KubeError, OSError."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    client = await connect(parsed["kubeconfig"])
+    client = await tasks.unless(asked.stop, connect(parsed["kubeconfig"]))
+    if client is None:
+        return
     metrics = Metrics(kind.name for kind in KINDS)
     collector = Collector(client, metrics, parsed["gc-interval"], parsed["list-size"])
     server = serve(parsed["port"], collector, metrics) if parsed["port"] else None
     try:
-        await first_of(collector.run(), stop.wait())
+        await tasks.first_of(collector.run(), asked.stop.wait())
     finally:
         if server is not None:
             server.close()

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from nfd import log
+from nfd import log, tasks
 from nfd.errors import KubeError, NotFound
 from nfd.gc.metrics import Metrics
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import METADATA_LIST, list_all, whole
 from nfd.kube.watch import Watch
 from nfd.names import NFD_NS
-from nfd.tasks import first_of
 
 NODES = "/api/v1/nodes"
 NODE_NAME = f"{NFD_NS}/node-name"
@@ -96,7 +95,10 @@ class Collector:
 
     async def run(self) -> None:
         """Until cancelled. Raises: Forbidden if Nodes may not be listed."""
-        await first_of(self._watch.run(), self._delete())
+        await tasks.first_of(
+            tasks.supervised("watch of Nodes", self._watch.run, (KubeError,)),
+            tasks.supervised("collection", self._delete),
+        )
 
     async def _delete(self) -> None:
         await self._watch.synced.wait()
@@ -107,7 +109,8 @@ class Collector:
                 await self.sweep()
                 due = clock() + self._interval
             with suppress(TimeoutError):
-                node = await asyncio.wait_for(self._gone.get(), max(0.0, due - clock()))
+                async with asyncio.timeout(max(0.0, due - clock())):
+                    node = await self._gone.get()
                 await self._look(node)
 
     async def sweep(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nfd import __version__
-from nfd.health import Family
+from nfd.health import Family, failures_family
 
 
 class Metrics:
@@ -23,6 +23,7 @@ class Metrics:
         yield Family("nfd_gc_build_info", "gauge", about, [("", {"version": __version__}, self.started)])
         yield _counter("nfd_gc_objects_deleted", "Objects deleted because their node is gone.", self.deleted)
         yield _counter("nfd_gc_object_delete_failures", "Objects that could not be deleted.", self.failed)
+        yield failures_family("nfd_gc_")
 
 
 def _counter(name: str, about: str, counts: Mapping[str, int]) -> Family:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from nfd import log
+from nfd import log, tasks
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube.connect import KubeClient, Request
 from nfd.kube.watch import PATIENCE
@@ -30,6 +30,8 @@ LONGEST_WRITE = 4.0
 RELEASED = 1
 """Duration in seconds of a lease that its holder gave up, as client-go writes it."""
 JITTER = 1.2
+LONGEST_END = 6.0
+"""Seconds that the end may take: our last request, and giving up the lease."""
 
 _log = log.get("kube")
 
@@ -82,6 +84,9 @@ class Lease:
         self._failing = False
         self._refused_since: float | None = None
         self._looked = asyncio.Event()
+        self._ending = False
+        self._turn = asyncio.Lock()
+        self._asked = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -109,40 +114,49 @@ class Lease:
         Raises: Forbidden if that is refused for longer than the patience.
         """
         self._identity, self._changed = identity, changed
-        self._task = asyncio.create_task(self._run())
-        looked = asyncio.create_task(self._looked.wait())
-        try:
-            await asyncio.wait((self._task, looked), return_when=asyncio.FIRST_COMPLETED)
-            if self._task.done():
-                await self._task
-        finally:
-            looked.cancel()
+        # after a failure leadership ends by the clock, and the fence with it, unless a later round renews the lease
+        self._task = tasks.start("lease", self._run, (KubeError,))
+        await tasks.reached(self._looked, self._task)
 
     async def stop(self, *, release: bool) -> None:
-        """Try no more and, if nothing that we sent is under way, let others hold the lease at once."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError, KubeError):
-                await self._task
-        held, self._until = self.leading, 0.0
-        if held and release:
-            await self._release()
-        await self._client.close()
+        """Try no more and, if nothing that we sent is under way, let others hold the lease at once.
+
+        A round under way is waited for: whether the lease is ours is known when its request is answered, or given up.
+        """
+        self._ending = True
+        try:
+            async with asyncio.timeout(LONGEST_END), self._turn:
+                if self._task is not None:
+                    await tasks.cancel([self._task])
+                self._until = 0.0
+                asked, self._asked = self._asked, False
+                if asked and release:
+                    await self._release()
+        except TimeoutError:
+            _log.warning("lease not released, it runs out by itself", path=self._name, seconds=LONGEST_END)
+        finally:
+            self._until = 0.0
+            if self._task is not None:
+                await tasks.cancel([self._task])
+            await self._client.close()
 
     async def _release(self) -> None:
-        """The answer to our last renewal may have been lost, so that it is another version than we know."""
+        """The answer to our last request may have been lost, so that it is another version than we know."""
         try:
             await self._look()
             if self._is_ours():
                 await self._put(self._now(), holderIdentity="", leaseDurationSeconds=RELEASED)
-            _log.info("lease released", path=self._name)
+                _log.info("lease released", path=self._name)
+        except NotFound:
+            return  # somebody deleted it
         except KubeError as error:
             _log.warning("lease not released, it runs out by itself", path=self._name, error=error)
 
     async def _run(self) -> None:
         while True:
             try:
-                await self._round()
+                async with self._turn:
+                    await self._round()
             except KubeError as error:
                 if self._is_hopeless(error):
                     raise
@@ -169,12 +183,13 @@ class Lease:
             if not self.leading:
                 self._tell()
                 await self._look()
-                if not self._is_free():
+                if not self._is_free() or self._ending:
                     return
             await self._put(began)
         except NotFound:
             self._until = 0.0  # from here on anybody can make one
-            await self._create(began)
+            if not self._ending:
+                await self._create(began)
         except Conflict:
             await self._look_again()
 
@@ -192,11 +207,13 @@ class Lease:
 
     async def _create(self, began: float) -> None:
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
+        self._asked = True
         with suppress(Conflict):
             self._remember(await self._send("POST", "", body | {"spec": self._fresh({})}))
             self._until = began + self._timing.deadline
 
     async def _put(self, began: float, **fields: Any) -> None:
+        self._asked = True
         spec = {**self._fresh(_spec(self._seen)), **fields}
         self._remember(await self._send("PUT", self._name, {**self._seen, "spec": spec}))
         self._until = began + self._timing.deadline if spec["holderIdentity"] else 0.0
@@ -245,10 +262,10 @@ class Lease:
         self._failing = True
 
     def _tell(self) -> None:
-        if self.leading != self._led:
-            self._led = self.leading
-            _log.info("leading" if self._led else "leading no more", path=self._name)
+        if (leading := self.leading) != self._led:
             self._changed()
+            self._led = leading
+            _log.info("leading" if leading else "leading no more", path=self._name)
 
     async def _pause(self) -> None:
         """Until the next try, but no longer than to the moment at which leadership ends without one."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from nfd import log
+from nfd import log, tasks
 from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube.connect import KubeClient
 from nfd.names import subdomain_problem
@@ -96,15 +96,9 @@ class Tokens:
             raise Unavailable("many tokens from this address were refused just now", retry_after=BAD_SECONDS)
         task = self._asking.get(key)
         if task is None:
-            task = self._asking[key] = asyncio.create_task(self._ask(token, key, sender))
-            task.add_done_callback(lambda done: self._asked(key, done))
+            task = self._asking[key] = tasks.ask("token review", self._ask(token, key, sender))
+            task.add_done_callback(lambda _: self._asking.pop(key))
         return await asyncio.shield(task)
-
-    def _asked(self, key: bytes, task: asyncio.Task[Pod]) -> None:
-        """Whoever waited has the outcome; if nobody does any more, it is not lost but unheard."""
-        del self._asking[key]
-        if not task.cancelled():
-            task.exception()
 
     async def _ask(self, token: str, key: bytes, sender: str) -> Pod:
         try:

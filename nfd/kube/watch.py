@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from nfd import log
 from nfd.errors import Expired, Forbidden, KubeError, NotFound, Unavailable
+from nfd.failures import failed
 from nfd.kube.connect import JSON, METADATA_ONLY, KubeClient, Request
 from nfd.kube.lists import METADATA_LIST
 
@@ -117,7 +118,7 @@ class Watch:
                     raise
                 await self._wait(error)
             except Exception as error:  # a defect that one object brings out must not leave us deaf: list again
-                _log.exception("watch failed", path=self._path)
+                failed("watch", error, path=self._path)
                 self._version = ""
                 await self._wait(KubeError(str(error)))
             finally:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
+from nfd.signals import begin
+
 
 def main() -> int:
-    """Exit status: 0, 1 (failed) or 2 (usage or configuration)."""
+    """Exit status: 0 (also after a signal), 1 (failed) or 2 (usage or configuration)."""
+    begin()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from nfd.master import cli
 

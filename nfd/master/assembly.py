@@ -13,6 +13,7 @@ from nfd import log
 from nfd.config.flags import Parsed, configure
 from nfd.config.load import inline
 from nfd.errors import ConfigError, FileGone, KubeError
+from nfd.failures import failed
 from nfd.kube.access import Access
 from nfd.kube.connect import KubeClient, connect
 from nfd.kube.lease import Lease, Timing
@@ -56,7 +57,8 @@ class Master:
         path = str(self.parsed["config"])
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(hangup.wait(), LOOK)
+                async with asyncio.timeout(LOOK):
+                    await hangup.wait()
             found = signature(path)
             if hangup.is_set() or found != seen:
                 hangup.clear()
@@ -77,6 +79,9 @@ class Master:
             return
         except (ConfigError, KubeError) as error:
             _log.error("configuration cannot be used, the old one stays", error=error)
+            return
+        except Exception as error:
+            failed("reload", error, "configuration cannot be used, the old one stays")
             return
         later = [name for name in AT_START_ONLY if getattr(config, name) != getattr(self.config, name)]
         self.config = config

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from nfd import log
+from nfd import log, tasks
 from nfd.errors import Conflict, KubeError
 from nfd.kube.connect import KubeClient
 from nfd.kube.follow import Followed
@@ -84,14 +84,15 @@ class Certificates:
         while not await self._look():
             await asyncio.sleep(delay * random.uniform(1.0, 1.25))
             delay = min(delay * 2, BACKOFF[1])
-        rounds = self._run(), self._secret.run(), self._config_map.run()
-        self._tasks = [asyncio.create_task(one) for one in rounds]
+        self._tasks = [
+            tasks.start("certificates", self._run),
+            tasks.start("watch of the Secret", self._secret.run),
+            tasks.start("watch of the ConfigMap", self._config_map.run),
+        ]
 
     async def stop(self) -> None:
         """Renew no more; what there is stays in use."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.cancel(self._tasks)
 
     async def _run(self) -> None:
         while True:

@@ -6,11 +6,10 @@ import asyncio
 import gc
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 
-from nfd import log
+from nfd import log, tasks
 from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
@@ -21,10 +20,10 @@ from nfd.master.prune import prune
 from nfd.master.security import FLAGS as SECURITY_FLAGS
 from nfd.master.security import mode_of
 from nfd.rpc.listening import raise_descriptors
+from nfd.signals import begin
 from nfd.stdout import say
 from nfd.store.base import Kind
-from nfd.stray import ignore_stray
-from nfd.tasks import first_of
+from nfd.tasks import Asked
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 GATES = {
@@ -43,7 +42,7 @@ _log = log.get("master")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage or configuration)."""
     if argv is None:
-        ignore_stray()
+        begin()
     try:
         parsed = parse(
             "nfd-master",
@@ -66,21 +65,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
     try:
-        asyncio.run(_prune(config, parsed) if parsed["prune"] else _serve(config, parsed, mode, seen))
+        if parsed["prune"]:
+            tasks.run(_prune(config, parsed))
+        else:
+            tasks.serve(lambda asked: _serve(config, parsed, mode, seen, asked))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-async def _serve(config: Config, parsed: Parsed, mode: str, seen: Signature) -> None:
-    stop, hangup = asyncio.Event(), asyncio.Event()
-    for number, event in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, hangup)):
-        asyncio.get_running_loop().add_signal_handler(number, event.set)
+async def _serve(config: Config, parsed: Parsed, mode: str, seen: Signature, asked: Asked) -> None:
     raise_descriptors()
-    master = await open_master(config, parsed, mode)
+    master = await tasks.unless(asked.stop, open_master(config, parsed, mode))
+    if master is None:
+        return
     try:
-        await first_of(_work(master, hangup, seen), stop.wait())
+        await tasks.first_of(_work(master, asked.hangup, seen), asked.stop.wait())
     finally:
         await master.service.stop()
 
@@ -91,7 +92,7 @@ async def _work(master: Master, hangup: asyncio.Event, seen: Signature) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
-    await master.follow(hangup, seen)
+    await tasks.supervised("configuration", lambda: master.follow(hangup, seen))
 
 
 async def _prune(config: Config, parsed: Parsed) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from nfd import log
+from nfd import log, tasks
 from nfd.health import listen
 from nfd.rpc.listening import descriptors
 
@@ -55,6 +55,7 @@ class Door:
         self._pace = bounds.patience / 8
         self._most = min(bounds.connections, max(1, descriptors() // 4))
         self._accepting: asyncio.Task[None] | None = None
+        self._listener: socket.socket | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._said = -REPEAT
 
@@ -63,14 +64,20 @@ class Door:
         listener = listen(port, host)
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HELD)  # for all that are accepted
-        self._accepting = asyncio.create_task(self._accept(listener, lambda: Link(self, self._bounds, serve())))
+        self._listener = listener
+
+        def make() -> Link:
+            return Link(self, self._bounds, serve())
+
+        self._accepting = tasks.start("http connections", lambda: self._accept(listener, make))
         return int(listener.getsockname()[1])
 
     async def close(self) -> None:
         """Take no more; those that are open stay."""
         if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait([self._accepting])
+            await tasks.cancel([self._accepting])
+        if self._listener is not None:
+            self._listener.close()
 
     def enter(self, link: Link) -> None:
         """For a link to say that it is open."""
@@ -84,20 +91,22 @@ class Door:
 
     async def _accept(self, listener: socket.socket, make: Callable[[], Link]) -> None:
         loop = asyncio.get_running_loop()
-        with listener:
-            while True:
-                try:
-                    accepted, _ = await loop.sock_accept(listener)
-                except ConnectionAbortedError:
-                    continue
-                except OSError as error:  # out of descriptors or memory: the backlog waits
-                    self._complain(error)
-                    await asyncio.sleep(self._bounds.pause)
-                    continue
-                try:
-                    await loop.connect_accepted_socket(make, accepted)
-                except OSError:
-                    accepted.close()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # out of descriptors or memory: the backlog waits
+                self._complain(error)
+                await asyncio.sleep(self._bounds.pause)
+                continue
+            try:
+                await loop.connect_accepted_socket(make, accepted)
+            except OSError:
+                accepted.close()
+            except BaseException:
+                accepted.close()
+                raise
 
     def _complain(self, error: OSError) -> None:
         now = asyncio.get_running_loop().time()

@@ -118,6 +118,7 @@ class Intake:
         waiting = place.setdefault(name, asyncio.get_running_loop().create_future())
         self._queue.add(name, news=True)
         try:
-            return await asyncio.wait_for(asyncio.shield(waiting), ANSWER_WITHIN)
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await asyncio.shield(waiting)
         except TimeoutError:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
-from nfd.health import Family, Histogram
+from nfd.health import Family, Histogram, failures_family
 
 PREFIX = "nfd_master_"
 
@@ -129,6 +129,7 @@ class Metrics:
                 for place, count in self._counts[name].items()
             ]
             yield Family(PREFIX + name, "counter", counter.help, samples)
+        yield failures_family(PREFIX)
         for name, histogram in self._histograms.items():
             yield Family(PREFIX + name, "histogram", HISTOGRAMS[name][0], histogram.samples({}))
         for name, value in self.gauges().items():

@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from nfd import log
-from nfd.errors import KubeError
+from nfd import log, tasks
 from nfd.kube.connect import KubeClient
 from nfd.kube.watch import Watch
 from nfd.master.config import NamespaceSelector
@@ -103,21 +103,21 @@ class CustomResources:
         `queue` is asked for passes over nodes; while `leads` is not set, nothing is written.
         """
         self._store, self._queue = store, queue
-        self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches.values()]
+        self._tasks = [
+            tasks.start(f"watch of {path.rpartition('/')[2]}", watch.run) for path, watch in self._watches.items()
+        ]
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(one.settled.wait() for one in self._watches.values())), SYNC_WITHIN)
+            async with asyncio.timeout(SYNC_WITHIN):
+                for watch in self._watches.values():
+                    await watch.settled.wait()
         self._bind()
-        self._tasks += [asyncio.create_task(self._first(watch)) for watch in self._watches.values()]
-        self._tasks.append(asyncio.create_task(self._revisions()))
+        self._tasks += [tasks.start("first list", partial(self._first, watch)) for watch in self._watches.values()]
+        self._tasks.append(tasks.start("rule revisions", self._revisions))
         if self._wishes.publish:
-            self._tasks.append(asyncio.create_task(self._statuses.run(leads)))
+            self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError, KubeError):
-                await task
+        await tasks.cancel(self._tasks)
 
     def ask(self, node: Node, report: Report | None) -> Asked | None:
         """What the node is to become, by its report or, while none has come, by what can be known without it."""
@@ -276,8 +276,12 @@ class CustomResources:
             await self._revise.wait()
             await asyncio.sleep(SETTLE)
             self._revise.clear()
-            gone = self._bind()
-            await self.verdicts.judge_all(self._queue.add, self._revise.is_set)
+            try:
+                gone = self._bind()
+                await self.verdicts.judge_all(self._queue.add, self._revise.is_set)
+            except Exception:
+                self._revise.set()  # it is still to be done
+                raise
             if gone:
                 self._add_all(only_silent=True)
             self._statuses.dirty.set()

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp.web import RouteDef
 
-from nfd import __version__, log
+from nfd import __version__, log, tasks
 from nfd.errors import Forbidden, KubeError, Unavailable
+from nfd.failures import failed
 from nfd.master.hearing import Hearing
 from nfd.master.http import HttpServer
 from nfd.master.intake import Intake
@@ -26,8 +27,8 @@ from nfd.master.security import Security
 from nfd.rpc.server import LabelerServer
 from nfd.store.base import Node, NodeStore
 
-DRAIN = 10.0
-"""Seconds for calls and passes under way when the master stops."""
+DRAIN = 7.0
+"""Seconds for calls and passes under way when the master stops; the lease and the rest have theirs within the grace."""
 TICK = 10.0
 """Seconds between two looks at what is due."""
 SWEEP = 3600.0
@@ -43,7 +44,7 @@ class Options:
 
     `resync` is in seconds, as is `stale_after`, the silence of a worker after which its labels go; 0 switches each off.
     `election` is for one of several masters, `service_name` what the certificates of all of them say. `drain` limits
-    the seconds of each step of the end.
+    the seconds that calls and passes under way have at the end.
     """
 
     host: str = ""
@@ -126,8 +127,8 @@ class Service:
         await self._store.start(self._node_changed)
         if self._resources is not None:
             await self._resources.start(self._store, self.queue, self._leads)
-        self._tasks = [asyncio.create_task(self._work()) for _ in range(options.parallelism)]
-        self._tasks.append(asyncio.create_task(self._chores()))
+        self._tasks = [tasks.start("node passes", self._work) for _ in range(options.parallelism)]
+        self._tasks.append(tasks.start("chores", self._chores))
         self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
         if options.election is not None:
             await options.election.lease.start(options.election.identity(self.port), self._leadership_changed)
@@ -139,15 +140,17 @@ class Service:
     async def stop(self) -> None:
         """Take no more reports, finish the passes under way and queued, let another master lead, then close."""
         self.leadership.drain()
-        await self._labeler.stop(self._options.drain)
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._options.drain
+        await self._labeler.stop(self._options.drain / 2)
         finished = not self._leads.is_set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.queue.idle() if self._tasks else asyncio.sleep(0), self._options.drain)
+            async with asyncio.timeout_at(until):
+                if self._tasks:
+                    await self.queue.idle()
             finished = True
         self.queue.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.cancel(self._tasks)
         await self._options.security.finish()
         if self._resources is not None:
             await self._resources.stop()
@@ -188,8 +191,11 @@ class Service:
             self._intake.clear()
             if self._resources is not None:
                 self._resources.clear()
-        elif not self._leads.is_set():
-            self._tasks = [*(task for task in self._tasks if not task.done()), asyncio.create_task(self._take_over())]
+        elif not self._leads.is_set() and self.leadership.phase is not Phase.DRAINING:
+            self._tasks = [
+                *(task for task in self._tasks if not task.done()),
+                tasks.start("take-over", self._take_over),
+            ]
 
     async def _take_over(self) -> None:
         """The last leader may have acted on rules and objects that we have not heard of: list them anew, then lead."""
@@ -235,8 +241,8 @@ class Service:
             again = await self._reconciler.reconcile(name)
         except KubeError as error:
             self._postpone(name, error)
-        except Exception:  # a defect that one node brings out must not stop the others
-            _log.exception("pass failed", node=name)
+        except Exception as error:  # a defect that one node brings out must not stop the others
+            failed("node pass", error, node=name)
             self._postpone(name, None)
         else:
             self.queue.succeeded(name)

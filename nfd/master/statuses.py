@@ -76,6 +76,9 @@ class Statuses:
             except KubeError as error:
                 _log.warning("status not written; trying again", error=error, seconds=EVERY)
                 wait = EVERY
+            except Exception:
+                self.dirty.set()  # it is still to be done
+                raise
             if wait:
                 asyncio.get_running_loop().call_later(wait, self.dirty.set)
                 await asyncio.sleep(min(wait, 1.0))

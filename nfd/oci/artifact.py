@@ -10,6 +10,7 @@ from nfd.errors import NfdError
 from nfd.oci.client import MAX_MANIFEST, Login, Registry, open_registry
 from nfd.oci.documents import ACCEPT, INDEX, Descriptor, Manifest, check_digest, digest_of, parse
 from nfd.oci.reference import Platform, Reference
+from nfd.tasks import run
 
 ARTIFACT_TYPE = "application/vnd.nfd.image-compatibility.v1alpha1"
 MINUTE = 60.0
@@ -49,7 +50,7 @@ def fetch_specification(
         except TimeoutError as error:
             raise NfdError(f"{reference}: the registry took more than {seconds:.0f} s") from error
 
-    return asyncio.run(limited())
+    return run(limited())
 
 
 async def subjects(registry: Registry, reference: Reference, platform: Platform, *, strict: bool) -> list[str]:

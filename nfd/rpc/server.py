@@ -16,8 +16,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from nfd import log
 from nfd.errors import ReportError
+from nfd.failures import failed
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.blobs import Blobs
@@ -70,7 +70,6 @@ class LabelerServer:
         self._limits = Limits()
         self._tls = tls
         self._name = name
-        self._log = log.get("rpc")
         self._health = health.aio.HealthServicer()
         self._server: Any = grpc.aio.server(
             options=(*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections())),
@@ -123,7 +122,7 @@ class LabelerServer:
         except ReportError as error:
             await self._refuse(context, _status(error), str(error), _trailers(error))
         except Exception as error:  # a defect of ours must not look like a verdict on the report
-            self._log.exception("report handling failed", error=error)
+            failed("report", error)
             await self._refuse(
                 context, grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log"
             )

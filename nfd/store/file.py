@@ -15,7 +15,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 from inotify_simple import INotify, flags
 
-from nfd import log, names
+from nfd import log, names, tasks
 from nfd.config import yamltext
 from nfd.config.reading import read_bytes
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
@@ -71,7 +71,7 @@ class FileStore:
         self._changed = changed
         self._connected = True
         self._listen()
-        self._looking = asyncio.get_running_loop().create_task(self._look_again())
+        self._looking = tasks.start("look at the node store", self._look_again)
 
     @property
     def connected(self) -> bool:
@@ -120,9 +120,7 @@ class FileStore:
 
     async def close(self) -> None:
         if self._looking is not None:
-            self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+            await tasks.cancel([self._looking])
         if self._watch is not None:
             asyncio.get_running_loop().remove_reader(self._watch.fileno())
             self._watch.close()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from nfd import log
+from nfd import log, tasks
 from nfd.errors import KubeError, Unavailable
 from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request, node_path
 from nfd.kube.watch import PATIENCE, SILENCE, Watch
@@ -48,14 +47,8 @@ class KubeStore:
     async def start(self, changed: Callable[[str], None]) -> None:
         """Returns once all Nodes are known, however long that takes. Raises: Forbidden that outlasts the patience."""
         self._changed = changed
-        self._watching = asyncio.create_task(self._watch.run())
-        synced = asyncio.create_task(self._watch.synced.wait())
-        try:
-            await asyncio.wait((self._watching, synced), return_when=asyncio.FIRST_COMPLETED)
-            if self._watching.done():
-                await self._watching
-        finally:
-            synced.cancel()
+        self._watching = tasks.start("watch of Nodes", self._watch.run, (KubeError,))
+        await tasks.reached(self._watch.synced, self._watching)
 
     def get(self, name: str) -> Node | None:
         return self._nodes.get(name)
@@ -95,9 +88,7 @@ class KubeStore:
 
     async def close(self) -> None:
         if self._watching is not None:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError, KubeError):
-                await self._watching
+            await tasks.cancel([self._watching])
         await self._client.close()
 
     def put(self, item: Mapping[str, Any]) -> None:

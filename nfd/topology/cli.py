@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
 from pydantic import Field
 
-from nfd import log, names
+from nfd import log, names, tasks
 from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.klog import Klog
 from nfd.config.load import files, load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_port
-from nfd.errors import ConfigError, HostError, NfdError
+from nfd.errors import ConfigError, HostError, KubeError, NfdError
 from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.kube.connect import connect
+from nfd.signals import begin
 from nfd.stdout import say
-from nfd.stray import ignore_stray
+from nfd.tasks import Asked
 from nfd.topology.claims import Claims
 from nfd.topology.kubelet import check_uri, default_uri
 from nfd.topology.metrics import Metrics
@@ -54,7 +55,7 @@ class Config(Section):
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage)."""
     if argv is None:
-        ignore_stray()
+        begin()
     try:
         parsed = parse(
             PROGRAM,
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
     try:
-        return asyncio.run(run(parsed, settings, host))
+        return tasks.serve(partial(run, parsed, settings, host))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
@@ -102,12 +103,11 @@ def settings_of(parsed: Parsed, config: Config, host: Host) -> Settings:
     )
 
 
-async def run(parsed: Parsed, settings: Settings, host: Host) -> int:
+async def run(parsed: Parsed, settings: Settings, host: Host, asked: Asked) -> int:
     """Until a signal, or for one pass. Raises: ConfigError, KubeError, OSError."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    client = await connect(parsed["kubeconfig"])
+    client = await tasks.unless(asked.stop, connect(parsed["kubeconfig"]))
+    if client is None:
+        return 0
     oneshot = parsed["oneshot"]
     state = parsed["kubelet-state-dir"] if "kubelet-state-dir" in parsed.given else str(host.root / STATE)
     triggers, metrics = Triggers("" if oneshot else state), Metrics()
@@ -115,16 +115,18 @@ async def run(parsed: Parsed, settings: Settings, host: Host) -> int:
     show = _print if parsed["no-publish"] else None
     updater = Updater(host, settings, claims, Publisher(client, own_namespace()), metrics, show)
     server = serve(parsed["port"], updater, metrics) if parsed["port"] and not oneshot else None
-    work = _once(updater, claims) if oneshot else updater.run(triggers)
-    tasks = [asyncio.create_task(one) for one in (claims.run(), work, stop.wait())]
+    went_well: list[bool] = []
+
+    async def work() -> None:
+        if oneshot:
+            went_well.append(await _once(updater, claims))
+        else:
+            await tasks.supervised("updater", lambda: updater.run(triggers))
+
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        results = {one: await one for one in done}
-        return int(oneshot and not results.get(tasks[1], False))
+        await tasks.first_of(tasks.supervised("watch of pods", claims.run, (KubeError,)), work(), asked.stop.wait())
+        return int(oneshot and went_well != [True])
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         if server is not None:
             server.close()
         triggers.close()
@@ -133,7 +135,8 @@ async def run(parsed: Parsed, settings: Settings, host: Host) -> int:
 
 async def _once(updater: Updater, claims: Claims) -> bool:
     try:
-        await asyncio.wait_for(claims.synced.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await claims.synced.wait()
     except TimeoutError:
         _log.error("the pods of this node cannot be listed", seconds=PATIENCE)
         return False

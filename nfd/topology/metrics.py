@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from nfd import __version__
-from nfd.health import Family
+from nfd.health import Family, failures_family
 
 
 class Metrics:
@@ -24,6 +24,7 @@ class Metrics:
         yield _counter("scan_errors", "Scans that failed; what was published before stays.", self.scan_errors)
         yield _counter("publish_errors", "Writes that failed and are tried again.", self.publish_errors)
         yield _counter("writes", "NodeResourceTopology objects written because something changed.", self.written)
+        yield failures_family("nfd_topology_updater_")
 
 
 def _counter(name: str, about: str, count: int) -> Family:

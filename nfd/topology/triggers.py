@@ -51,7 +51,8 @@ class Triggers:
     async def wait(self, seconds: float) -> None:
         """Until something happens, that long at most; then until what came along with it is told."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), None if math.isinf(seconds) else seconds)
+            async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+                await self._event.wait()
             await asyncio.sleep(QUIET)
         self._event.clear()
 

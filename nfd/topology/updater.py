@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from nfd import log
 from nfd.errors import HostError, NfdError
+from nfd.failures import failed
 from nfd.host import Host
 from nfd.topology import podresources
 from nfd.topology.accounting import EVERY_NAMESPACE, account, counted, excluded_for
@@ -92,6 +93,10 @@ class Updater:
         except NfdError as error:
             self._metrics.scan_errors += 1
             return self._failed("scan failed", error)
+        except Exception as error:
+            self._metrics.scan_errors += 1
+            failed("scan", error, node=self._settings.node)
+            return self._failed("scan failed", error)
         else:
             return await self._publish(wanted, whole)
         finally:
@@ -143,6 +148,10 @@ class Updater:
             written = await self._publisher.publish(wanted, look=whole or bool(self._trouble))
         except NfdError as error:
             self._metrics.publish_errors += 1
+            return self._failed("topology not published", error)
+        except Exception as error:
+            self._metrics.publish_errors += 1
+            failed("publish", error, node=self._settings.node)
             return self._failed("topology not published", error)
         if written:
             self._metrics.written += 1

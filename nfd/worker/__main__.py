@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 
+from nfd.signals import begin
 from nfd.worker.memory import OPENSSL, absent
 
 
 def main() -> int:
-    """Exit status: 0, 1 (--oneshot failed) or 2 (usage or configuration)."""
+    """Exit status: 0 (also after a signal), 1 (--oneshot failed) or 2 (usage or configuration)."""
+    begin()
     with absent(*OPENSSL):
         import asyncio  # noqa: F401  # what grpc imports with the first report
         import hmac  # noqa: F401

@@ -15,9 +15,10 @@ from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import ConfigError, FileGone, ReportError
 from nfd.events import POLL, Events, Wake
 from nfd.events.files import Folder
-from nfd.events.signals import Interrupted, Signals
+from nfd.failures import failed
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.signals import Interrupted, Signals
 from nfd.worker.memory import release
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import Pace
@@ -27,6 +28,8 @@ BOOT_ID = "proc/sys/kernel/random/boot_id"
 ONESHOT_SECONDS = 30.0
 """How long `--oneshot` tries to deliver."""
 MIN_INTERVAL = 1.0
+AGAIN = (1.0, 60.0)
+"""Seconds to the next turn after one that failed unforeseen: the first time, and at most."""
 NEVER = 3600.0
 """Longest wait in one go, when there is no timer."""
 REASONS = 10
@@ -90,16 +93,30 @@ class Agent:
         return self._found is not None
 
     def run(self) -> None:
-        """Work until a signal."""
+        """Work until a signal. A turn that fails unforeseen is made up for by a whole scan, later each time."""
+        owed, delay = True, AGAIN[0]
         try:
-            self._scan_all()
             while not self._signals.stop:
-                self._speak()
-                self._attend(self._events.wait(self._pause()))
+                try:
+                    self._turn(whole=owed)
+                    owed, delay = False, AGAIN[0]
+                except Exception as error:
+                    self.busy_since = None
+                    failed("pass", error, node=self._node)
+                    self._signals.wait(delay)
+                    owed, delay = True, min(delay * 2, AGAIN[1])
         except Interrupted:
             self._log.debug("interrupted while reporting")
         finally:
             self._events.close()
+
+    def _turn(self, *, whole: bool) -> None:
+        """Report what is new, then wait for something to do, and do it; or scan everything."""
+        if whole:
+            self._scan_all()
+            return
+        self._speak()
+        self._attend(self._events.wait(self._pause()))
 
     def run_once(self, seconds: float = ONESHOT_SECONDS) -> bool:
         """One scan and its report, tried for that long; tells whether it was delivered."""
@@ -212,6 +229,10 @@ class Agent:
         except ReportError as error:
             self._failed(error)
             return
+        except Exception as error:
+            failed("report", error, node=self._node)
+            self._failed(ReportError(f"{type(error).__name__}: {error}", retry=True))
+            return
         finally:
             self.busy_since = None
         if self._pace.failures:
@@ -256,6 +277,8 @@ class Agent:
                 self._log.warning("configuration file gone or empty, the configuration in use stays", error=error)
         except ConfigError as error:
             self._log.error("configuration cannot be used, the old one stays", error=error)
+        except Exception as error:
+            failed("reload", error, "configuration cannot be used, the old one stays")
         else:
             self._log.info("configuration loaded")
             before, self._events = self._events, self._listen()

@@ -17,14 +17,13 @@ from nfd.discovery import make_plan
 from nfd.errors import ConfigError, NfdError
 from nfd.events import RELOAD
 from nfd.events.files import Folder
-from nfd.events.signals import Signals
 from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
+from nfd.signals import Signals, begin
 from nfd.stdout import say
-from nfd.stray import ignore_stray
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
@@ -43,7 +42,7 @@ _log = log.get("worker")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (--oneshot failed) or 2 (usage or configuration)."""
     if argv is None:
-        ignore_stray()
+        begin()
     try:
         parsed = parse(
             "nfd-worker",

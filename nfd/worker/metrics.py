@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nfd.discovery import Discovery
-from nfd.health import Family, Histogram
+from nfd.health import Family, Histogram, failures_family
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Upper bounds in seconds, as NFD has them."""
@@ -64,6 +64,7 @@ class Metrics:
         )
         yield from self._sources()
         yield from self._reports(now)
+        yield failures_family("nfd_worker_")
 
     def _sources(self) -> Iterator[Family]:
         scans, failed = self.found.scans, self.found.failed

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 
 from nfd.config.flags import parse
-from nfd.events.signals import Signals
 from nfd.host.replay import open_host
+from nfd.signals import Signals
 from nfd.worker.agent import Agent
 from nfd.worker.cli import FLAGS, load, reporter
 from nfd.worker.config import ENV_PREFIX, model

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nfd.events import Events
-from nfd.events.signals import Signals
 from nfd.host import Host
+from nfd.signals import Signals
 from tests.events.machine import ALL, Maker
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nfd.events import Wake
-from nfd.events.signals import Interrupted, Signals
+from nfd.signals import Interrupted, Signals
 from tests.events.machine import Maker
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from nfd.events import Events, Wake
 from nfd.events.kernel import UID_MAP, WHOLE_MAP, DeafError, KernelEvents
-from nfd.events.signals import Signals
 from nfd.host import Host
+from nfd.signals import Signals
 from tests.events.machine import ALL, source
 
 UEVENT = Path("/sys/block/loop0/uevent")
