@@ -129,13 +129,12 @@ class Lease:
                 if self._task is not None:
                     await tasks.cancel([self._task])
                 self._until = 0.0
-                asked, self._asked = self._asked, False
-                if asked and release:
+                if self._asked and release:
                     await self._release()
         except TimeoutError:
             _log.warning("lease not released, it runs out by itself", path=self._name, seconds=LONGEST_END)
         finally:
-            self._until = 0.0
+            self._until, self._asked = 0.0, False
             if self._task is not None:
                 await tasks.cancel([self._task])
             await self._client.close()
