@@ -9,16 +9,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
 from nfd.cli.evidence import Make, find_evidence
-from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.cli.reasons import Case, reasons
 from nfd.cli.rulecheck import ask_rules, compile_files
 from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
-from nfd.master.desired import RULE
+from nfd.master.desired import RULE, derive_desired
 from nfd.names import FEATURE_NS, full_key
+from nfd.report import Report
 from nfd.rules.engine import Given
+from nfd.rules.overwritten import rule_named
+from nfd.store.base import Kind
 from nfd.visible import visible
 
 EXAMPLES = (
@@ -85,14 +88,30 @@ def present(case: Case) -> Iterator[str]:
         yield from evidence(case, lambda features: labels_of_rules(case, features))
     else:
         yield f"made by source {origin}"
-        for where, _, given in case.all_rules():
-            if isinstance(given, Given) and where.startswith(f"source {origin},") and case.name in given.labels:
-                yield f"by {where.partition(', ')[2]}"
+        giving = [
+            (where.partition(", ")[2], given.labels[case.name])
+            for where, _, given in case.all_rules()
+            if isinstance(given, Given) and where.startswith(f"source {origin},") and case.name in given.labels
+        ]
+        yield from (f"by {rule}" for rule, _ in giving[-1:])
+        yield from (_overridden(rule, value) for rule, value in giving[:-1])
         yield from evidence(case, makers[origin])
+    yield from overridden_rules(case)
     for name, make in makers.items():
         other = make(case.features).get(case.key) if name != origin else None
         if other is not None:
-            yield f"source {name} gives it too, as {other!r}, and is overridden"
+            yield _overridden(f"source {name}", other)
+
+
+def overridden_rules(case: Case) -> Iterator[str]:
+    """Rules that hold and give the label as well, and a later one counts."""
+    asked = ask_rules(case.rules, case.features).contributions
+    for one in [one for one in asked if case.key in one.labels][:-1]:
+        yield _overridden(rule_named(one.origin.removeprefix(RULE)), one.labels[case.key])
+
+
+def _overridden(who: str, value: str) -> str:
+    return f"{who} gives it too, as {value!r}, and is overridden"
 
 
 def evidence(case: Case, make: Make) -> Iterator[str]:
@@ -105,7 +124,7 @@ def evidence(case: Case, make: Make) -> Iterator[str]:
 
 
 def labels_of_rules(case: Case, features: Features) -> Labels:
-    labels: dict[str, str] = {}
-    for asked in ask_rules(case.rules, features):
-        labels |= asked.labels
-    return labels
+    """Labels that all rules together give, references looked up."""
+    asked = ask_rules(case.rules, features)
+    report = Report("", features=features)
+    return derive_desired(report, POLICY, asked.contributions, asked.matched).of(Kind.LABELS)

@@ -99,7 +99,8 @@ def scan(host: Host, plan: Plan, problems: tuple[Problem, ...] = (), rules: Rule
     """One pass, labels as they would stand on the Node, those of the rules included."""
     discovery = discover(host, plan)
     report = Report("", labels=discovery.labels, origins=discovery.origins, features=discovery.features)
-    desired = derive_desired(report, POLICY, ask_rules(rules, discovery.features))
+    asked = ask_rules(rules, discovery.features)
+    desired = derive_desired(report, POLICY, asked.contributions, asked.matched)
     origins = {key: desired.origin(Kind.LABELS, key) or "" for key in desired.of(Kind.LABELS)}
     dropped = tuple(Problem("master", one.key, f"dropped: {one.reason}") for one in desired.dropped)
     return Seen(discovery, dict(desired.of(Kind.LABELS)), origins, (*problems, *discovery.problems, *dropped))

@@ -19,10 +19,13 @@ from nfd.master.desired import OBJECT, RULE
 from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME, parse_feature_object
 from nfd.master.ownership import parse_owned
+from nfd.names import FEATURE_NS
 from nfd.rules.model import Rule
+from nfd.rules.overwritten import LABEL
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy, allow_labels, prefix_keys
+from nfd.rules.stated import stated_by
 from nfd.store.base import Kind
 
 _POLICY = Policy()
@@ -104,11 +107,17 @@ def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
         for index, one in enumerate(parsed.rules):
             if not isinstance(one.rule, Rule):
                 continue
-            named = key in prefix_keys(one.rule.labels or {}, _POLICY)
-            if named or (missing and one.rule.labels_template):
+            named = any((stated.kind, stated.key) == (LABEL, key) for stated in stated_by(one.rule))
+            told = status[index] if index < len(status) and status[index].get("name") == one.name else {}
+            if named or (one.rule.labels_template and (missing or _speaks_of(told, key))):
                 does = "sets it" if named else "makes labels from a template and perhaps this one"
-                told = status[index] if index < len(status) and status[index].get("name") == one.name else {}
                 yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(told)
+
+
+def _speaks_of(told: Json, key: str) -> bool:
+    """Whether the problems in the status of a rule name a label."""
+    start = f"label {key.removeprefix(f'{FEATURE_NS}/')!r}: "
+    return any(str(problem.get("message")).startswith(start) for problem in told.get("problems") or ())
 
 
 def _said(told: Json) -> str:

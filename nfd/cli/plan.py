@@ -12,7 +12,7 @@ from nfd.cli.changes import as_text, changes_of, to_json
 from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.nodes import as_data
 from nfd.cli.parsers import path
-from nfd.cli.scene import Files, Scene, files_of, foresee, mistakes_of
+from nfd.cli.scene import Files, Scene, files_of, foresee, mistakes_of, overwritten_by
 from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
     new = files_of(args.config, args.program, args.rules)
     scene = scene_of(args, new)
     outcomes = list(foresee(scene))
-    warnings = (*mistakes_of(new.rules, scene.standing), *scene.warnings)
+    warnings = (*mistakes_of(new.rules, scene.standing), *overwritten_by(new.rules, outcomes), *scene.warnings)
     if args.output == "json":
         sys.stdout.write(as_data(to_json(outcomes, warnings), "json"))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from nfd.cli.rulefiles import read_rules
@@ -24,21 +25,32 @@ def compile_files(paths: Iterable[str]) -> Rules:
     return compile_rules(parsed for path in paths for parsed, _ in read_rules(path, rules_too=True))
 
 
-def ask_rules(rules: Rules, features: Features) -> list[Contribution]:
-    """What each rule that holds asks for, keys prefixed; one that fails asks for nothing."""
-    asked = []
-    for rule, given in judge(rules.rules, features):
+@dataclass(frozen=True, slots=True)
+class AskedByRules:
+    """What each rule that holds asks for, keys prefixed, and what `rule.matched` has in the end."""
+
+    contributions: Sequence[Contribution]
+    matched: Mapping[str, str]
+
+
+def ask_rules(rules: Rules, features: Features) -> AskedByRules:
+    """Run all rules; one that fails asks for nothing."""
+    view, asked = View(features), []
+    for rule, given in _judge(rules.rules, view, features):
         if isinstance(given, Given):
             labels = prefix_keys(given.labels, _POLICY)
             annotations = prefix_keys(rule.annotations, _POLICY)
             resources = prefix_keys(rule.extended_resources, _POLICY)
             asked.append(Contribution(f"{RULE}{rule.name}", labels, annotations, resources, rule.taints))
-    return asked
+    return AskedByRules(asked, view.matched or {})
 
 
 def judge(rules: Sequence[CompiledRule], features: Features) -> Iterator[tuple[CompiledRule, Given | str]]:
     """Run the rules in order: what each gives, or why it gives nothing."""
-    view = View(features)
+    return _judge(rules, View(features), features)
+
+
+def _judge(rules: Sequence[CompiledRule], view: View, features: Features) -> Iterator[tuple[CompiledRule, Given | str]]:
     for rule in rules:
         try:
             given = run_rule(rule, view)

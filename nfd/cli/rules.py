@@ -1,5 +1,6 @@
 """Try out and check rule files: NodeFeatureRule and NodeFeatureGroup YAML, several documents allowed. `eval` prints
-what the master would set on a node with the given features, `validate` every mistake with its line."""
+what the master would set on a node with the given features, `validate` every mistake with its line, and warnings and
+notes on keys that several rules set."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from nfd.errors import NfdError
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
 from nfd.rules.report import UNREADABLE, eval_files
+from nfd.rules.stated import shared_keys
 from nfd.visible import visible
 
 
@@ -46,12 +48,13 @@ def run(args: Namespace) -> int:
 
 
 def validate(paths: list[str]) -> int:
-    """Print `file:line: reason` for each mistake."""
+    """Print `file:line: reason` for each mistake; a warning or a note says so, and is none."""
     wrong = 0
-    for name in paths:
-        text = text_of(name)
+    texts = {name: text_of(name) for name in paths}
+    remarks = shared_keys(texts.items())
+    for name, text in texts.items():
         mistakes = validate_text(name, text)
-        sys.stdout.write("".join(f"{visible(mistake)}\n" for mistake in mistakes))
+        sys.stdout.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks.get(name, ())]))
         wrong += len(mistakes)
         if not mistakes:
             tell_empty(name, parse_text(text).objects)

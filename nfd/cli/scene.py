@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +15,13 @@ from nfd.config.overlay import Layer, Origin
 from nfd.errors import ConfigError
 from nfd.master.config import Config as MasterConfig
 from nfd.master.desired import RULE as RULED
+from nfd.master.desired import name_origin
 from nfd.master.forecast import Situation, forecast
 from nfd.master.plan import NodePlan
 from nfd.master.reveal import Standing
 from nfd.master.rulebook import compile_sheet
 from nfd.master.verdicts import Rulebook, bind
+from nfd.rules.overwritten import Overwrite
 from nfd.rules.policy import Dropped
 from nfd.worker.config import WorkerConfig, model
 
@@ -48,10 +51,11 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What would happen to one Node; `dropped` is asked for and not allowed."""
+    """What would happen to one Node; `dropped` is asked for and not allowed, `overwrites` are lost to a later rule."""
 
     planned: NodePlan
     dropped: tuple[Dropped, ...] = field(default=())
+    overwrites: Sequence[Overwrite] = ()
 
 
 def foresee(scene: Scene) -> Iterator[Outcome]:
@@ -60,7 +64,24 @@ def foresee(scene: Scene) -> Iterator[Outcome]:
     for situation in scene.situations:
         found = forecast(situation, book, scene.standing)
         failed = (Dropped("rule", origin.removeprefix(RULED), reason) for origin, reason in found.failed.items())
-        yield Outcome(found.planned, (*found.desired.dropped, *failed))
+        yield Outcome(found.planned, (*found.desired.dropped, *failed), found.overwrites)
+
+
+def overwritten_by(new: Rules | None, outcomes: Iterable[Outcome]) -> list[str]:
+    """Keys that are in new rules, and of which one value is lost, with the number of nodes."""
+    beginnings = tuple(f"{RULED}{name}/" for name in new or {})
+    nodes: Counter[str] = Counter()
+    for outcome in outcomes:
+        nodes.update({_lost(one) for one in outcome.overwrites if _concerns(one, beginnings)})
+    return [f"{text}, on {count} node{'' if count == 1 else 's'}" for text, count in sorted(nodes.items())]
+
+
+def _concerns(one: Overwrite, beginnings: tuple[str, ...]) -> bool:
+    return one.later.startswith(beginnings) or one.earlier.startswith(beginnings)
+
+
+def _lost(one: Overwrite) -> str:
+    return f"{one.kind} {one.key}: {name_origin(one.later)} overwrites the value of {name_origin(one.earlier)}"
 
 
 def mistakes_of(new: Rules | None, standing: Standing) -> list[str]:

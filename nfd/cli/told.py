@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from nfd.cli.cluster import ask_cluster
-from nfd.cli.explain import evidence, labels_of_rules
+from nfd.cli.explain import evidence, labels_of_rules, overridden_rules
 from nfd.cli.machine import POLICY, Seen
 from nfd.cli.offline import plan_of
 from nfd.cli.online import authorization, object_of, present_config, read_reports
@@ -50,6 +50,7 @@ def _present(case: Case, value: str) -> Iterator[str]:
     """The features behind the value, of the source or the rules that give it."""
     if labels_of_rules(case, case.features).get(case.key) == value:
         yield from evidence(case, lambda features: labels_of_rules(case, features))
+        yield from overridden_rules(case)
         return
     for source in case.plan.label_sources:
         make = case.maker(source)

@@ -12,6 +12,7 @@ from nfd.rules import policy as policies
 from nfd.rules.compiled import Group, Rules, compile_rules
 from nfd.rules.engine import Failure, Wanted, run, run_rule
 from nfd.rules.model import RuleObject, Taint
+from nfd.rules.overwritten import is_loss
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.terms import View
 from nfd.visible import visible
@@ -21,16 +22,21 @@ POLICY = Policy(enable_taints=True)
 
 @dataclass(slots=True)
 class Trial:
-    """Lines for standard output, and what fails the trial: a rule, or a reference that leads nowhere."""
+    """Lines for standard output, and what fails the trial: a rule, or a reference that leads nowhere.
+
+    `remarks` are what somebody should know besides.
+    """
 
     lines: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def tell(self, what: str, subject: str) -> int:
         """Print it, ending with a verdict on `subject`; the exit status."""
         verdict = f"{what} is {'not ' if self.errors else ''}valid for {subject}"
         sys.stdout.write("".join(f"{visible_line(line)}\n" for line in [*self.lines, verdict]))
-        sys.stderr.write("".join(f"{visible(error)}\n" for error in self.errors))
+        said = [*self.errors, *(f"warning: {remark}" for remark in self.remarks)]
+        sys.stderr.write("".join(f"{visible(line)}\n" for line in said))
         return 1 if self.errors else 0
 
 
@@ -47,6 +53,7 @@ def try_rules(objects: Iterable[RuleObject], features: Features) -> Trial:
     trial.errors += [_failed(failure) for failure in wanted.errors]
     for title, lines, findings in _sections(wanted, view, trial.errors):
         trial.lines += section(title, lines, findings)
+    trial.remarks += [f"{one.kind} {one.key!r}: {one}" for one in wanted.overwrites if is_loss(one, POLICY)]
     for group in rules.groups:
         _try_group(group, features, trial)
     return trial

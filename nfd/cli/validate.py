@@ -1,5 +1,6 @@
 """Check a rule file, as NFD's `kubectl nfd validate` does: every mistake with its line, on standard error. Exit
-status 1 if there is one. `nfd rules validate` takes several files and prints nothing else."""
+status 1 if there is one; warnings and notes on keys that several rules set do not count. `nfd rules validate` takes
+several files and prints nothing else."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from nfd.cli.parsers import path
 from nfd.cli.rulefiles import tell_empty, text_of
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
+from nfd.rules.stated import shared_keys
 from nfd.visible import visible
 
 EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
@@ -28,7 +30,8 @@ def run(args: Namespace) -> int:
     lines = [f"Validating NodeFeatureRule {path}", *(f"Validating rule:  {name}" for name in names)]
     lines.append(f"NodeFeatureRule {path} is {'not ' if mistakes else ''}valid")
     sys.stdout.write("".join(f"{visible(line)}\n" for line in lines))
-    sys.stderr.write("".join(f"{visible(mistake)}\n" for mistake in mistakes))
+    remarks = shared_keys([(path, text)]).get(path, ())
+    sys.stderr.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks]))
     if not mistakes:
         tell_empty(path, objects)
     return 1 if mistakes else 0

@@ -11,6 +11,17 @@ from nfd.master.ownership import Origin
 from nfd.report import Report, State
 from nfd.rules import policy as policies
 from nfd.rules.model import Taint
+from nfd.rules.overwritten import (
+    EXTENDED_RESOURCE,
+    LABEL,
+    REPORT,
+    TAINT,
+    Ledger,
+    Overwrite,
+    are_disjoint,
+    is_loss,
+    rule_named,
+)
 from nfd.rules.policy import Dropped, Lookup, Policy
 from nfd.rules.terms import MATCHED
 from nfd.store.base import Kind
@@ -149,6 +160,42 @@ def derive_desired(
             *bad_taints,
         ),
     )
+
+
+def find_overwrites(report: Report, policy: Policy, contributions: Sequence[Contribution]) -> list[Overwrite]:
+    """Keys of the report, and of rules, that the node would get and a later rule gives another value.
+
+    Who gives them is told by origins.
+    """
+    asked = [one.labels for one in contributions]
+    names = set().union(*asked)
+    reported = {key: value for key, value in policies.prefix_keys(report.labels, policy).items() if key in names}
+    kinds = (
+        (LABEL, [*asked, reported]),
+        (policies.ANNOTATION, [one.annotations for one in contributions]),
+        (EXTENDED_RESOURCE, [one.extended_resources for one in contributions]),
+        (TAINT, [policies.taint_values(one.taints) for one in contributions]),
+    )
+    if all(are_disjoint(parts) for _, parts in kinds):
+        return []
+    ledger = Ledger()
+    for key, value in reported.items():
+        origin = report.origins.get(key if key in report.labels else key.rpartition("/")[2]) or ""
+        ledger.add(origin, LABEL, {key: value})
+    for index, one in enumerate(contributions):
+        for kind, parts in kinds:
+            ledger.add(one.origin, kind, parts[index])
+    return [one for one in ledger.overwrites if is_loss(one, policy)]
+
+
+def name_origin(origin: str) -> str:
+    """How the origin of a key is called in messages."""
+    if origin.startswith(RULE):
+        name, slash, rule = origin.removeprefix(RULE).partition("/")
+        return f"rule {rule!r} of NodeFeatureRule {name}" if slash else rule_named(name)
+    if origin.startswith(OBJECT):
+        return f"NodeFeature {origin.removeprefix(OBJECT)}"
+    return f"source {origin}" if origin else REPORT
 
 
 def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synced: bool = True) -> Freshness:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness
+from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness, find_overwrites
 from nfd.master.objects import FeatureObject, Joining, join_objects, report_of, speak_alone
 from nfd.master.ownership import parse_owned
 from nfd.master.plan import Goal, NodePlan
@@ -14,6 +14,7 @@ from nfd.master.room import fitting_plan
 from nfd.master.rulebook import evaluate_node
 from nfd.master.verdicts import Rulebook
 from nfd.report import Report
+from nfd.rules.overwritten import Overwrite
 from nfd.store.base import Kind, Node
 
 
@@ -28,11 +29,15 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`desired` tells what was asked for and is not allowed, `failed` which rules could not be evaluated, and why."""
+    """`desired` tells what was asked for and is not allowed, `failed` which rules could not be evaluated, and why.
+
+    `overwrites` are keys that a rule sets over the value of another one, or of a source.
+    """
 
     planned: NodePlan
     desired: Desired
     failed: Mapping[str, str] = field(default_factory=dict)
+    overwrites: Sequence[Overwrite] = ()
 
 
 def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Forecast:
@@ -44,6 +49,7 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
     if alone:
         report = Report(node.name)
     failed: dict[str, str] = {}
+    overwrites: list[Overwrite] = []
     if report is None:
         joined = join_objects(Report(node.name), others, joining)
         desired = derive_desired(joined, standing.policy)
@@ -52,11 +58,12 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         joined = join_objects(report, others, joining)
         found = evaluate_node(book.rules, joined.features, standing.policy)
         desired = derive_desired(joined, standing.policy, found.contributions, found.matched)
+        overwrites = find_overwrites(joined, standing.policy, found.contributions)
         failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
         fresh = derive_freshness(report)
         fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone)
     planned, goal = fitting_plan(_goal(desired, fresh, book, standing), node)
-    return Forecast(planned, goal.desired, failed)
+    return Forecast(planned, goal.desired, failed, overwrites)
 
 
 def _goal(desired: Desired, fresh: Freshness, book: Rulebook, standing: Standing) -> Goal:

@@ -33,7 +33,7 @@ LONGEST_NAME = 100
 """Letters of a rule's name that are noted on nodes."""
 
 Problems = tuple[str, ...]
-_DEFAULT = f"{FEATURE_NS}/"
+DEFAULT = f"{FEATURE_NS}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _refused(asked: Contribution, view: View, policy: Policy) -> list[str]:
         *policies.allow_extended_resources(asked.extended_resources, view.attribute, policy).dropped,
         *policies.allow_taints(asked.taints, policy)[1],
     ]
-    return [f"{one.kind} {one.key.removeprefix(_DEFAULT)!r}: {one.reason}" for one in dropped]
+    return [f"{one.kind} {one.key.removeprefix(DEFAULT)!r}: {one.reason}" for one in dropped]
 
 
 def evaluate_node(rules: Sequence[PlacedRule], features: Features, policy: Policy) -> Evaluation:

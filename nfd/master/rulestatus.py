@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from nfd.features import Features
-from nfd.master.rulebook import Evaluation, PlacedRule, Sheet
+from nfd.master.desired import find_overwrites, name_origin
+from nfd.master.rulebook import DEFAULT, Evaluation, PlacedRule, Sheet
+from nfd.report import Report
+from nfd.rules.overwritten import Overwrite
+from nfd.rules.policy import Policy
 from nfd.rules.terms import MATCHED
 
 SAMPLE = 10
@@ -54,28 +57,55 @@ class _Count:
 class Tally:
     """What the rules did on all nodes together; nodes are added in the order of their names."""
 
-    def __init__(self, rules: Sequence[PlacedRule]) -> None:
+    def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
         self.nodes = 0
         self.known: set[str] = set()
+        self._policy = policy
+        self._places = {rule.origin: index for index, rule in enumerate(rules)}
         self._held = [_Count() for _ in rules]
         self._problems: list[dict[str, _Count]] = [{} for _ in rules]
+        self._lost: list[dict[str, _Count]] = [{} for _ in rules]
+        """What rules write over, and what is written over theirs: problems that leave room for the others."""
+        self._overwrites: dict[tuple[int, ...], tuple[tuple[object, ...], list[Overwrite]]] = {}
 
-    def add(self, node: str, evaluation: Evaluation, features: Features) -> None:
+    def add(self, node: str, evaluation: Evaluation, joined: Report) -> None:
+        """`joined` is what the node was judged on."""
         self.nodes += 1
-        self.known |= features.names()
+        self.known |= joined.features.names()
         for index in evaluation.held:
             self._held[index].add(node)
         for index, texts in evaluation.problems.items():
-            found = self._problems[index]
             for text in texts:
-                if text in found or len(found) < MOST_PROBLEMS:
-                    found.setdefault(text, _Count()).add(node)
+                _count(self._problems[index], text, node)
+        for one in self._find_overwrites(evaluation, joined):
+            key = f"{one.kind} {one.key.removeprefix(DEFAULT)!r}"
+            self._lose(one.earlier, f"{key}: {name_origin(one.later)} overwrites the value of this rule", node)
+            self._lose(one.later, f"{key}: overwrites the value of {name_origin(one.earlier)}", node)
+
+    def _lose(self, origin: str, text: str, node: str) -> None:
+        """Note it for that rule, if it is one."""
+        index = self._places.get(origin)
+        if index is not None:
+            _count(self._lost[index], text, node)
+
+    def _find_overwrites(self, evaluation: Evaluation, joined: Report) -> list[Overwrite]:
+        """From memory for nodes that share their labels and what rules give: identity tells, as these stay alive."""
+        made_of = (evaluation.contributions, joined.labels, joined.origins)
+        key = tuple(map(id, made_of))
+        if key not in self._overwrites:
+            self._overwrites[key] = made_of, find_overwrites(joined, self._policy, evaluation.contributions)
+        return self._overwrites[key][1]
 
     def held(self, index: int) -> _Count:
         return self._held[index]
 
     def problems(self, index: int) -> Mapping[str, _Count]:
-        return self._problems[index]
+        return {**self._problems[index], **self._lost[index]}
+
+
+def _count(found: dict[str, _Count], text: str, node: str) -> None:
+    if text in found or len(found) < MOST_PROBLEMS:
+        found.setdefault(text, _Count()).add(node)
 
 
 def render_status(sheet: Sheet, first: int, tally: Tally, now: str) -> dict[str, Any]:

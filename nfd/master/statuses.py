@@ -103,7 +103,7 @@ class Statuses:
     async def _count(self) -> tuple[Tally | None, dict[Key, set[str]]]:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
         book, began = self._verdicts.book, time.monotonic()
-        tally = Tally(book.rules)
+        tally = Tally(book.rules, self._verdicts.policy)
         members: dict[Key, set[str]] = {}
         for node in self._verdicts.names():
             verdict = self._verdicts.get(node)
@@ -118,7 +118,7 @@ class Statuses:
         return tally, members
 
     def _add(self, node: str, verdict: Verdict, tally: Tally, members: dict[Key, set[str]]) -> None:
-        tally.add(node, verdict.evaluation, verdict.joined.features)
+        tally.add(node, verdict.evaluation, verdict.joined)
         for group in verdict.evaluation.groups:
             members.setdefault(group, set()).add(node)
 

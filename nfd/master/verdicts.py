@@ -16,6 +16,7 @@ from nfd.master.rulebook import Evaluation, PlacedRule, Sheet, evaluate_node, lo
 from nfd.report import Report
 from nfd.rules.compiled import CompiledRule, Group
 from nfd.rules.engine import run_groups
+from nfd.rules.policy import Policy
 from nfd.rules.template.budget import TOO_LONG
 from nfd.rules.terms import MATCHED
 
@@ -102,6 +103,10 @@ class Verdicts:
         self.book = bind(sheets, groups, self.suspended)
         self._strikes.clear()
         self._alike = Latest()
+
+    @property
+    def policy(self) -> Policy:
+        return self._joining.policy
 
     def get(self, node: str) -> Verdict | None:
         return self._verdicts.get(node)

@@ -17,6 +17,7 @@ from nfd.features import Features
 from nfd.rules import policy as policies
 from nfd.rules.compiled import CompiledRule, Group, Rules, Terms
 from nfd.rules.model import Taint
+from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, REPORT, TAINT, VAR, Ledger, Overwrite, is_loss, rule_named
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import Clock, Data, Template, TemplateError
@@ -41,11 +42,13 @@ class Wanted:
     taints: list[Taint] = field(default_factory=list)
     vars: dict[str, str] = field(default_factory=dict)
     errors: list[Failure] = field(default_factory=list)
+    overwrites: list[Overwrite] = field(default_factory=list)
+    """Keys of which a later rule has replaced the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a node gets; `problems` are the items left out."""
+    """What a node gets; `problems` are the items left out, and those that a later rule has replaced."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -75,8 +78,10 @@ def evaluate(
 ) -> Outcome:
     """Evaluate all rules for a node; `labels` are those that its report asks for itself, rules win over them."""
     view = View(features)
-    wanted = run(rules, view, policy=policy, clock=clock)
-    asked = policies.prefix_keys(labels or {}, policy) | wanted.labels
+    reported, ledger = policies.prefix_keys(labels or {}, policy), Ledger()
+    ledger.add(REPORT, LABEL, reported)
+    wanted = run(rules, view, policy=policy, clock=clock, ledger=ledger)
+    asked = reported | wanted.labels
     allowed = policies.allow_labels(asked, view.attribute, policy)
     left, extra, split = policies.split_resource_labels(allowed.values, policy)
     resources = policies.allow_extended_resources(extra | wanted.extended_resources, view.attribute, policy)
@@ -91,22 +96,41 @@ def evaluate(
         wanted.vars,
         groups,
         (*wanted.errors, *failures),
-        (*allowed.dropped, *annotations.dropped, *split.dropped, *resources.dropped, *bad_taints),
+        (
+            *allowed.dropped,
+            *annotations.dropped,
+            *split.dropped,
+            *resources.dropped,
+            *bad_taints,
+            *(Dropped(one.kind, one.key, str(one)) for one in wanted.overwrites if is_loss(one, policy)),
+        ),
     )
 
 
-def run(rules: Rules, view: View, *, policy: Policy, clock: Clock | None = None) -> Wanted:
-    """Run the rules in order; later ones overwrite equal keys and see what earlier ones gave."""
-    wanted = Wanted()
+def run(
+    rules: Rules, view: View, *, policy: Policy, clock: Clock | None = None, ledger: Ledger | None = None
+) -> Wanted:
+    """Run the rules in order; later ones overwrite equal keys and see what earlier ones gave.
+
+    `ledger` has what the node was given before.
+    """
+    wanted, ledger = Wanted(), ledger or Ledger()
     for rule in rules.rules:
         given = _run_rule(rule, view, wanted.errors, clock)
         if given is None:
             continue
-        wanted.labels |= policies.prefix_keys(given.labels, policy)
-        wanted.annotations |= policies.prefix_keys(rule.annotations, policy)
-        wanted.extended_resources |= policies.prefix_keys(rule.extended_resources, policy)
+        labels = policies.prefix_keys(given.labels, policy)
+        annotations = policies.prefix_keys(rule.annotations, policy)
+        resources = policies.prefix_keys(rule.extended_resources, policy)
+        wanted.labels |= labels
+        wanted.annotations |= annotations
+        wanted.extended_resources |= resources
         wanted.taints += rule.taints
         wanted.vars |= given.vars
+        kinds = ((LABEL, labels), (policies.ANNOTATION, annotations), (EXTENDED_RESOURCE, resources), (VAR, given.vars))
+        for kind, values in (*kinds, (TAINT, policies.taint_values(rule.taints))):
+            ledger.add(rule_named(rule.name), kind, values)
+    wanted.overwrites = ledger.overwrites
     return wanted
 
 
@@ -127,12 +151,14 @@ def run_groups(
 def run_custom(rules: Iterable[CompiledRule], features: Features, *, clock: Clock | None = None) -> Wanted:
     """Run the worker's own rules: labels and vars as written, no prefix, no policy."""
     view = View(features)
-    wanted = Wanted()
+    wanted, ledger = Wanted(), Ledger()
     for rule in rules:
         given = _run_rule(rule, view, wanted.errors, clock)
         if given is not None:
             wanted.labels |= given.labels
             wanted.vars |= given.vars
+            ledger.add(rule_named(rule.name), LABEL, given.labels)
+    wanted.overwrites = ledger.overwrites
     return wanted
 
 

@@ -269,6 +269,11 @@ def _is_integer(value: str) -> bool:
     return True
 
 
+def taint_values(taints: Iterable[Taint]) -> dict[str, str]:
+    """`KEY:EFFECT` → value, the later of two."""
+    return {f"{taint.key}:{taint.effect}": taint.value or "" for taint in taints}
+
+
 def as_json(taint: Taint) -> dict[str, Any]:
     """A taint as Kubernetes writes it; an empty value is left out."""
     return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}

@@ -141,8 +141,9 @@ def labels(features: Features, config: Rules) -> Labelled:
         <key> = text: what rules of the configuration and of `custom.d` give
     """
     given = run_custom(config.rules, features, clock=config.clock)
-    failures = tuple((f"rule {failure.rule!r}", failure.reason) for failure in given.errors)
-    return Labelled(given.labels, config.notes + failures, config.error)
+    notes = [(f"rule {failure.rule!r}", failure.reason) for failure in given.errors]
+    notes += [(one.key, str(one)) for one in given.overwrites]
+    return Labelled(given.labels, (*config.notes, *notes), config.error)
 
 
 SOURCE = Source(

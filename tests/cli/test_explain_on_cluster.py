@@ -37,12 +37,25 @@ EXPECTED = {
     "ruled": ["=1", "made by rule 'r' of NodeFeatureRule explained", "it holds on 1 nodes"],
     "asked": ["=1", f"made by NodeFeature {OTHER}/explained", "asks for it, as '1'"],
     "zone/of-admin": ["=a", "not ours; set by kubelet"],
+    F + "cpu-b": ["=mine", "made by rule 'over'", "label 'cpu-b': overwrites the value of source cpu"],
     "missing": ["is not there", "rule 'typo' of NodeFeatureRule explained sets it: it holds on 0 nodes",
                 "feature pci.devise: no node reports it; did you mean pci.device?", "nfd explain -"],
     "kubernetes.io/bad": ["is not there", "explained asks for it, as '1'; namespace 'kubernetes.io' is not allowed"],
     "example.com/long": ["is not there", f"asks for it, as '{LONG}'; value '{LONG}' is 64 characters long, at most 63"],
     "unheard": ["nfd explain -", "is not there", "no rule and no NodeFeature names it"],
 }  # fmt: skip
+
+
+WHOLE = "of NodeFeatureRule templated"
+OVERWRITTEN = [
+    "=2",
+    f"made by rule 't' {WHOLE}",
+    "rule 'twice' of NodeFeatureRule explained sets it",
+    f"label 'ruled-twice': rule 't' {WHOLE} overwrites the value of this rule",
+    f"rule 't' {WHOLE} makes labels from a template",
+    "label 'ruled-twice': overwrites the value of rule 'twice' of NodeFeatureRule explained",
+]
+"""The template has no such key in its text."""
 
 
 async def test_explain_on_a_cluster(
@@ -55,17 +68,29 @@ async def test_explain_on_a_cluster(
 ) -> None:
     place = Cluster(control_plane)
     place.create(node_name, {"zone/of-admin": "a"}, {}, BOOT)
-    kinds.rules("explained", rule(labels={"ruled": "1"}), rule("typo", feature="pci.devise", labels={"missing": "1"}))
+    kinds.rules(
+        "explained",
+        rule(labels={"ruled": "1"}),
+        rule("typo", feature="pci.devise", labels={"missing": "1"}),
+        rule("twice", labels={"ruled-twice": "1"}),
+        rule("over", labels={"cpu-b": "mine"}),
+    )
     kinds.features(
         OTHER, "explained", node_name, labels={"asked": "1", "kubernetes.io/bad": "1", "example.com/long": LONG}
     )
-    await send(await masters.start(), Worker(node_name).report({F + "cpu-a": "1"}, features=PCI))
-    await until(lambda: F + "ruled" in labels_of(place, node_name))
+    await send(await masters.start(), Worker(node_name).report({F + "cpu-a": "1", F + "cpu-b": "1"}, features=PCI))
+    await until(lambda: F + "cpu-b" in labels_of(place, node_name))
     await until(lambda: kinds.status("explained").get("nodes") == 1)
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     for label, words in EXPECTED.items():
         assert await asyncio.to_thread(main, ["explain", node_name, label]) == 0
         shown = capsys.readouterr().out
         assert [word for word in words if word not in shown] == []
+    kinds.rules("templated", rule("t", labelsTemplate="{{ `ruled` }}-twice=2"))
+    await until(lambda: "problems" in kinds.status("templated").get("rules", [{}])[0])
+    await until(lambda: "problems" in kinds.status("explained")["rules"][2])
+    assert await asyncio.to_thread(main, ["explain", node_name, "ruled-twice"]) == 0
+    shown = capsys.readouterr().out
+    assert [word for word in OVERWRITTEN if word not in shown] == []
     assert await asyncio.to_thread(main, ["explain", "no-such-node", "x"]) == 2
     assert "there is no such node" in capsys.readouterr().err

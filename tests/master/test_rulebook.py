@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from nfd.features import Features
 from nfd.health import render
-from nfd.master.desired import Contribution
+from nfd.master.desired import Contribution, find_overwrites
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.rulebook import LONGEST_NAME, MOST_SLOW, NO_TAINTS, Sheet, compile_sheet, evaluate_node
-from nfd.master.rulestatus import MOST_MEMBERS, SAMPLE, Tally, render_group, render_status, same_status
+from nfd.master.rulestatus import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_status, same_status
 from nfd.master.verdicts import STRIKES, SUSPENDED, Verdicts
 from nfd.report import Report
 from nfd.rules.policy import Policy
@@ -151,10 +154,11 @@ def test_nothing_is_computed_twice() -> None:
     assert render(verdicts._metrics.families(), openmetrics=False).count("duration_seconds_count 1") == 1
 
 
-def status(rules: Sheet, *nodes: Features) -> dict[str, Any]:
-    tally = Tally(rules.rules)
+def status(rules: Sheet, *nodes: Features, labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    tally = Tally(rules.rules, POLICY)
     for number, features in enumerate(nodes):
-        tally.add(f"node-{number:03d}", evaluate_node(rules.rules, features, POLICY), features)
+        report = Report("n", features=features, labels=labels, origins=dict.fromkeys(labels, "cpu"))
+        tally.add(f"node-{number:03d}", evaluate_node(rules.rules, features, POLICY), report)
     return render_status(rules, 0, tally, "2020-01-01T00:00:00Z")
 
 
@@ -202,3 +206,78 @@ def test_group_status_is_capped() -> None:
     members = {f"node-{number:05d}" for number in range(MOST_MEMBERS + 1)}
     found = render_group(members)
     assert (found["count"], found["truncated"], len(found["nodes"])) == (MOST_MEMBERS + 1, True, MOST_MEMBERS)
+
+
+GIVES: tuple[tuple[str, Any, Any], ...] = (
+    ("label 'x'", {"labels": {"x": "1"}}, {"labels": {"x": "2"}}),
+    ("label 'v.io/x'", {"labelsTemplate": "v.io/x=1"}, {"labelsTemplate": "v.io/{{ `x` }}=2"}),
+    ("annotation 'x'", {"annotations": {"x": "1"}}, {"annotations": {"x": "2"}}),
+    ("extendedResource 'v.io/x'", {"extendedResources": {"v.io/x": "1"}}, {"extendedResources": {"v.io/x": "2"}}),
+    (
+        "taint 'v.io/x:NoExecute'",
+        {"taints": [{"key": "v.io/x", "effect": "NoExecute"}]},
+        {"taints": [{"key": "v.io/x", "effect": "NoExecute", "value": "2"}]},
+    ),
+)
+
+
+@pytest.mark.parametrize(("key", "one", "other"), GIVES, ids=[one[0] for one in GIVES])
+def test_a_key_of_two_rules_is_told_in_the_status_of_both(key: str, one: Any, other: Any) -> None:
+    """By how many nodes it is so; the same value twice is nothing to tell."""
+    more = {"matchFeatures": [{"feature": "kernel.version", "matchExpressions": {"more": {"op": "Exists"}}}]}
+    rules = sheet({"name": "a", "matchFeatures": ALWAYS, **one}, {"name": "b", **more, **other})
+    both = Features(attributes={"kernel.version": {**HERE.attributes["kernel.version"], "more": ""}})
+    found = status(rules, HERE, both, both)
+    nodes = {"nodes": 2, "sample": ["node-001", "node-002"]}
+    assert [rule["problems"] for rule in found["rules"]] == [
+        [{"message": f"{key}: rule 'b' of NodeFeatureRule {rules.name} overwrites the value of this rule", **nodes}],
+        [{"message": f"{key}: overwrites the value of rule 'a' of NodeFeatureRule {rules.name}", **nodes}],
+    ]
+    assert found["problems"] == 2
+    same = sheet({"name": "a", "matchFeatures": ALWAYS, **one}, {"name": "b", **more, **one})
+    assert status(same, both)["problems"] == 0
+
+
+def test_a_label_of_a_source_that_a_rule_replaces_is_told() -> None:
+    rules = sheet({"name": "a", "matchFeatures": ALWAYS, "labels": {"cpu-a": "mine", "cpu-b": "same"}})
+    for prefix in (F, ""):
+        labels = {f"{prefix}cpu-a": "true", f"{prefix}cpu-b": "same", f"{prefix}cpu-c": "other"}
+        (found,) = status(rules, HERE, labels=labels)["rules"]
+        assert [one["message"] for one in found["problems"]] == ["label 'cpu-a': overwrites the value of source cpu"]
+
+
+def test_what_is_overwritten_leaves_room_for_other_problems() -> None:
+    many = {f"x{number}": "1" for number in range(2 * MOST_PROBLEMS)}
+    rules = sheet(
+        {"name": "a", "matchFeatures": ALWAYS, "labels": many},
+        {"name": "b", "matchFeatures": ALWAYS, "labels": dict.fromkeys(many, "2"), "annotations": {"z": "@a.b.c"}},
+    )
+    (_, later) = status(rules, HERE)["rules"]
+    assert len(later["problems"]) == MOST_PROBLEMS
+    assert later["problems"][0]["message"] == "annotation 'z': reference '@a.b.c': no such attribute"
+
+
+@pytest.mark.parametrize(
+    ("gives", "policy"),
+    [
+        ({"labels": {"x": "no value!"}}, POLICY),
+        ({"labels": {"x": "@not.one"}}, POLICY),
+        ({"labels": {"kubernetes.io/x": "1"}}, POLICY),
+        ({"annotations": {"x": "x" * 1025}}, POLICY),
+        ({"extendedResources": {"v.io/x": "many"}}, POLICY),
+        ({"taints": [{"key": "x", "effect": "NoExecute"}]}, POLICY),
+        ({"taints": [{"key": "v.io/x", "effect": "NoExecute"}]}, Policy()),
+        ({"labels": {"x": "1"}}, Policy(disable_labels=True)),
+    ],
+)
+def test_what_no_node_would_get_is_not_lost(gives: dict[str, Any], policy: Policy) -> None:
+    contribution = compile_sheet({"spec": {"rules": [{"name": "a", **gives}]}}, policy).rules[0].asked
+    later = replace(
+        contribution,
+        labels=dict.fromkeys(contribution.labels, "2"),
+        annotations=dict.fromkeys(contribution.annotations, "2"),
+        extended_resources=dict.fromkeys(contribution.extended_resources, "2"),
+        taints=tuple(one.model_copy(update={"value": "2"}) for one in contribution.taints),
+    )
+    assert find_overwrites(Report("n"), policy, (contribution, later)) == []
+    assert (contribution == later) is False

@@ -179,3 +179,13 @@ def test_nothing_where_text_belongs_is_empty_text(tmp_path: Path) -> None:
     assert found.labels == {"a": "", "b": "true", "c": "1.5", "f": ""}
     assert not found.failed
     assert any("empty text" in problem.reason for problem in found.problems)
+
+
+def test_a_label_of_two_rules_is_a_note(tmp_path: Path) -> None:
+    """The later one counts; the same value twice is nothing to tell."""
+    configured = [{"name": name, "labels": {"x": name, "y": "same"}} for name in ("one", "two")]
+    found = scan_all(make_host(tmp_path, {}), None, *configured)
+    assert found.labels == {"x": "two", "y": "same"}
+    assert [(one.source, one.subject, one.reason) for one in found.problems] == [
+        ("custom", "x", "rule 'two' writes 'two' over 'one', which rule 'one' gives")
+    ]

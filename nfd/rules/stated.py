@@ -1,0 +1,180 @@
+"""What rules state that they set, before any node is looked at, and which keys two of them share.
+
+Keys that a template makes count where the text of the template has them in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nfd.config.yamltext import Document, Path
+from nfd.errors import ConfigError
+from nfd.names import FEATURE_NS
+from nfd.rules import policy as policies
+from nfd.rules.model import GroupRule, Mistake, Rule, RuleObject
+from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, TAINT, VAR, rule_named
+from nfd.rules.parse import GROUP_FIELD, RULE_FIELD, locate, read_objects
+from nfd.rules.policy import Policy
+from nfd.rules.scalars import SPACE
+from nfd.rules.template import MAX_TEXT, TemplateError
+from nfd.rules.template.nodes import Action, Body, Branch, Range, Text
+
+_MADE, _MAYBE = "\0", "\1"
+"""In a template's text: what an action prints, and where a branch begins or ends."""
+_POLICY = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A key that a rule sets wherever it holds; `value` is None if a template makes it."""
+
+    kind: str
+    key: str
+    value: str | None
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a rule object, or one of its rules, stands."""
+
+    file: str
+    document: Document
+    path: Path
+
+    def line(self, path: Path) -> int:
+        return locate(self.document, [Mistake((*self.path, *path), "", True)])[0].line
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    rule: str
+    value: str | None
+    file: str
+    line: int
+
+
+def shared_keys(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Remarks on keys of which one rule may write over another's value, by file, each as `name:line: reason`.
+
+    `files` are names and texts. A later object of the same name takes the place of an earlier one, as in a cluster.
+    """
+    objects: dict[tuple[bool, str, str], tuple[RuleObject, _Place]] = {}
+    for name, text in files:
+        for parsed, place in _objects(name, text):
+            objects[parsed.is_group, parsed.namespace, parsed.name] = parsed, place
+    found: list[tuple[str, int, str]] = []
+    known: dict[tuple[str, str], _Setting] = {}
+    for parsed, place in sorted(objects.values(), key=lambda one: one[0].name):
+        found += _shared(parsed, place, {} if parsed.is_group else known)
+    remarks: dict[str, list[str]] = {}
+    for file, line, reason in sorted(found):
+        remarks.setdefault(file, []).append(f"{file}:{line}: {reason}")
+    return remarks
+
+
+def _objects(name: str, text: str) -> Iterator[tuple[RuleObject, _Place]]:
+    """Objects that a master would see, up to where the text is broken."""
+    try:
+        for document, path, parsed in read_objects(text, [], name):
+            if parsed.defect is None:
+                yield parsed, _Place(name, document, path)
+    except ConfigError:
+        return
+
+
+def _shared(
+    parsed: RuleObject, place: _Place, known: dict[tuple[str, str], _Setting]
+) -> Iterator[tuple[str, int, str]]:
+    """Remarks on one object; `known` has what the rules before it set, and gets what its own set."""
+    for index, one in enumerate(parsed.rules):
+        if one.rule is None:
+            continue
+        inside: Path = ("spec", GROUP_FIELD if parsed.is_group else RULE_FIELD, index)
+        for stated in stated_by(one.rule):
+            now = _Setting(one.name, stated.value, place.file, place.line((*inside, *stated.path)))
+            before = known.get((stated.kind, stated.key))
+            if before is not None and (before.rule, before.line, before.file) != (now.rule, now.line, now.file):
+                yield now.file, now.line, _remark(stated, before, now)
+            known[stated.kind, stated.key] = now
+
+
+def _remark(stated: Stated, before: _Setting, now: _Setting) -> str:
+    where = f"line {before.line}" if before.file == now.file else f"{before.file}:{before.line}"
+    what = f"{stated.kind} {stated.key.removeprefix(f'{FEATURE_NS}/')!r}"
+    if before.value is not None and before.value == now.value:
+        return f"note: {what}: {rule_named(before.rule)} in {where} sets it to the same value"
+    word = "note" if stated.kind == VAR else "warning"
+    loses = f"{rule_named(now.rule)} overwrites the value of {rule_named(before.rule)} in {where}"
+    return f"{word}: {what}: where both hold, {loses}"
+
+
+def stated_by(rule: GroupRule) -> Iterator[Stated]:
+    """Every key of a rule that is known in advance, prefixed."""
+    if isinstance(rule, Rule):
+        yield from _labels(rule)
+        yield from _pairs(policies.ANNOTATION, "annotations", rule.annotations)
+        yield from _pairs(EXTENDED_RESOURCE, "extendedResources", rule.extended_resources)
+        for index, taint in enumerate(rule.taints or ()):
+            for key, value in policies.taint_values([taint]).items():
+                yield Stated(TAINT, key, value, ("taints", index))
+    written = rule.vars or {}
+    made = _template_pairs(rule.vars_template)
+    yield from (Stated(VAR, key, value, ("varsTemplate",)) for key, value in made.items() if key not in written)
+    yield from (Stated(VAR, key, value, ("vars", key)) for key, value in written.items())
+
+
+def _labels(rule: Rule) -> Iterator[Stated]:
+    """Labels written in full win over those of the rule's own template."""
+    written = policies.prefix_keys(rule.labels or {}, _POLICY)
+    for name, value in _template_pairs(rule.labels_template).items():
+        key = name if "/" in name else f"{FEATURE_NS}/{name}"
+        if key not in written:
+            yield Stated(LABEL, key, value, ("labelsTemplate",))
+    yield from _pairs(LABEL, "labels", rule.labels)
+
+
+def _pairs(kind: str, field: str, values: Mapping[str, str] | None) -> Iterator[Stated]:
+    for key, value in policies.prefix_keys(values or {}, _POLICY).items():
+        written = key if key in (values or {}) else key.removeprefix(f"{FEATURE_NS}/")
+        yield Stated(kind, key, value, (field, written))
+
+
+def _template_pairs(text: str | None) -> dict[str, str | None]:
+    """Keys that stand in a template's text, with their values where these do, too."""
+    pairs: dict[str, str | None] = {}
+    for line in _text_of(text or "").split("\n"):
+        key, equals, value = line.strip(SPACE + _MAYBE).partition("=")
+        if equals and key and not {_MADE, _MAYBE} & set(key):
+            pairs[key] = None if {_MADE, _MAYBE} & set(value) else value
+    return pairs
+
+
+def _text_of(text: str) -> str:
+    """The text of a template without its actions; nothing of one that is broken."""
+    from nfd.rules.template.functions import FUNCTIONS
+    from nfd.rules.template.parser import parse
+
+    try:
+        return _flat(parse(text, FUNCTIONS)[""]) if len(text) <= MAX_TEXT else ""
+    except TemplateError:
+        return ""
+
+
+def _flat(body: Body) -> str:
+    return "".join(_flat_statement(one) for one in body)
+
+
+def _flat_statement(one: object) -> str:
+    if isinstance(one, Text):
+        return one.text
+    if isinstance(one, Action):
+        return "" if one.pipe.variables else _MADE
+    if isinstance(one, Branch):
+        return _between([*(body for _, body in one.arms), one.otherwise])
+    return _between([one.body, one.otherwise]) if isinstance(one, Range) else _MADE
+
+
+def _between(bodies: Sequence[Body]) -> str:
+    return "".join(f"{_MAYBE}{_flat(body)}{_MAYBE}" for body in bodies)

@@ -1,0 +1,105 @@
+"""Keys that several rules set, as `nfd rules validate` tells of them from the text alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from nfd.rules.check import validate_text
+from nfd.rules.model import Rule
+from nfd.rules.parse import parse_rule
+from nfd.rules.stated import shared_keys, stated_by
+from tests.rules.test_parse import rule_file
+
+LOSES = "where both hold, rule 'b' overwrites the value of rule 'a' in line"
+SAME = "rule 'a' in line 8 sets it to the same value"
+
+
+def remarks(one: str, other: str) -> list[str]:
+    """Of a file in which the rule `a` begins in line 7, and `b` in line 9."""
+    text = f"{rule_file('name: a', one)}  - name: b\n    {other}\n"
+    assert not validate_text("f", text) or "5" in other
+    return shared_keys([("f", text)]).get("f", [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("labels: {x: '1'}", "labels: {x: '2'}", f"warning: label 'x': {LOSES} 8"),
+        ("labels: {x: '1'}", "labels: {feature.node.kubernetes.io/x: '2'}", f"warning: label 'x': {LOSES} 8"),
+        ("labels: {x: '1'}", "labels: {x: '1'}", f"note: label 'x': {SAME}"),
+        ("labels: {x: '1'}", "labelsTemplate: 'x={{ len .a.b }}'", f"warning: label 'x': {LOSES} 8"),
+        ("labelsTemplate: 'v.io/x=1'", "labelsTemplate: 'v.io/x=1'", f"note: label 'v.io/x': {SAME}"),
+        ("labelsTemplate: 'v.io/x=1'", "labels: {v.io/x: '2'}", f"warning: label 'v.io/x': {LOSES} 8"),
+        ("annotations: {x: '1'}", "annotations: {x: '2'}", f"warning: annotation 'x': {LOSES} 8"),
+        (
+            "extendedResources: {v.io/x: '1'}",
+            "extendedResources: {v.io/x: '2'}",
+            f"warning: extendedResource 'v.io/x': {LOSES} 8",
+        ),
+        (
+            "taints: [{key: v.io/x, effect: NoExecute}]",
+            "taints: [{key: v.io/x, effect: NoExecute, value: '2'}]",
+            f"warning: taint 'v.io/x:NoExecute': {LOSES} 8",
+        ),
+        ("vars: {x: '1'}", "vars: {x: '2'}", f"note: var 'x': {LOSES} 8"),
+        ("varsTemplate: 'x=1'", "vars: {x: '2'}", f"note: var 'x': {LOSES} 8"),
+        ("labels: {x: '1'}", "annotations: {x: '2'}", None),
+        ("labels: {x: '1'}", "labels: {v.io/x: '2'}", None),
+        ("taints: [{key: v.io/x, effect: NoExecute}]", "taints: [{key: v.io/x, effect: NoSchedule}]", None),
+        ("labels: {x: '1'}", "labels: 5", None),
+    ],
+)
+def test_a_key_of_two_rules(one: str, other: str, expected: str | None) -> None:
+    assert remarks(one, other) == ([f"f:10: {expected}"] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("a=1\\nb={{ .x }}\\n", {"a": "1", "b": None}),
+        ("{{ range .pci.device }}a={{ .class }}\\n{{ .vendor }}.present=1\\n{{ end }}", {"a": None}),
+        ("{{ if .x }}a=1{{ else }}a=2{{ end }}", {"a": None}),
+        ("{{ if .x }}a=1\\n{{ else }}a=2\\n{{ end }}", {"a": "2"}),
+        ("{{ if .x }}a{{ else }}b{{ end }}=1", {}),
+        ("{{ range .x }}a{{ end }}=1", {}),
+        ("{{ $x := 1 }}a={{ $x }}", {"a": None}),
+        ("a\\n{{- if .x }}b=1{{ end }}", {}),
+        ("{{/* a=1 */}}", {}),
+        ("{{ define `n` }}a=1{{ end }}{{ template `n` }}", {}),
+        ("  a = 1 \\n=2\\nc", {"a ": " 1"}),
+        ("{{ `}}` }}a=1\\nb=2", {"b": "2"}),
+        ("{{ broken", {}),
+    ],
+)
+def test_keys_that_stand_in_a_template(template: str, expected: dict[str, str | None]) -> None:
+    data = {"name": "r", "varsTemplate": template.replace("\\n", "\n")}
+    rule = parse_rule(data, Rule).rule
+    assert rule is not None
+    assert {one.key: one.value for one in stated_by(rule)} == expected
+
+
+def test_rules_of_several_files_go_by_the_names_of_their_objects() -> None:
+    """An object of the same name takes the earlier one's place, so that nothing of it is written over."""
+    first, second = rule_file("name: a", "labels: {x: '1'}"), rule_file("name: b", "labels: {x: '2'}")
+    other = first.replace("name: x", "name: w")
+    assert shared_keys([("f", first), ("g", second)]) == {}
+    assert shared_keys([("f", second), ("g", other)]) == {
+        "f": ["f:8: warning: label 'x': where both hold, rule 'b' overwrites the value of rule 'a' in g:8"]
+    }
+
+
+def test_what_a_master_does_not_see_overwrites_nothing() -> None:
+    seen = rule_file("name: a", "labels: {x: '1'}")
+    unseen = rule_file("name: b", "labels: {x: '2'}").replace("name: x", "name: z").replace("v1alpha1", "v1")
+    assert shared_keys([("f", f"{seen}---\n{unseen}")]) == {}
+    assert shared_keys([("f", f"{seen}---\na: [")]) == {}
+
+
+def test_groups_have_vars_of_their_own() -> None:
+    head = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureGroup\nmetadata: {name: %s, namespace: n}\n"
+    rules = "spec:\n  featureGroupRules:\n  - {name: a, vars: {x: '1'}}\n  - {name: b, vars: {x: '2'}}\n"
+    one, other = (head % name + rules for name in ("one", "other"))
+    assert shared_keys([("f", f"{one}---\n{other}")])["f"] == [
+        f"f:{line}: note: var 'x': where both hold, rule 'b' overwrites the value of rule 'a' in line {line - 1}"
+        for line in (7, 15)
+    ]
