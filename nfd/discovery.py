@@ -62,6 +62,8 @@ class Scan:
     error: str | None = None
     known: bool = True
     """False while no run has succeeded yet."""
+    whole: bool = False
+    """After a partial run: what could not be read is there as it was, so that nothing is missing."""
     problems: tuple[Problem, ...] = ()
     seconds: float = 0.0
 
@@ -81,6 +83,15 @@ class Discovery:
     """Source name → reason, for every source of which labels may be missing."""
     devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Source name → number of devices by state, for sources that tell."""
+    whole: frozenset[str] = frozenset()
+    """Those of `incomplete` of which no label is missing all the same."""
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """Names of the failed sources of which something may be missing, so that nothing of theirs may go."""
+        certain = {name for name, scan in self.scans.items() if scan.error is None or scan.whole}
+        scanned = self.scans.keys() - certain
+        return frozenset(scanned | (self.incomplete.keys() - self.whole) | self.label_errors.keys())
 
     @property
     def failed(self) -> Mapping[str, str]:
@@ -147,8 +158,10 @@ def _run(host: Host, source: Source, config: Any, before: Scan | None) -> Scan:
 def _partial(before: Scan | None, found: Partial) -> Scan:
     """A source of which some features failed: these keep what they had."""
     error = "; ".join(f"{name}: {reason}" for name, reason in found.failed.items())
-    features = hold(found.features, before.features, found.failed) if before else found.features
-    return Scan(features, error, before.known if before else False)
+    features = found.features
+    if before and not found.held:
+        features = hold(features, before.features, found.failed)
+    return Scan(features, error, found.whole or (before.known if before else False), whole=found.whole)
 
 
 def _stale(before: Scan | None, error: str) -> Scan:
@@ -165,6 +178,7 @@ class _Labelling:
     origins: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     incomplete: dict[str, str] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
     cleaned: set[str] = field(default_factory=set)
     """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
@@ -173,6 +187,7 @@ class _Labelling:
         self.problems.extend(Problem(source.name, subject, reason, written) for subject, reason in found.notes)
         if found.error:
             self.incomplete[source.name] = found.error
+            self.whole |= {source.name} if found.whole else set()
         naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
         derived = derive(naming, found.labels, self.allowed)
         self.problems.extend(derived.problems)
@@ -200,12 +215,15 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
         except Exception as error:  # as above: isolate
             made.fail(source, error)
             continue
-        if source.dependent and unknown and not found.error:
-            found = found._replace(error=f"not all features are known yet: {unknown}")
+        if source.dependent and unknown and (found.whole or not found.error):
+            found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
         made.add(source, found)
     problems = tuple(made.problems)
     devices = _devices(plan, features)
-    return Discovery(scans, features, made.labels, made.origins, problems, made.errors, made.incomplete, devices)
+    errors = (made.errors, made.incomplete)
+    return Discovery(
+        scans, features, made.labels, made.origins, problems, *errors, devices, whole=frozenset(made.whole)
+    )
 
 
 def _devices(plan: Plan, features: Features) -> dict[str, Mapping[str, int]]:

@@ -20,17 +20,23 @@ class Partial(NamedTuple):
 
     features: Features
     failed: Mapping[str, str]
+    held: bool = False
+    """The source itself keeps what it cannot read any more; nothing of the last good run is added."""
+    whole: bool = False
+    """And has all of it: what is missing is gone, and is removed."""
 
 
 class Labelled(NamedTuple):
     """Labels together with what went wrong on the way: (subject, reason) pairs.
 
-    A text in `error` says that labels may be missing: the source counts as failed, so that none of its is removed.
+    A text in `error` says that labels may be missing: the source counts as failed, so that none of its is removed,
+    unless `whole` says that something is wrong and no label is missing for it.
     """
 
     labels: Labels
     notes: tuple[tuple[str, str], ...] = ()
     error: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

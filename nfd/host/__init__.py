@@ -51,6 +51,7 @@ class Host:
         self._own = Tree("/") if self.root != Path("/") else self._tree
         self._environment = os.environ if environment is None else environment
         self._parsed: dict[str, tuple[tuple[int, ...], object]] = {}
+        self._good: dict[str, dict[str, object]] = {}
 
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
         """The bytes of a regular file, at most `limit` of them."""
@@ -145,6 +146,13 @@ class Host:
         if time.time() - found.st_ctime > YOUNG:
             self._parsed[path] = kept
         return kept[1]  # type: ignore[return-value]  # stored under its path by the same parse
+
+    def good(self, folder: str) -> dict[str, object]:
+        """What the files of a folder said when they could be used last, by path; the reader of the folder writes it.
+
+        A file that cannot be used any more keeps that, and no other file is touched by it.
+        """
+        return self._good.setdefault(folder, {})
 
     def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
         """What is not a file (CPUID, auxiliary vector, GPU inventory) as text; a replay answers from its record."""

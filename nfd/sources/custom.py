@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, ClassVar
 
 from nfd.config.section import Section
+from nfd.errors import HostError
 from nfd.features import Features, printable
 from nfd.host import CUSTOM_D, Host
 from nfd.rules.compiled import CompiledRule, compile_rule
@@ -21,7 +22,7 @@ from nfd.rules.engine import run_custom
 from nfd.rules.parse import parse_custom, parse_custom_text
 from nfd.rules.template import Clock
 from nfd.source import Labelled, Source
-from nfd.sources.reading import Reading
+from nfd.sources.reading import NOT_NOW, Reading
 
 OPTION = "sources.custom"
 _UNKNOWN = re.compile(r"unknown key (?!.*\.(?:matchExpressions|matchName)\.)")
@@ -54,22 +55,24 @@ class Config(Section):
 class Rules:
     """Rules in the order of their evaluation, and what was wrong with the texts they come from.
 
-    `error` names a file that could not be read or used: its rules are missing. `clock` is for templates.
+    `error` names a file that could not be read or used. Its rules are missing, unless `whole` says that they are those
+    that it had when it could be used. `clock` is for templates.
     """
 
     rules: tuple[CompiledRule, ...]
     clock: Clock
     notes: tuple[tuple[str, str], ...] = ()
     error: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """A file of custom.d; a rejected one gives no rules, and the first note says why."""
+    """A file of custom.d; one that cannot be used gives no rules, and `rejected` says why."""
 
     rules: tuple[CompiledRule, ...] = ()
     notes: tuple[str, ...] = ()
-    rejected: bool = False
+    rejected: str = ""
 
 
 def discover(host: Host, config: Config) -> Features:
@@ -83,22 +86,32 @@ def load(host: Host, config: Config) -> Rules:
     Reads: etc/kubernetes/node-feature-discovery/custom.d/{*,*/*}, files in the order of their names, hidden ones passed
     over, each a YAML list of rules
     Absent: no such directory is no rules.
+    A file that cannot be used has the rules that it had before.
     """
     configured = parse_custom(config.rules)
     repaired = ((rule.name, one.reason) for rule in configured for one in rule.mistakes if one.soft)
     notes = [(f"{OPTION}: {name}", reason) for name, reason in repaired]
     rules = [*static_rules(), *map(compile_rule, configured)]
-    reading = Reading(host)
-    rejected: list[str] = []
-    for path in rule_files(reading):
-        file = reading.parsed(path, parse_file) or RuleFile()
-        rules.extend(file.rules)
+    reading, good = Reading(host), host.good(CUSTOM_D)
+    paths = tuple(rule_files(reading))
+    listed, unknown = not reading.errors, False
+    for path in good.keys() - set(paths) if listed else ():
+        del good[path]
+    errors = [reading.failure]
+    for path in paths:
+        file = read_rule_file(host, path)
         notes.extend((printable(path), note) for note in file.notes)
         if file.rejected:
-            rejected.append(f"{printable(path)}: {file.notes[0]}")
-    errors = [reading.failure, *rejected]
+            errors.append(file.rejected)
+            older = good.get(path)
+            file = older if isinstance(older, RuleFile) else RuleFile()
+            unknown = unknown or older is None
+        else:
+            good[path] = file
+        rules.extend(file.rules)
     error = "; ".join(filter(None, errors))
-    return Rules(tuple(rules), lambda: datetime.fromtimestamp(host.now(), UTC), tuple(notes), error)
+    whole = bool(error) and listed and not unknown
+    return Rules(tuple(rules), lambda: datetime.fromtimestamp(host.now(), UTC), tuple(notes), error, whole)
 
 
 @cache
@@ -112,15 +125,25 @@ def rule_files(reading: Reading) -> Iterator[str]:
 
     Names that start with two dots are the kubelet's copies of a mounted ConfigMap, to which visible links lead.
     """
+    looking = Reading(reading.host)  # what is no folder is read as a file, and has the trouble then
     for name in reading.names(CUSTOM_D):
         if name.startswith(".."):
             continue
         path = f"{CUSTOM_D}/{name}"
-        if reading.has_dir(path):
+        if looking.has_dir(path):
             inner = (name for name in reading.names(path) if not name.startswith("."))
-            yield from (file for file in (f"{path}/{name}" for name in inner) if not reading.has_dir(file))
+            yield from (file for file in (f"{path}/{name}" for name in inner) if not looking.has_dir(file))
         elif not name.startswith("."):
             yield path
+
+
+def read_rule_file(host: Host, path: str) -> RuleFile:
+    """The rules of a file, or why it cannot be used; one that has gone since it was listed has none."""
+    try:
+        file = host.parsed(path, parse_file) or RuleFile()
+    except HostError as error:
+        return RuleFile(rejected="" if error.errno in NOT_NOW else str(error))
+    return replace(file, rejected=f"{printable(path)}: {file.rejected}") if file.rejected else file
 
 
 def parse_file(data: bytes) -> RuleFile:
@@ -128,7 +151,7 @@ def parse_file(data: bytes) -> RuleFile:
     parsed = parse_custom_text(data.decode("utf-8", "replace"))
     wrong = [finding for finding in parsed.findings if not finding.soft or _UNKNOWN.match(finding.reason)]
     if wrong:
-        return RuleFile(notes=tuple(map(str, wrong)), rejected=True)
+        return RuleFile(notes=tuple(map(str, wrong)), rejected=str(wrong[0]))
     return RuleFile(tuple(map(compile_rule, parsed.rules)), tuple(map(str, parsed.findings)))
 
 
@@ -143,7 +166,7 @@ def labels(features: Features, config: Rules) -> Labelled:
     given = run_custom(config.rules, features, clock=config.clock)
     notes = [(f"rule {failure.rule!r}", failure.reason) for failure in given.errors]
     notes += [(one.key, str(one)) for one in given.overwrites]
-    return Labelled(given.labels, (*config.notes, *notes), config.error)
+    return Labelled(given.labels, (*config.notes, *notes), config.error, config.whole)
 
 
 SOURCE = Source(

@@ -39,9 +39,9 @@ def idle_patterns(patterns: Iterable[str], found: Discovery) -> tuple[str, ...]:
 
 
 def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
-    """How every known source stands. Its own failure counts, and so does what `doubtful` says."""
+    """How every known source stands: failed if something of it may be missing, or by what `doubtful` says."""
     running = {source.name for source in (*plan.feature_sources, *plan.label_sources)}
-    failed = found.failed.keys() | doubtful(plan, found).keys()
+    failed = found.doubtful | doubtful(plan, found).keys()
     return {
         name: State.OFF if name not in running else State.FAILED if name in failed else State.FRESH
         for name in sorted(plan.configs)

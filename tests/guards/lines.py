@@ -12,6 +12,30 @@ FLEETS = "tests/faults/test_fleets.py::"
 TROUBLE = "tests/faults/test_api_trouble.py::"
 
 ATTRIBUTION = (
+    Guard(  # a file that nobody has read holds what it may have given
+        "nfd/sources/local/__init__.py",
+        "whole=held and not folder.unknown",
+        "whole=held",
+        "tests/sources/test_one_bad_file.py::test_of_a_file_that_was_never_read_nothing_may_be_removed",
+    ),
+    Guard(  # so does a rule file
+        "nfd/sources/custom.py",
+        "unknown = unknown or older is None",
+        "unknown = False",
+        "tests/sources/test_one_bad_file.py::test_of_a_file_that_was_never_read_nothing_may_be_removed",
+    ),
+    Guard(  # a folder that cannot be listed is no news of its files
+        "nfd/sources/custom.py",
+        "whole = bool(error) and listed and not unknown",
+        "whole = bool(error) and not unknown",
+        "tests/sources/test_one_bad_file.py::test_a_folder_that_cannot_be_listed_holds_everything",
+    ),
+    Guard(  # rules of a file hold while features of other sources are unknown
+        "nfd/discovery.py",
+        "if source.dependent and unknown and (found.whole or not found.error):",
+        "if source.dependent and unknown and not found.error:",
+        "tests/sources/test_one_bad_file.py::test_rules_of_before_hold_while_features_are_unknown",
+    ),
     Guard(  # a failed source holds its keys
         "nfd/master/desired.py",
         "return self.sources is None or self.sources.get(origin, False)",

@@ -7,6 +7,7 @@ documentation, "Customization guide", feature files.)
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 
 from nfd.config.section import Section
 from nfd.errors import HostError
@@ -20,7 +21,7 @@ LABEL, FEATURE = "local.label", "local.feature"
 
 FOLDER = "etc/kubernetes/node-feature-discovery/features.d"
 MAX_SIZE = 65536
-"""Bytes; a longer file is left out as a whole, and what it gave before is held."""
+"""Bytes; a longer file is left out as a whole, and what it gave before stays."""
 MAX_ENTRIES = 5_000
 MAX_TEXT = 1024 * 1024
 """Entries of a kind and bytes that all files may have, so that a report keeps within what a master takes."""
@@ -31,46 +32,105 @@ def discover(host: Host, config: Section) -> Features | Partial:
 
     Reads: etc/kubernetes/node-feature-discovery/features.d/*, hidden files and all but regular ones passed over
     Absent: no such directory is no entries.
+    A file that cannot be used has the entries that it had before, as long as they have not expired.
     """
     reading = Reading(host)
-    found, left_out, room = Entries(), [], MAX_TEXT
-    for name in reading.names(FOLDER):
-        if name.startswith("."):
-            continue
-        entries = read_file(reading, f"{FOLDER}/{name}")
-        size = sum(len(key) + len(value) for kind in _kinds(entries) for key, value in kind.items())
-        counts = (len(old) + len(new) for old, new in zip(_kinds(found), _kinds(entries), strict=True))
-        if size <= room and max(counts) <= MAX_ENTRIES:
-            _merge(host, found, entries, printable(name))
-            room -= size
+    names = [name for name in reading.names(FOLDER) if not name.startswith(".")]
+    unlisted = reading.failure
+    folder = _Folder(host)
+    for name in names:
+        folder.add(f"{FOLDER}/{name}")
+    if not unlisted:
+        folder.forget_all_but(names)
+    features = Features(attributes={LABEL: folder.found.labels, FEATURE: folder.found.features})
+    failure = unlisted or folder.failure
+    if not failure:
+        return features
+    held = not unlisted and not folder.crowded
+    failed = {LABEL: failure, FEATURE: failure}
+    return Partial(features, failed, held=held, whole=held and not folder.unknown)
+
+
+class _Folder:
+    """The files of one pass, joined; what each of them said when it could be used last is its text in `Host.good`."""
+
+    def __init__(self, host: Host) -> None:
+        self.found = Entries()
+        self.unknown = 0
+        """Files that cannot be used, and that nobody has ever read."""
+        self.crowded = False
+        """Whether others have left no room for what a file said."""
+        self._host = host
+        self._good = host.good(FOLDER)
+        self._room = MAX_TEXT
+        self._errors: list[str] = []
+        self._left_out: list[str] = []
+
+    @property
+    def failure(self) -> str:
+        """What is wrong with the files; "" if nothing is."""
+        crowd = [f"{FOLDER}: {_no_room(self._left_out)}"] if self._left_out else []
+        return _first_of([*self._errors, *crowd])
+
+    def add(self, path: str) -> None:
+        """Join a file, or what it said before."""
+        try:
+            text = read_file(self._host, path)
+        except HostError as error:
+            self._errors.append(str(error))
         else:
-            left_out.append(printable(name))
-    if left_out:
-        reading.errors.append(HostError(FOLDER, _no_room(left_out)))
-    features = Features(attributes={LABEL: found.labels, FEATURE: found.features})
-    return Partial(features, {LABEL: reading.failure, FEATURE: reading.failure}) if reading.failure else features
+            if self._join(path, text):
+                self._good[path] = text
+                return
+            self._left_out.append(printable(path.rpartition("/")[2]))
+        older = self._good.get(path)
+        if not isinstance(older, str):
+            self.unknown += 1
+        elif not self._join(path, older):
+            self.crowded = True
+
+    def forget_all_but(self, names: Iterable[str]) -> None:
+        """What a file said that is gone is of no use to another one of its name."""
+        for path in self._good.keys() - {f"{FOLDER}/{name}" for name in names}:
+            del self._good[path]
+
+    def _join(self, path: str, text: str) -> bool:
+        """Whether there was room for it; what is wrong with a line is noted."""
+        entries = parse(text, self._host.now())
+        size = sum(len(key) + len(value) for kind in _kinds(entries) for key, value in kind.items())
+        counts = (len(old) + len(new) for old, new in zip(_kinds(self.found), _kinds(entries), strict=True))
+        if size > self._room or max(counts) > MAX_ENTRIES:
+            return False
+        for line, reason in entries.notes:
+            self._host.note(f"{printable(path)}:{line}", reason)
+        _merge(self._host, self.found, entries, printable(path.rpartition("/")[2]))
+        self._room -= size
+        return True
 
 
-def read_file(reading: Reading, path: str) -> Entries:
-    """Entries of one file; what is wrong with it or with a line of it is noted, what cannot be read is an error."""
-    host, shown = reading.host, printable(path)
-    entries = Entries()
-    try:
-        if host.is_file(path):
-            entries = parse(host.text(path, MAX_SIZE) or "", host.now())
-        elif not host.exists(path):
+def read_file(host: Host, path: str) -> str:
+    """The text of one file, "" of what is none. Raises: HostError for one that is too large or cannot be read."""
+    shown = printable(path)
+    if not host.is_file(path):
+        if not host.exists(path):
             host.note(shown, "leads nowhere")
+        return ""
+    try:
+        return host.text(path, MAX_SIZE) or ""
     except HostError as error:
         if error.errno == errno.EFBIG:
-            error = HostError(shown, f"is larger than {MAX_SIZE} bytes and left out", errno.EFBIG)
-        reading.errors.append(error)
-    for line, reason in entries.notes:
-        host.note(f"{shown}:{line}", reason)
-    return entries
+            raise HostError(shown, f"is larger than {MAX_SIZE} bytes and left out", errno.EFBIG) from error
+        raise
 
 
 def _kinds(entries: Entries) -> tuple[dict[str, str], dict[str, str]]:
     return entries.labels, entries.features
+
+
+def _first_of(errors: list[str]) -> str:
+    """The first, and how many more there are."""
+    more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
+    return f"{errors[0]}{more}" if errors else ""
 
 
 def _no_room(names: list[str]) -> str:
