@@ -25,7 +25,8 @@ from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeE
 from nfd.kube.credentials import Credentials
 from nfd.reason import said
 
-CONNECTIONS = 24  # ten PATCHes, five TokenReviews, a watch of each kind, and what is rare
+CONNECTIONS = 36
+"""Ten PATCHes, eight questions about reports and eight about readers, a watch of each kind, and what is rare."""
 TIMEOUT = 30.0
 """Seconds for one request; a watch has its own."""
 FENCE_SLACK = 1.0

@@ -7,47 +7,42 @@ A pod's projected service-account token names, since Kubernetes 1.30, the pod an
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
-import json
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
+from nfd.kube import jwt
 from nfd.kube.connect import KubeClient
+from nfd.kube.jwt import Jwt, Keys, Verdict
+from nfd.kube.turns import Recent, Turns
 from nfd.names import subdomain_problem
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 AT_ONCE = 5
-"""Reviews under way. Those that end well make room at once: a fleet that starts is let in as fast as the server can."""
-REFUSED_PER_SECOND = 50.0
-"""Reviews that end badly, at most; the API server spends 1 ms on one."""
-LONGEST_WAIT = 2.0
-"""Seconds that a review waits for its turn; while tokens are being refused, longer queues are turned away at once."""
+"""Reviews of genuine tokens under way. Those that end well make room at once: a fleet that starts is let in as fast as
+the server can."""
+UNKNOWN_AT_ONCE = 3
+"""Reviews of other tokens under way."""
+REFUSED_PER_SECOND = 20.0, 30.0
+"""Reviews that end badly, at most, of genuine and of other tokens; the API server spends 1 ms on one."""
 BAD_SECONDS = 10.0
 """How long a token that was refused stays so without asking."""
-BAD_TOKENS = 10
-"""Refused tokens in that time after which no further unknown one of the same sender is asked about."""
 SHORTEST = 10.0
 """Seconds that an accepted token is good for, should our clock be ahead of its expiry."""
+CLOCKS_DIFFER = 300.0
+"""Seconds after which a token has expired by whatever clock."""
 KNOWN = 20_000
 REFUSED = 2_000
-"""Tokens, and senders of bad ones, remembered."""
-LATEST = 1e12
-"""Seconds since the epoch; no token expires later."""
-MAX_TOKEN = 8_000
-"""Characters; a pod's token has some 1,000."""
+"""Tokens remembered."""
 
 _ACCOUNT = "system:serviceaccount:"
 _EXTRA = "authentication.kubernetes.io/"
 _log = log.get("kube")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +62,21 @@ class Pod:
 class Tokens:
     """Asks the API server, once for each token until it expires. For one event loop.
 
-    While the API server is away the tokens it has accepted go on to count, and no other does.
+    Made-up tokens are told by their signature, without a question. Genuine ones wait for each other alone, and of those
+    whose signature cannot be checked, such from addresses that send bad ones wait for the others. While the API server
+    is away the tokens it has accepted go on to count, and no other does.
     """
 
     def __init__(self, client: KubeClient, audience: str, now: Callable[[], float] = time.time) -> None:
         self._client = client
         self._audience = audience
         self._now = now
-        self._good: _Recent[Pod] = _Recent(KNOWN, now)
-        self._bad: _Recent[str] = _Recent(REFUSED, now)
-        self._senders: _Recent[int] = _Recent(REFUSED, now)
+        self._good: Recent[Pod] = Recent(KNOWN, now)
+        self._bad: Recent[str] = Recent(REFUSED, now)
         self._asking: dict[bytes, asyncio.Task[Pod]] = {}
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._waiting = 0
-        self._paused = 0
+        self._keys = Keys(client)
+        self._genuine = Turns(AT_ONCE, REFUSED_PER_SECOND[0], now)
+        self._unknown = Turns(UNKNOWN_AT_ONCE, REFUSED_PER_SECOND[1], now)
 
     async def review(self, token: str, sender: str = "") -> Pod:
         """Whose token this is. `sender` is the address it came from.
@@ -92,8 +88,6 @@ class Tokens:
             return pod
         if (reason := self._bad.get(key)) is not None:
             raise Forbidden(reason)
-        if self._refusals(sender) >= BAD_TOKENS:
-            raise Unavailable("many tokens from this address were refused just now", retry_after=BAD_SECONDS)
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = tasks.ask("token review", self._ask(token, key, sender))
@@ -102,54 +96,39 @@ class Tokens:
 
     async def _ask(self, token: str, key: bytes, sender: str) -> Pod:
         try:
-            expires = self._expiry(token)
-            async with self._turn():
+            read, uid = self._check(jwt.parse(token))
+            match await self._keys.verdict(read):
+                case Verdict.FORGED:
+                    raise Forbidden("the token is not signed by the cluster")
+                case Verdict.GENUINE:
+                    turn = self._genuine.turn(uid)
+                case Verdict.UNKNOWN:
+                    turn = self._unknown.turn(sender, f"{sender} {uid}")
+            async with turn:
                 pod = await self._identify(await self._status(token))
         except Forbidden as error:
             self._bad.put(key, str(error), self._now() + BAD_SECONDS)
-            self._senders.put(sender.encode(), self._refusals(sender) + 1, self._now() + BAD_SECONDS)
             raise
-        pod = replace(pod, issued=_issued(token, pod))
-        self._good.put(key, pod, max(expires, self._now() + SHORTEST))
+        pod = replace(pod, issued=_issued(read, pod))
+        self._good.put(key, pod, max(jwt.seconds(read.claims.get("exp")), self._now() + SHORTEST))
         return pod
 
-    def _refusals(self, sender: str) -> int:
-        return self._senders.get(sender.encode()) or 0
+    def _check(self, token: Jwt | None) -> tuple[Jwt, str]:
+        """The token, and the uid of the pod that it says it is bound to.
 
-    def _expiry(self, token: str) -> float:
-        """When the token says that it expires: what is plainly no token for us is refused without asking."""
-        claims = _claims(token) if len(token) <= MAX_TOKEN and token.isascii() else {}
-        expires, audience = _seconds(claims.get("exp")), claims.get("aud")
-        if not expires:
+        What is plainly no token for us is refused without asking. Raises: Forbidden.
+        """
+        expires = jwt.seconds(token.claims.get("exp")) if token is not None else 0.0
+        if token is None or not expires or not account_of(str(token.claims.get("sub", "")))[1]:
             raise Forbidden("the token is not one of a service account")
+        audience = token.claims.get("aud")
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
             raise Forbidden(f"the token is not for audience {self._audience}")
-        return expires
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """The turn of one review; its place stays taken for a while if it ends badly. Raises: Unavailable."""
-        if self._paused and self._waiting >= LONGEST_WAIT * REFUSED_PER_SECOND:
-            raise Unavailable("too many unknown tokens", retry_after=LONGEST_WAIT)
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(LONGEST_WAIT):
-                await self._turns.acquire()
-        except TimeoutError as error:
-            raise Unavailable("too many unknown tokens", retry_after=LONGEST_WAIT) from error
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        except BaseException:
-            self._paused += 1
-            asyncio.get_running_loop().call_later(AT_ONCE / REFUSED_PER_SECOND, self._resume)
-            raise
-        self._turns.release()
-
-    def _resume(self) -> None:
-        self._paused -= 1
-        self._turns.release()
+        if expires + CLOCKS_DIFFER < self._now():
+            raise Forbidden("the token has expired")
+        if not (uid := _pod_of(token)):
+            raise Forbidden("the token is not bound to a pod")
+        return token, uid
 
     async def _status(self, token: str) -> Mapping[str, Any]:
         body = {
@@ -210,49 +189,18 @@ def account_of(user: str) -> tuple[str, str]:
     return (namespace, name) if legal else ("", "")
 
 
-class _Recent(Generic[V]):
-    """The latest values by key, each until its time."""
-
-    def __init__(self, size: int, now: Callable[[], float]) -> None:
-        self._size, self._now = size, now
-        self._values: OrderedDict[bytes, tuple[V, float]] = OrderedDict()
-
-    def get(self, key: bytes) -> V | None:
-        value, until = self._values.get(key, (None, 0.0))
-        return value if until > self._now() else None
-
-    def put(self, key: bytes, value: V, until: float) -> None:
-        self._values[key] = (value, until)
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
+def _pod_of(token: Jwt) -> str:
+    """The uid of the pod that a token says it is bound to; "" if it says none."""
+    bound = token.claims.get("kubernetes.io")
+    named = bound.get("pod") if isinstance(bound, Mapping) else None
+    uid = named.get("uid") if isinstance(named, Mapping) else None
+    return uid if isinstance(uid, str) else ""
 
 
-def _issued(token: str, pod: Pod) -> float:
+def _issued(token: Jwt, pod: Pod) -> float:
     """When a token that the API server has accepted as `pod`'s says that it was issued.
 
-    The review verified the token as a whole, so its claims count; but only if they are those of a service account
+    The review verified the token as a whole, so its claims count; but only if they name the pod that it was reviewed as
     (another authenticator may have read it in its own way). A whole second that more than one token may share.
     """
-    claims = _claims(token)
-    bound, issued = claims.get("kubernetes.io"), claims.get("iat")
-    named = bound.get("pod") if isinstance(bound, Mapping) else None
-    if not isinstance(named, Mapping) or named.get("uid") != pod.uid:
-        return 0.0
-    return _seconds(issued)
-
-
-def _seconds(value: object) -> float:
-    """Seconds since the epoch; 0 for what is none: a truth value, NaN."""
-    is_time = not isinstance(value, bool) and isinstance(value, int | float) and 0 < value < LATEST
-    return float(value) if is_time else 0.0  # type: ignore[arg-type]  # checked one line before
-
-
-def _claims(token: str) -> Mapping[str, Any]:
-    """What a JSON Web Token says of itself (RFC 7519), unverified; nothing if it is none."""
-    parts = token.split(".")
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))) if len(parts) == 3 else {}
-    except (ValueError, RecursionError):
-        return {}
-    return claims if isinstance(claims, Mapping) else {}
+    return jwt.seconds(token.claims.get("iat")) if _pod_of(token) == pod.uid else 0.0

@@ -28,7 +28,7 @@ class Admission:
     async def check(self, request: web.Request) -> None:
         """Raises: web.HTTPException for whoever may not."""
         try:
-            await self._access.check(request.headers.get("Authorization", ""), request.path)
+            await self._access.check(request.headers.get("Authorization", ""), request.path, request.remote or "")
         except Forbidden as error:
             self._complain(request.path, str(error))
             raise web.HTTPForbidden(text=f"{error}\n") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.guards.guard import Guard
 
 ORDER = "tests/master/test_order.py::"
+TURNS = "tests/kube/test_turns.py::"
 CALLERS = "tests/master/test_names_of_callers.py::"
 RECORDINGS = "tests/host/test_strangers_recordings.py::"
 
@@ -39,10 +40,40 @@ TRUST = (
         "self.pod != before.pod:",
         ORDER + "test_which_report_is_older",
     ),
+    Guard(  # who failed waits for who did not
+        "nfd/kube/turns.py",
+        "self._count(askers, bad=isinstance(error, Forbidden))",
+        "pass",
+        TURNS + "test_who_failed_waits_for_who_did_not",
+    ),
+    Guard(  # who was turned away goes first
+        "nfd/kube/turns.py",
+        "            self._count(askers, turned_away=1)\n",
+        "",
+        TURNS + "test_who_was_turned_away_goes_first_when_it_comes_again",
+    ),
+    Guard(  # what the cluster did not sign costs no question
+        "nfd/kube/jwt.py",
+        "return Verdict.GENUINE if _is_signed(key, token) else Verdict.FORGED",
+        "return Verdict.GENUINE",
+        "tests/kube/test_tokens.py::test_made_up_tokens_cost_no_question",
+    ),
+    Guard(  # genuine tokens have turns of their own
+        "nfd/kube/tokens.py",
+        "turn = self._genuine.turn(uid)",
+        "turn = self._unknown.turn(sender, uid)",
+        "tests/kube/test_tokens.py::test_no_strangers_failure_uses_up_an_honest_callers_turn",
+    ),
+    Guard(  # readers that the API server knows have turns of their own
+        "nfd/kube/access.py",
+        "turn = self._known.turn(claimed or digest.hex())",
+        'turn = self._unknown.turn(sender, f"{sender} {claimed}")',
+        "tests/kube/test_access.py::test_made_up_tokens_use_up_nobodys_turn",
+    ),
     Guard(  # a token's own claims count for the pod that it was reviewed as
         "nfd/kube/tokens.py",
-        'if not isinstance(named, Mapping) or named.get("uid") != pod.uid:',
-        "if not isinstance(named, Mapping):",
+        'return jwt.seconds(token.claims.get("iat")) if _pod_of(token) == pod.uid else 0.0',
+        'return jwt.seconds(token.claims.get("iat"))',
         ORDER + "test_when_a_token_was_issued",
     ),
     Guard(  # what no clock reaches would shut out every later report

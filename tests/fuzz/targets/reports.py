@@ -12,6 +12,7 @@ import grpc
 
 from nfd.errors import Forbidden, ReportError
 from nfd.features import Features
+from nfd.kube import jwt
 from nfd.kube.tokens import Tokens
 from nfd.master.desired import derive_desired, derive_freshness
 from nfd.master.patch import patches
@@ -162,7 +163,8 @@ def _tokens() -> Tokens:
 
 
 def run_token(data: bytes) -> Made:
-    return "asked about", _tokens()._expiry(_token(data))
+    token, uid = _tokens()._check(jwt.parse(_token(data)))
+    return "asked about", (token.claims.get("exp"), uid)
 
 
 def _token(claims: bytes) -> str:
@@ -174,9 +176,15 @@ def _token(claims: bytes) -> str:
     return claims.decode("latin-1")
 
 
+_bound = {"kubernetes.io": {"pod": {"name": "p", "uid": "u"}}, "iat": 1764293400}
+
+
 def claims() -> Sequence[bytes]:
     return [
-        *encoded({"exp": 1764297000, "aud": ["nfd-master"], "sub": "system:serviceaccount:n:a"}, {"aud": "nfd-master"}),
+        *encoded(
+            {"exp": 1764297000, "aud": ["nfd-master"], "sub": "system:serviceaccount:n:a", **_bound},
+            {"aud": "nfd-master"},
+        ),
         b"a.b.c",
     ]
 
