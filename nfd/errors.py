@@ -17,9 +17,20 @@ NfdError
 
 from __future__ import annotations
 
+LONGEST_REASON = 300
+"""Characters that are kept of what an unforeseen exception says."""
+
 
 class NfdError(Exception):
     """Base of all errors raised on purpose; its text is one line that a person can act on."""
+
+
+def reason_of(error: Exception) -> str:
+    """What an exception of any kind says, on one line: one of ours as it is, any other with its type."""
+    text = " ".join(str(error).split())[:LONGEST_REASON]
+    if isinstance(error, NfdError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class ConfigError(NfdError):

@@ -57,8 +57,16 @@ def _judge(rules: Sequence[CompiledRule], view: View, features: Features) -> Ite
         except RuleError as error:
             yield rule, f"fails: {error}"
             continue
-        yield rule, given if given is not None else why_not(rule, view, features)
+        yield rule, given if given is not None else _why_not(rule, view, features)
         view.remember(() if given is None else (given.labels, given.vars))
+
+
+def _why_not(rule: CompiledRule, view: View, features: Features) -> str:
+    """The same, also of a rule of which it cannot be told."""
+    try:
+        return why_not(rule, view, features)
+    except RuleError as error:
+        return f"does not hold: {error}"
 
 
 def why_not(rule: CompiledRule, view: View, features: Features) -> str:

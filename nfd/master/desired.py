@@ -26,6 +26,8 @@ from nfd.rules.policy import Dropped, Lookup, Policy
 from nfd.rules.terms import MATCHED
 from nfd.store.base import Kind
 
+FEATURELESS = frozenset(("custom",))
+"""Sources that give labels alone: rules of the cluster see no less where one of them fails."""
 RULE = "rule:"
 OBJECT = "object:"
 
@@ -77,7 +79,8 @@ class Freshness:
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
     rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
     False while the worker has yet to speak. `alone` tells that there is none, only objects of third parties. `lost` are
-    objects that exist but make no sense: `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one.
+    objects that exist but make no sense: `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules
+    (`rule:OBJECT/RULE`) that failed on the node, or depend on one that did.
     """
 
     sources: Mapping[str, bool] | None = None
@@ -205,7 +208,7 @@ def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synce
     failed = {name for name, source in report.sources.items() if source.state is State.FAILED}
     seen = {name.partition(".")[0] for name in report.features.names()}
     sources = {name: name not in failed for name in report.sources}
-    return Freshness(sources, rules_synced, objects_synced, blind=bool(failed - seen))
+    return Freshness(sources, rules_synced, objects_synced, blind=bool(failed - seen - FEATURELESS))
 
 
 def _prefix(

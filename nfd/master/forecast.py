@@ -61,7 +61,7 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         overwrites = find_overwrites(joined, standing.policy, found.contributions)
         failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
         fresh = derive_freshness(report)
-        fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone)
+        fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone, lost=found.unsure)
     planned, goal = fitting_plan(_goal(desired, fresh, book, standing), node)
     return Forecast(planned, goal.desired, failed, overwrites)
 

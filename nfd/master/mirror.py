@@ -66,7 +66,7 @@ class Mirrored(Generic[T]):
             return
         try:
             now = self._parse(item)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except Exception as error:  # whatever it is, it is this object's alone
             self._refuse(item, key, str(error) or type(error).__name__)
             return
         self.malformed.pop(key, None)

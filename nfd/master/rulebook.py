@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nfd.errors import RuleError
+from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.master.desired import RULE, Contribution
 from nfd.names import FEATURE_NS
@@ -21,7 +21,7 @@ from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.budget import TOO_LONG
-from nfd.rules.terms import View
+from nfd.rules.terms import MATCHED, View
 
 NO_TAINTS = "taints are switched off in the master: start it with -enable-taints, or set enableTaints"
 MOST_SLOW = 4
@@ -33,6 +33,8 @@ LONGEST_NAME = 100
 """Letters of a rule's name that are noted on nodes."""
 
 Problems = tuple[str, ...]
+GroupKey = tuple[str, str]
+"""Namespace and name of a NodeFeatureGroup."""
 DEFAULT = f"{FEATURE_NS}/"
 
 
@@ -52,6 +54,8 @@ class PlacedRule:
     """Names of the features that its terms look at, as they are looked up."""
     timed: bool = False
     """Whether its templates may ask for the present moment."""
+    dependent: bool = False
+    """Whether what it gives depends on what earlier rules gave."""
 
     @property
     def origin(self) -> str:
@@ -84,14 +88,18 @@ class Evaluation:
     errors: int = 0
     matched: Mapping[str, str] = field(default_factory=dict)
     """What `rule.matched` holds in the end, for references to it."""
-    groups: tuple[tuple[str, str], ...] = ()
-    """Namespace and name of each NodeFeatureGroup that it belongs to."""
+    unsure: frozenset[str] = frozenset()
+    """Origins of rules that failed, and of those that depend on what one of them gives: what they gave before stays."""
+    groups: tuple[GroupKey, ...] = ()
+    """The NodeFeatureGroups that it belongs to."""
+    group_problems: Mapping[GroupKey, Problems] = field(default_factory=dict)
+    """Why it cannot be told whether it belongs to others."""
     slow: tuple[int, ...] = ()
     complete: bool = True
 
     def same_outcome(self, other: Evaluation) -> bool:
         """Whether both ask the same of the node."""
-        mine, others = ((one.contributions, one.matched, one.complete) for one in (self, other))
+        mine, others = ((one.contributions, one.matched, one.complete, one.unsure) for one in (self, other))
         return mine == others
 
 
@@ -103,14 +111,23 @@ def compile_sheet(item: Mapping[str, Any], policy: Policy) -> Sheet:
         parsed.name,
         str(metadata.get("uid", "")),
         int(metadata.get("generation") or 0),
-        tuple(_place(parsed, one, policy) for one in parsed.rules),
+        tuple(place_rule(parsed, one, policy) for one in parsed.rules),
         tuple(mistake.reason for mistake in parsed.mistakes),
     )
 
 
-def _place(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
-    compiled = compile_rule(one)
+def place_rule(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
+    """The rule at its place; whatever goes wrong is a mistake of this rule."""
     origin = f"{RULE}{parsed.name}/{_noted_name(one.name)}"
+    try:
+        return _placed(origin, one, policy)
+    except Exception as error:
+        defect = f"cannot be compiled: {reason_of(error)}"
+        return PlacedRule(one.name, CompiledRule(one.name, defect=defect), Contribution(origin), True, (defect,))
+
+
+def _placed(origin: str, one: ParsedRule, policy: Policy) -> PlacedRule:
+    compiled = compile_rule(one)
     if not isinstance(one.rule, Rule):
         return PlacedRule(one.name, compiled, Contribution(origin), True, (compiled.defect or "not a rule",))
     asked = _asked(origin, compiled, compiled.labels, policy)
@@ -120,7 +137,14 @@ def _place(parsed: RuleObject, one: ParsedRule, policy: Policy) -> PlacedRule:
     if compiled.taints and not policy.enable_taints:
         mistakes.append(NO_TAINTS)
     timed = any(map(_wants_time, (compiled.labels_template, compiled.vars_template)))
-    return PlacedRule(one.name, compiled, asked, fixed, tuple(dict.fromkeys(mistakes)), looked_at(compiled), timed)
+    features = looked_at(compiled)
+    dependent = MATCHED in features or _refers_to_matched(asked)
+    return PlacedRule(one.name, compiled, asked, fixed, tuple(dict.fromkeys(mistakes)), features, timed, dependent)
+
+
+def _refers_to_matched(asked: Contribution) -> bool:
+    texts = (asked.labels, asked.annotations, asked.extended_resources)
+    return any(value.startswith(f"@{MATCHED}.") for values in texts for value in values.values())
 
 
 def _noted_name(name: str) -> str:
@@ -168,45 +192,75 @@ def _refused(asked: Contribution, view: View, policy: Policy) -> list[str]:
 
 def evaluate_node(rules: Sequence[PlacedRule], features: Features, policy: Policy) -> Evaluation:
     """Run the rules in order; one that fails gives nothing, and the others go on."""
-    view = View(features)
-    held: list[int] = []
-    contributions: list[Contribution] = []
-    problems: dict[int, Problems] = {}
-    slow: list[int] = []
-    room = ROOM
+    run = _Run(View(features), policy)
     for index, placed in enumerate(rules):
-        if len(slow) == MOST_SLOW:
+        if len(run.slow) == MOST_SLOW:
+            run.unsure.update(one.origin for one in rules[index:])
             break
-        try:
-            given = run_rule(placed.rule, view)
-        except RuleError as error:
-            problems[index] = (str(error),)
-            if placed.rule.defect is None and TOO_LONG in str(error):
-                slow.append(index)
-            continue
-        view.remember(() if given is None else (given.labels, given.vars))
-        if given is not None:
-            asked = _contribution(placed, given, policy)
-            size = _size(asked)
-            if size > room:
-                problems[index] = (f"asks for {size} letters of labels and annotations; there is room for {room}",)
-                continue
-            room -= size
-            held.append(index)
-            contributions.append(asked)
-    errors = len(problems)
-    for index, one in zip(held, contributions, strict=True):
-        if not rules[index].fixed and (refused := _refused(one, view, policy)):
-            problems[index] = tuple(refused)
+        run.take(index, placed)
+    for index, asked in zip(run.held, run.contributions, strict=True):
+        run.check(index, rules[index], asked)
     return Evaluation(
-        tuple(filter(_asks_something, contributions)),
-        tuple(held),
-        problems,
-        errors,
-        view.matched or {},
-        slow=tuple(slow),
-        complete=len(slow) < MOST_SLOW,
+        tuple(filter(_asks_something, run.contributions)),
+        tuple(run.held),
+        run.problems,
+        run.errors,
+        run.view.matched or {},
+        frozenset(run.unsure),
+        slow=tuple(run.slow),
+        complete=len(run.slow) < MOST_SLOW,
     )
+
+
+@dataclass(slots=True)
+class _Run:
+    """The rules over one node, as far as they have got."""
+
+    view: View
+    policy: Policy
+    room: int = ROOM
+    held: list[int] = field(default_factory=list)
+    contributions: list[Contribution] = field(default_factory=list)
+    problems: dict[int, Problems] = field(default_factory=dict)
+    errors: int = 0
+    slow: list[int] = field(default_factory=list)
+    unsure: set[str] = field(default_factory=set)
+
+    def take(self, index: int, placed: PlacedRule) -> None:
+        """Run the next rule; whatever goes wrong is its own problem."""
+        if placed.dependent and self.unsure:
+            self.unsure.add(placed.origin)
+        try:
+            self._run(index, placed)
+        except Exception as error:
+            self.problems[index] = (reason_of(error),)
+            self.errors += 1
+            self.unsure.add(placed.origin)
+            if placed.rule.defect is None and TOO_LONG in str(error):
+                self.slow.append(index)
+
+    def _run(self, index: int, placed: PlacedRule) -> None:
+        given = run_rule(placed.rule, self.view)
+        self.view.remember(() if given is None else (given.labels, given.vars))
+        if given is None:
+            return
+        asked = _contribution(placed, given, self.policy)
+        size = _size(asked)
+        if size > self.room:
+            raise RuleError(f"asks for {size} letters of labels and annotations; there is room for {self.room}")
+        self.room -= size
+        self.held.append(index)
+        self.contributions.append(asked)
+
+    def check(self, index: int, placed: PlacedRule, asked: Contribution) -> None:
+        """What of a rule that holds the node does not get, now that all rules have run."""
+        try:
+            refused = () if placed.fixed else tuple(_refused(asked, self.view, self.policy))
+        except Exception as error:
+            refused = (reason_of(error),)
+            self.unsure.add(placed.origin)
+        if refused:
+            self.problems[index] = refused
 
 
 def _size(asked: Contribution) -> int:

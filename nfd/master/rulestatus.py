@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from nfd.master.desired import find_overwrites, name_origin
-from nfd.master.rulebook import DEFAULT, Evaluation, PlacedRule, Sheet
+from nfd.master.rulebook import DEFAULT, Evaluation, GroupKey, PlacedRule, Sheet
 from nfd.report import Report
 from nfd.rules.overwritten import Overwrite
 from nfd.rules.policy import Policy
@@ -54,8 +54,17 @@ class _Count:
             self.sample.append(node)
 
 
+@dataclass(slots=True)
+class Membership:
+    """The nodes of one NodeFeatureGroup, those of which it cannot be told, and why."""
+
+    nodes: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
+    problems: dict[str, _Count] = field(default_factory=dict)
+
+
 class Tally:
-    """What the rules did on all nodes together; nodes are added in the order of their names."""
+    """What rules and groups did on all nodes together; nodes are added in the order of their names."""
 
     def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
         self.nodes = 0
@@ -67,6 +76,7 @@ class Tally:
         self._lost: list[dict[str, _Count]] = [{} for _ in rules]
         """What rules write over, and what is written over theirs: problems that leave room for the others."""
         self._overwrites: dict[tuple[int, ...], tuple[tuple[object, ...], list[Overwrite]]] = {}
+        self._groups: dict[GroupKey, Membership] = {}
 
     def add(self, node: str, evaluation: Evaluation, joined: Report) -> None:
         """`joined` is what the node was judged on."""
@@ -75,8 +85,12 @@ class Tally:
         for index in evaluation.held:
             self._held[index].add(node)
         for index, texts in evaluation.problems.items():
-            for text in texts:
-                _count(self._problems[index], text, node)
+            _note(self._problems[index], texts, node)
+        for group in evaluation.groups:
+            self.group(group).nodes.add(node)
+        for group, texts in evaluation.group_problems.items():
+            self.group(group).unsure.add(node)
+            _note(self.group(group).problems, texts, node)
         for one in self._find_overwrites(evaluation, joined):
             key = f"{one.kind} {one.key.removeprefix(DEFAULT)!r}"
             self._lose(one.earlier, f"{key}: {name_origin(one.later)} overwrites the value of this rule", node)
@@ -86,7 +100,7 @@ class Tally:
         """Note it for that rule, if it is one."""
         index = self._places.get(origin)
         if index is not None:
-            _count(self._lost[index], text, node)
+            _note(self._lost[index], (text,), node)
 
     def _find_overwrites(self, evaluation: Evaluation, joined: Report) -> list[Overwrite]:
         """From memory for nodes that share their labels and what rules give: identity tells, as these stay alive."""
@@ -96,6 +110,9 @@ class Tally:
             self._overwrites[key] = made_of, find_overwrites(joined, self._policy, evaluation.contributions)
         return self._overwrites[key][1]
 
+    def group(self, key: GroupKey) -> Membership:
+        return self._groups.setdefault(key, Membership())
+
     def held(self, index: int) -> _Count:
         return self._held[index]
 
@@ -103,9 +120,10 @@ class Tally:
         return {**self._problems[index], **self._lost[index]}
 
 
-def _count(found: dict[str, _Count], text: str, node: str) -> None:
-    if text in found or len(found) < MOST_PROBLEMS:
-        found.setdefault(text, _Count()).add(node)
+def _note(found: dict[str, _Count], texts: Iterable[str], node: str) -> None:
+    for text in texts:
+        if text in found or len(found) < MOST_PROBLEMS:
+            found.setdefault(text, _Count()).add(node)
 
 
 def render_status(sheet: Sheet, first: int, tally: Tally, now: str) -> dict[str, Any]:
@@ -137,12 +155,16 @@ def _render_rule(rule: PlacedRule, place: int, tally: Tally, unknown: Iterable[s
     if held.sample:
         rendered["sample"] = held.sample
     problems = _texts((*rule.mistakes, *unknown))
-    problems += [
-        {"message": text[:LONGEST_MESSAGE], "nodes": count.nodes, "sample": count.sample}
-        for text, count in tally.problems(place).items()
-        if text not in rule.mistakes
-    ]
+    problems += _counted({text: one for text, one in tally.problems(place).items() if text not in rule.mistakes})
     return rendered | ({"problems": problems[:MOST_PROBLEMS]} if problems else {})
+
+
+def _counted(problems: Mapping[str, _Count]) -> list[dict[str, Any]]:
+    """Problems that come up on some nodes."""
+    return [
+        {"message": text[:LONGEST_MESSAGE], "nodes": count.nodes, "sample": count.sample}
+        for text, count in problems.items()
+    ]
 
 
 def _texts(messages: Iterable[str]) -> list[dict[str, Any]]:
@@ -159,10 +181,11 @@ def _unknown(rule: PlacedRule, reported: Collection[str], names: Mapping[str, st
         yield f"feature {feature}: no node reports it{advice}"
 
 
-def render_group(members: Collection[str]) -> dict[str, Any]:
-    """The status of a NodeFeatureGroup."""
+def render_group(members: Collection[str], group: Membership | None = None) -> dict[str, Any]:
+    """The status of a NodeFeatureGroup; `group` is what was found now, of which only the problems are shown."""
     listed = sorted(members)[:MOST_MEMBERS]
-    return {
+    problems = _counted(group.problems) if group is not None else []
+    return ({"problems": problems} if problems else {}) | {
         "nodes": [{"name": name} for name in listed],
         "count": len(members),
         "truncated": len(listed) < len(members),

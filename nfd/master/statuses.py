@@ -16,8 +16,8 @@ from nfd.kube.connect import MERGE_PATCH, METADATA_ONLY, KubeClient
 from nfd.master.metrics import Metrics
 from nfd.master.mirror import API, RULES, Key, Mirrored
 from nfd.master.rulebook import Sheet
-from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_status, same_status
-from nfd.master.verdicts import SLICE, Verdict, Verdicts
+from nfd.master.rulestatus import Membership, Tally, listed_nodes, render_group, render_status, same_status
+from nfd.master.verdicts import SLICE, Verdicts
 from nfd.rules.compiled import Group
 from nfd.store.base import FIELD_MANAGER
 
@@ -88,7 +88,7 @@ class Statuses:
         if not self._rules.items and not self._groups.items:
             return 0.0
         book = self._verdicts.book
-        tally, members = await self._count()
+        tally = await self._count()
         if tally is None or book is not self._verdicts.book:
             return DEBOUNCE
         waits = [0.0]
@@ -96,31 +96,25 @@ class Statuses:
         for sheet in book.sheets:
             waits.append(await self._write_rules(sheet, first, tally))
             first += len(sheet.rules)
-        for key, group in [(key, group) for key, group in self._groups.items.items() if group in book.groups]:
-            waits.append(await self._write_group(key, group, members.get(key, set())))
+        for key in [key for key, group in self._groups.items.items() if group in book.groups]:
+            waits.append(await self._write_group(key, tally.group(key)))
         return min((wait for wait in waits if wait), default=0.0)
 
-    async def _count(self) -> tuple[Tally | None, dict[Key, set[str]]]:
+    async def _count(self) -> Tally | None:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
         book, began = self._verdicts.book, time.monotonic()
         tally = Tally(book.rules, self._verdicts.policy)
-        members: dict[Key, set[str]] = {}
         for node in self._verdicts.names():
             verdict = self._verdicts.get(node)
             if verdict is None:
                 continue
             if verdict.book is not book:
-                return None, {}
-            self._add(node, verdict, tally, members)
+                return None
+            tally.add(node, verdict.evaluation, verdict.joined)
             if time.monotonic() - began > SLICE:
                 await asyncio.sleep(0)
                 began = time.monotonic()
-        return tally, members
-
-    def _add(self, node: str, verdict: Verdict, tally: Tally, members: dict[Key, set[str]]) -> None:
-        tally.add(node, verdict.evaluation, verdict.joined)
-        for group in verdict.evaluation.groups:
-            members.setdefault(group, set()).add(node)
+        return tally
 
     async def _write_rules(self, sheet: Sheet, first: int, tally: Tally) -> float:
         if self._no_subresource:
@@ -144,10 +138,11 @@ class Statuses:
             self._metrics.add("nodefeaturerule_status_updates")
         return 0.0
 
-    async def _write_group(self, key: Key, group: Group, judged: set[str]) -> float:
-        """Nodes that nothing is heard of stay members for as long as they exist."""
+    async def _write_group(self, key: Key, found: Membership) -> float:
+        """Nodes that nothing is heard of stay members for as long as they exist, and those on which a rule failed."""
         known = self._groups.statuses.get(key, {})
-        status = render_group(judged | {node for node in listed_nodes(known) if self._silent(node)})
+        kept = {node for node in listed_nodes(known) if node in found.unsure or self._silent(node)}
+        status = render_group(found.nodes | kept, found)
         path = f"{API}/namespaces/{quote(key[0], safe='')}/nodefeaturegroups/{quote(key[1], safe='')}/status"
         if status == known or (known and status == self._sent.get((path, ""))):
             return 0.0

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from nfd import log
 from nfd.features import Features
+from nfd.master.memberships import with_groups
 from nfd.master.metrics import RULES, Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
 from nfd.master.recall import Latest, look
 from nfd.master.rulebook import Evaluation, PlacedRule, Sheet, evaluate_node, looked_at
 from nfd.report import Report
 from nfd.rules.compiled import CompiledRule, Group
-from nfd.rules.engine import run_groups
 from nfd.rules.policy import Policy
 from nfd.rules.template.budget import TOO_LONG
 from nfd.rules.terms import MATCHED
@@ -24,7 +25,11 @@ SLICE = 0.01
 """Seconds that a pass over all nodes keeps the event loop; a single node may take longer."""
 STRIKES = 3
 """Nodes on which a template may run out of its budget; then the rule is suspended until it is changed."""
+MOST_SAID = 1000
+"""Rules and reasons of failures that are logged until there are other rules; the status of each says all of them."""
 SUSPENDED = f"suspended until it is changed: its template {TOO_LONG}"
+
+_log = log.get("master")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,6 @@ def bind(sheets: Iterable[Sheet], groups: Iterable[Group], suspended: Sequence[P
     return Rulebook(ordered, rules, origins, groups, (*sorted(names | {MATCHED}),), repeatable)
 
 
-def with_groups(found: Evaluation, groups: Sequence[Group], features: Features) -> Evaluation:
-    """The same with the groups that the node belongs to."""
-    members = [group for group in groups if run_groups((group,), features)[0]]
-    return replace(found, groups=tuple((group.namespace, group.name) for group in members)) if members else found
-
-
 def _suspend(placed: PlacedRule) -> PlacedRule:
     return replace(placed, rule=CompiledRule(placed.name, defect=SUSPENDED))
 
@@ -86,6 +85,7 @@ class Verdicts:
         self.suspended: list[PlacedRule] = []
         self._rebind = rebind
         self._strikes: Counter[int] = Counter()
+        self._said: set[tuple[str, tuple[str, ...]]] = set()
         self._joining = joining
         self._metrics = metrics
         self._told = told
@@ -102,6 +102,7 @@ class Verdicts:
         self.suspended = [one for one in self.suspended if any(one is rule for rule in rules)]
         self.book = bind(sheets, groups, self.suspended)
         self._strikes.clear()
+        self._said.clear()
         self._alike = Latest()
 
     @property
@@ -119,14 +120,14 @@ class Verdicts:
         known = self._verdicts.get(node)
         if known is not None and known.report is report and known.objects == objects:
             if known.book is not self.book:
-                self._judge_again(known)
+                self._judge_again(node, known)
             return known
         joined = join_objects(report, objects, self._joining)
         verdict = Verdict(report, objects, joined, self.book)
         if known is not None and known.book is self.book and known.joined.features == joined.features:
             verdict.evaluation = known.evaluation
         else:
-            verdict.evaluation = self._evaluate(joined.features, known)
+            verdict.evaluation = self._evaluate(node, joined.features, known)
         if known is None or known.evaluation is not verdict.evaluation:
             self._told()
         self._verdicts[node] = verdict
@@ -150,7 +151,7 @@ class Verdicts:
         book, began = self.book, time.monotonic()
         for node in list(self._verdicts):
             verdict = self._verdicts.get(node)
-            if verdict is not None and verdict.book is not book and self._judge_again(verdict):
+            if verdict is not None and verdict.book is not book and self._judge_again(node, verdict):
                 changed(node)
             spent = time.monotonic() - began
             if spent > SLICE:
@@ -159,21 +160,24 @@ class Verdicts:
             if book is not self.book or stale():
                 return
 
-    def _judge_again(self, verdict: Verdict) -> bool:
+    def _judge_again(self, node: str, verdict: Verdict) -> bool:
         """Whether the node is to become something else; if not, it has the very outcome that it had."""
-        before, verdict.book = verdict.evaluation, self.book
-        verdict.evaluation = self._evaluate(verdict.joined.features, verdict)
+        before, book = verdict.evaluation, self.book
+        verdict.evaluation = self._evaluate(node, verdict.joined.features, verdict)
+        verdict.book = book  # not before there is an outcome by these rules
         self._told()
         return not before.same_outcome(verdict.evaluation)
 
-    def _evaluate(self, features: Features, known: Verdict | None) -> Evaluation:
+    def _evaluate(self, node: str, features: Features, known: Verdict | None) -> Evaluation:
         """Evaluate; what is equal to what was known is handed on as the same value."""
         began = time.perf_counter()
         found = self._judgement(features)
         if self.book.rules:
             self._metrics.observe(RULES, time.perf_counter() - began)
-            self._metrics.add("nodefeaturerule_processing_errors", found.errors)
             self._count_strikes(found)
+        if found.errors:
+            self._metrics.add("nodefeaturerule_processing_errors", found.errors)
+            self._complain(node, found)
         if known is not None and known.evaluation.same_outcome(found):
             before = known.evaluation
             found = replace(found, contributions=before.contributions, matched=before.matched)
@@ -190,6 +194,15 @@ class Verdicts:
             if book.repeatable and not any(one.refers for one in found.contributions):
                 self._alike.put(seen, found)
         return found
+
+    def _complain(self, node: str, found: Evaluation) -> None:
+        """Name each rule that failed, and the first node on which it did so for that reason."""
+        rules = ((self.book.rules[at].origin, texts) for at, texts in found.problems.items() if at not in found.held)
+        groups = ((f"group:{'/'.join(key)}", texts) for key, texts in found.group_problems.items())
+        for rule, texts in (*rules, *groups):
+            if (rule, texts) not in self._said and len(self._said) < MOST_SAID:
+                self._said.add((rule, texts))
+                _log.warning("rule failed; what it gave before stays", rule=rule, node=node, error="; ".join(texts))
 
     def _count_strikes(self, found: Evaluation) -> None:
         """A template that takes too long on one node does so on thousands: a pass over them must not take hours."""

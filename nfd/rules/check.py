@@ -141,7 +141,7 @@ def _check_expression(expression: Expression, path: Path) -> Iterator[Mistake]:
 def _check_template(text: str | None, path: Path) -> Iterator[Mistake]:
     try:
         template = Template(text or "")
-        template.check()
+        yield from (Mistake(path, f"template: {reason}", False) for reason in template.mistakes())
         if name := template.wants_time():
             yield Mistake(path, f"template: {name}: {NO_TIME}", False)
     except TemplateError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nfd.errors import reason_of
 from nfd.rules import model
 from nfd.rules.ops import Matcher, compile_matcher
 from nfd.rules.template import Template
@@ -43,6 +44,11 @@ class Group:
     namespace: str
     rules: tuple[CompiledRule, ...]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -68,10 +74,16 @@ def compile_rules(objects: Iterable[model.RuleObject]) -> Rules:
 
 
 def compile_rule(parsed: model.ParsedRule) -> CompiledRule:
-    """Compile one rule; mistakes in it come up when it is evaluated."""
-    rule = parsed.rule
-    if rule is None:
+    """Compile one rule; mistakes in it, and whatever else goes wrong, come up when it is evaluated."""
+    if parsed.rule is None:
         return CompiledRule(parsed.name, defect=parsed.defect)
+    try:
+        return _compiled(parsed.rule)
+    except Exception as error:  # a rule spoils only itself
+        return CompiledRule(parsed.name, defect=f"cannot be compiled: {reason_of(error)}")
+
+
+def _compiled(rule: model.GroupRule) -> CompiledRule:
     return CompiledRule(
         name=rule.name,
         match_features=_terms(rule.match_features),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nfd.errors import RuleError
+from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.rules import policy as policies
 from nfd.rules.compiled import CompiledRule, Group, Rules, Terms
@@ -174,7 +174,19 @@ def _run_rule(rule: CompiledRule, view: View, failures: list[Failure], clock: Cl
 
 
 def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None) -> Given | None:
-    """Evaluate one rule; None if it does not hold. Raises: RuleError."""
+    """Evaluate one rule; None if it does not hold.
+
+    Raises: RuleError, whatever it was that went wrong: a rule spoils only itself.
+    """
+    try:
+        return _derive_given(rule, view, clock)
+    except RuleError:
+        raise
+    except Exception as error:
+        raise RuleError(reason_of(error)) from error
+
+
+def _derive_given(rule: CompiledRule, view: View, clock: Clock | None) -> Given | None:
     if rule.defect is not None:
         raise RuleError(rule.defect)
     data: list[Data] | None = [] if rule.has_templates else None

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nfd.config.yamltext import TWICE, Document, Path, documents
-from nfd.errors import ConfigError
+from nfd.errors import ConfigError, reason_of
 from nfd.rules.draft import Draft
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
 from nfd.rules.spelling import spelled
@@ -136,8 +136,7 @@ def parse_custom(data: Any) -> tuple[ParsedRule, ...]:
     """Parse the worker's inline rules, a list of mappings (`sources.custom`); nothing is a rule that gives nothing."""
     if not isinstance(data, list | tuple):
         return (ParsedRule("", None, (Mistake((), "must be a list of rules", False),)),)
-    rules = ({} if one is None else spelled(one) for one in data)
-    return tuple(parse_rule(one, CustomRule, (index,)) for index, one in enumerate(rules))
+    return tuple(parse_rule({} if one is None else one, CustomRule, (index,)) for index, one in enumerate(data))
 
 
 def parse_object(data: Any, path: Path = ()) -> RuleObject:
@@ -181,9 +180,18 @@ def _rule_list(spec: Any, field: str, path: Path) -> tuple[Sequence[Any], list[M
 def parse_rule(data: Any, shape: type[GroupRule], path: Path = ()) -> ParsedRule:
     """Parse one rule, repairing soft mistakes the way Kubernetes reads such text.
 
-    What cannot be repaired is taken out, so that the mistakes in what is left are found as well.
+    What cannot be repaired is taken out, so that the mistakes in what is left are found as well. Whatever else goes
+    wrong is a mistake of this rule.
     """
+    try:
+        return _parsed(data, shape, path)
+    except Exception as error:  # a rule spoils only itself
+        return ParsedRule(name_of(data), None, (Mistake(path, f"rule cannot be read: {reason_of(error)}", False),))
+
+
+def _parsed(data: Any, shape: type[GroupRule], path: Path) -> ParsedRule:
     mistakes: list[Mistake] = []
+    data = spelled(data) if issubclass(shape, CustomRule) else data
     draft = Draft(data)
     for _ in range(_ROUNDS):
         try:

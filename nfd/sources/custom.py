@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from nfd.config.section import Section
-from nfd.errors import HostError
+from nfd.errors import HostError, reason_of
 from nfd.features import Features, printable
 from nfd.host import CUSTOM_D, Host
 from nfd.rules.compiled import CompiledRule, compile_rule
@@ -148,6 +148,14 @@ def read_rule_file(host: Host, path: str) -> RuleFile:
 
 def parse_file(data: bytes) -> RuleFile:
     """The rules of a file; a mistake in one or an unknown field of it rejects the file as a whole."""
+    try:
+        return _parsed_file(data)
+    except Exception as error:  # a file spoils only itself
+        reason = f"cannot be read: {reason_of(error)}"
+        return RuleFile(notes=(reason,), rejected=reason)
+
+
+def _parsed_file(data: bytes) -> RuleFile:
     parsed = parse_custom_text(data.decode("utf-8", "replace"))
     wrong = [finding for finding in parsed.findings if not finding.soft or _UNKNOWN.match(finding.reason)]
     if wrong:
@@ -156,7 +164,9 @@ def parse_file(data: bytes) -> RuleFile:
 
 
 def labels(features: Features, config: Rules) -> Labelled:
-    """The labels of all rules that hold, later ones overwriting equal names; a rule that fails gives none.
+    """The labels of all rules that hold, later ones overwriting equal names.
+
+    What a rule that fails gave before stays: the source counts as one of which labels are missing.
 
     Labels:
         rdma.capable = true: a Mellanox device is there
@@ -166,7 +176,9 @@ def labels(features: Features, config: Rules) -> Labelled:
     given = run_custom(config.rules, features, clock=config.clock)
     notes = [(f"rule {failure.rule!r}", failure.reason) for failure in given.errors]
     notes += [(one.key, str(one)) for one in given.overwrites]
-    return Labelled(given.labels, (*config.notes, *notes), config.error, config.whole)
+    failed = [f"rule {failure.rule!r} failed: {failure.reason}" for failure in given.errors]
+    error = "; ".join(filter(None, (config.error, *failed)))
+    return Labelled(given.labels, (*config.notes, *notes), error, config.whole and not failed)
 
 
 SOURCE = Source(

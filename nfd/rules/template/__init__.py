@@ -52,6 +52,13 @@ class Template:
         if self._mistake is not None:
             raise TemplateError(self._mistake)
 
+    def mistakes(self) -> list[str]:
+        """What fails whenever it is reached, though the text can be parsed. Raises: TemplateError if it cannot."""
+        self.check()
+        from nfd.rules.template.calling import calling_mistakes
+
+        return list(calling_mistakes(self._bodies or {}))
+
     def wants_time(self) -> str | None:
         """The function by which it asks for the present moment, if it does whatever it is run on."""
         found = (token.text for token in tokenize(self.text) if token.kind == "identifier")

@@ -14,6 +14,11 @@ from nfd.rules.template.values import GoList, GoMap, TemplateError, is_integer, 
 
 MAX_CALLS = 60
 """How deep templates may call each other."""
+MAX_BODIES = 100
+"""How deep bodies of blocks and of called templates may be run inside of each other: well within Python's stack."""
+
+
+TOO_DEEP = f"runs blocks and templates inside of each other deeper than {MAX_BODIES} levels"
 
 
 class _Break(Exception):
@@ -27,7 +32,10 @@ class _Continue(Exception):
 def execute(bodies: Mapping[str, Body], functions: Mapping[str, Function], data: GoMap, clock: Clock | None) -> str:
     """Run the main template on `data`. Raises: TemplateError."""
     run = _Run(bodies, functions, Runtime(Budget(), clock))
-    run.call("", data)
+    try:
+        run.call("", data)
+    except RecursionError as error:  # our caller has left less of the stack than we allow for
+        raise TemplateError(TOO_DEEP) from error
     return legible("".join(run.output))
 
 
@@ -38,6 +46,7 @@ class _Run(Evaluator):
         super().__init__(functions, runtime)
         self._bodies = bodies
         self._calls = 0
+        self._depth = 0
         self._size = 0
         self.output: list[str] = []
 
@@ -54,9 +63,13 @@ class _Run(Evaluator):
         self._calls -= 1
 
     def _body(self, body: Body, dot: Any) -> None:
+        self._depth += 1
+        if self._depth > MAX_BODIES:
+            raise TemplateError(TOO_DEEP)
         for statement in body:
             self._budget.spend()
             _STATEMENTS[type(statement)](self, statement, dot)
+        self._depth -= 1
 
     def _write(self, text: str) -> None:
         self._size += len(text)
@@ -110,7 +123,7 @@ class _Run(Evaluator):
     def _iterate(self, node: Range, elements: Sequence[tuple[Any, Any]] | _Count) -> None:
         pipe = node.pipe
         mark = len(self._variables)
-        depth, calls = self._variables, self._calls
+        variables, calls, depth = self._variables, self._calls, self._depth
         for index, element in elements:
             self._budget.spend()
             if pipe.variables:
@@ -122,7 +135,7 @@ class _Run(Evaluator):
             except _Break:
                 break
             finally:
-                self._variables, self._calls = depth, calls
+                self._variables, self._calls, self._depth = variables, calls, depth
                 del self._variables[mark:]
 
     def _bind(self, pipe: Pipe, index: Any, element: Any) -> None:

@@ -1,0 +1,54 @@
+"""How the templates of one text call each other: what is bound to fail whenever it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nfd.rules.template.nodes import Body, Branch, Call, Constant, Pipe, Range
+
+
+def calling_mistakes(bodies: Mapping[str, Body]) -> Iterator[str]:
+    """Names that are called and not defined, and templates that call themselves whatever the data."""
+    called = dict.fromkeys(name for body in bodies.values() for name in _calls(body))
+    yield from (f"template {name!r} not defined" for name in called if name not in bodies)
+    always = {name: set(_always(body)) & bodies.keys() for name, body in bodies.items()}
+    yield from (
+        f"template {name!r} calls itself without end" for name in bodies if name and name in _after(name, always)
+    )
+
+
+def _calls(body: Body) -> Iterator[str]:
+    """The templates that a body may call."""
+    for node in body:
+        if isinstance(node, Call):
+            yield node.name
+        elif isinstance(node, Range):
+            yield from (*_calls(node.body), *_calls(node.otherwise))
+        elif isinstance(node, Branch):
+            yield from (name for one in (*(arm for _, arm in node.arms), node.otherwise) for name in _calls(one))
+
+
+def _always(body: Body) -> Iterator[str]:
+    """The templates that it calls in every run, or in every run in which a constant is looked at."""
+    for node in body:
+        if isinstance(node, Call):
+            yield node.name
+        elif isinstance(node, Branch) and _is_true(node.arms[0][0]):
+            yield from _always(node.arms[0][1])
+
+
+def _is_true(pipe: Pipe) -> bool:
+    """Whether it is a constant that counts as true."""
+    (first, *arguments), *others = pipe.commands
+    return not arguments and not others and isinstance(first, Constant) and bool(first.value)
+
+
+def _after(name: str, always: Mapping[str, set[str]]) -> set[str]:
+    """All templates that are run in each run of one."""
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        fresh = always[ahead.pop()] - found
+        found |= fresh
+        ahead += fresh
+    return found

@@ -1,0 +1,141 @@
+"""A rule that fails on a node: what it gave stays, others go on, it is named, and it is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nfd.features import Features
+from nfd.master.desired import Contribution, Freshness
+from nfd.master.memberships import with_groups
+from nfd.master.metrics import Metrics
+from nfd.master.objects import Joining
+from nfd.master.rulebook import Evaluation, PlacedRule, compile_sheet, evaluate_node, place_rule
+from nfd.master.rulestatus import Tally, render_group, render_status
+from nfd.master.verdicts import Verdicts
+from nfd.report import Report
+from nfd.rules.compiled import Group
+from nfd.rules.model import ParsedRule, Rule, RuleObject
+from nfd.rules.policy import Policy
+from tests.rules.raising import HERE, UNFORESEEN, Unreadable, raising
+
+POLICY = Policy(enable_taints=True)
+F = "feature.node.kubernetes.io/"
+DEEP = '{{ define "a" }}{{ if . }}{{ template "a" . }}{{ end }}{{ end }}{{ template "a" . }}'
+each = pytest.mark.parametrize("error", UNFORESEEN, ids=lambda error: type(error).__name__)
+
+
+def placed(error: Exception, name: str = "raising") -> PlacedRule:
+    return PlacedRule(name, raising(error, name), Contribution(f"rule:o/{name}", {"x": "1"}), fixed=True)
+
+
+def rules(*given: dict[str, Any]) -> tuple[PlacedRule, ...]:
+    return compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": list(given)}}, POLICY).rules
+
+
+@each
+def test_rule_fails_alone_and_holds_what_it_gave(error: Exception) -> None:
+    (good,) = rules({"name": "good", "labels": {"y": "2"}, "matchFeatures": [{"feature": "a.b"}]})
+    found = evaluate_node((placed(error), good), HERE, POLICY)
+    assert [one.labels for one in found.contributions] == [{F + "y": "2"}]
+    assert found.problems[0][0].startswith(type(error).__name__)
+    assert (found.errors, found.complete) == (1, True)
+    assert found.unsure == {"rule:o/raising"}
+    fresh = Freshness(rules=frozenset(("rule:o/raising", "rule:o/good")), lost=found.unsure)
+    assert [fresh.tells_of(f"rule:o/{name}") for name in ("raising", "good", "gone")] == [False, True, True]
+    assert evaluate_node((placed(error), good), Features(), POLICY).unsure == set()
+
+
+def test_rules_that_depend_on_a_failed_one_hold_what_they_gave() -> None:
+    """What it would have put into `rule.matched` is not known to be gone; rules before it are not concerned."""
+    term = {"feature": "rule.matched", "matchExpressions": {"x": {"op": "Exists"}}}
+    before, after, refers, free = rules(
+        {"name": "before", "labels": {"b": "1"}, "matchFeatures": [term]},
+        {"name": "after", "labels": {"a": "1"}, "matchFeatures": [term]},
+        {"name": "refers", "labels": {"r": "@rule.matched.x"}},
+        {"name": "free", "labels": {"f": "1"}},
+    )
+    found = evaluate_node((before, placed(KeyError("x")), after, refers, free), HERE, POLICY)
+    assert found.unsure == {"rule:o/raising", "rule:o/after", "rule:o/refers"}
+
+
+@each
+def test_rule_that_cannot_be_compiled(error: Exception) -> None:
+    broken = ParsedRule("broken", Rule.model_construct(name="broken", match_features=(Unreadable(error),)))
+    found = place_rule(RuleObject("o", (broken,)), broken, POLICY)
+    assert type(error).__name__ in found.mistakes[0]
+    assert evaluate_node((found,), HERE, POLICY).unsure == {"rule:o/broken"}
+
+
+@each
+def test_group_of_which_it_cannot_be_told(error: Exception) -> None:
+    groups = (Group("a", "n", (raising(error),)), Group("b", "n", ()))
+    found = with_groups(Evaluation(), groups, HERE)
+    assert (found.groups, found.errors) == ((), 1)
+    assert type(error).__name__ in found.group_problems["n", "a"][0]
+    tally = Tally((), POLICY)
+    tally.add("node", found, Report("node", features=HERE))
+    group = tally.group(("n", "a"))
+    assert group.unsure == {"node"}
+    status = render_group(group.nodes, group)
+    assert status["problems"] == [{"message": found.group_problems["n", "a"][0], "nodes": 1, "sample": ["node"]}]
+
+
+class Trouble(Metrics):
+    """Metrics that raise while `error` is set: something outside of every rule goes wrong."""
+
+    error: Exception | None = None
+
+    def observe(self, name: str, seconds: float) -> None:
+        if self.error is not None:
+            raise self.error
+        super().observe(name, seconds)
+
+
+@each
+async def test_outcome_is_current_only_once_it_is_there(error: Exception) -> None:
+    metrics = Trouble("1", 0.0)
+    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None)
+    report = Report("n", features=HERE)
+
+    def put_in_force(value: str) -> None:
+        item = {"metadata": {"name": "o"}, "spec": {"rules": [{"name": "r", "labels": {"x": value}}]}}
+        verdicts.bind([compile_sheet(item, POLICY)], ())
+
+    put_in_force("1")
+    verdicts.judge("n", report, ())
+    put_in_force("2")
+    metrics.error = error
+    with pytest.raises(type(error)):
+        verdicts.judge("n", report, ())
+    with pytest.raises(type(error)):
+        await verdicts.judge_all(lambda node: None, lambda: False)
+    metrics.error = None
+    assert verdicts.judge("n", report, ()).evaluation.contributions[0].labels == {F + "x": "2"}
+
+
+def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixture) -> None:
+    item = {"metadata": {"name": "o"}, "spec": {"rules": [
+        {"name": "deep", "labelsTemplate": DEEP, "matchFeatures": [{"feature": "a.b"}]},
+        {"name": "good", "labels": {"y": "2"}},
+    ]}}  # fmt: skip
+    metrics = Metrics("1", 0.0)
+    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None)
+    sheet = compile_sheet(item, POLICY)
+    verdicts.bind([sheet], ())
+    tally = Tally(sheet.rules, POLICY)
+    for number in range(3):
+        features = replace(HERE, flags={"c.d": frozenset((str(number),))})
+        verdict = verdicts.judge(f"node-{number}", Report(f"node-{number}", features=features), ())
+        tally.add(f"node-{number}", verdict.evaluation, verdict.joined)
+    said = [record for record in caplog.records if record.message.startswith("rule failed")]
+    assert [(one.__dict__["fields"]["rule"], one.__dict__["fields"]["node"]) for one in said] == [
+        ("rule:o/deep", "node-0")
+    ]
+    assert metrics["nodefeaturerule_processing_errors"] >= 1
+    deep, good = render_status(sheet, 0, tally, "")["rules"]
+    assert deep["problems"][0]["nodes"] == 3
+    assert "deeper than" in deep["problems"][0]["message"]
+    assert good["matched"] == 3
