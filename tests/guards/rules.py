@@ -17,4 +17,34 @@ RULES = (
         "objects",
         "tests/cli/test_report_cases.py::test_what_a_master_never_sees_gives_nothing_beside_rules_that_it_sees",
     ),
+    Guard(  # what a failed rule gave stays
+        "nfd/master/resources.py",
+        "fresh = replace(fresh, lost=fresh.lost | found.unsure)",
+        "fresh = replace(fresh, lost=fresh.lost)",
+        "tests/master/test_rule_defects_cluster.py::test_rule_that_recurses_for_ever",
+    ),
+    Guard(  # so does what those after it gave that look at what it gives
+        "nfd/master/rulebook.py",
+        "if placed.dependent and self.unsure:",
+        "if False:",
+        "tests/master/test_rule_defects_cluster.py::test_rules_that_depend_on_a_failing_one",
+    ),
+    Guard(  # a node on which a rule of a group fails stays a member
+        "nfd/master/statuses.py",
+        "if node in found.unsure or self._silent(node)",
+        "if self._silent(node)",
+        "tests/master/test_rule_defects_cluster.py::test_group_whose_rule_fails_keeps_its_members",
+    ),
+    Guard(  # what a failed rule of the worker gave stays
+        "nfd/sources/custom.py",
+        'errors = [config.error, *(f"{rule} failed: {reason}" for rule, reason in failures)]',
+        "errors = [config.error]",
+        "tests/rules/test_defects.py::test_worker",
+    ),
+    Guard(  # an outcome is not current before it is there
+        "nfd/master/verdicts.py",
+        "before, book = verdict.evaluation, self.book\n",
+        "before, book = verdict.evaluation, self.book\n        verdict.book = book\n",
+        "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",
+    ),
 )
