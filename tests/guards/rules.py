@@ -37,8 +37,8 @@ RULES = (
     ),
     Guard(  # what a failed rule of the worker gave stays
         "nfd/sources/custom.py",
-        'errors = [config.error, *(f"{rule} failed: {reason}" for rule, reason in failures)]',
-        "errors = [config.error]",
+        'error = "; ".join(filter(None, (config.error, *failed)))',
+        "error = config.error",
         "tests/rules/test_defects.py::test_worker",
     ),
     Guard(  # an outcome is not current before it is there
