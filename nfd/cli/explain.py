@@ -9,14 +9,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
 from nfd.cli.evidence import Make, find_evidence
-from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.cli.reasons import Case, reasons
 from nfd.cli.rulecheck import ask_rules, compile_files
 from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
-from nfd.master.desired import RULE, derive_desired
+from nfd.master.desired import RULE, Desired, derive_desired
 from nfd.names import FEATURE_NS, full_key
 from nfd.report import Report
 from nfd.rules.engine import Given
@@ -105,7 +105,7 @@ def present(case: Case) -> Iterator[str]:
 
 def overridden_rules(case: Case) -> Iterator[str]:
     """Rules that hold and give the label as well, and a later one counts."""
-    asked = ask_rules(case.rules, case.features).contributions
+    asked = ask_rules(case.rules, case.features, case.policy).contributions
     for one in [one for one in asked if case.key in one.labels][:-1]:
         yield _overridden(rule_named(one.origin.removeprefix(RULE)), one.labels[case.key])
 
@@ -125,6 +125,10 @@ def evidence(case: Case, make: Make) -> Iterator[str]:
 
 def labels_of_rules(case: Case, features: Features) -> Labels:
     """Labels that all rules together give, references looked up."""
-    asked = ask_rules(case.rules, features)
-    report = Report("", features=features)
-    return derive_desired(report, POLICY, asked.contributions, asked.matched).of(Kind.LABELS)
+    return given_by_rules(case, features).of(Kind.LABELS)
+
+
+def given_by_rules(case: Case, features: Features) -> Desired:
+    """What all rules together give, and what of it the master's policy drops."""
+    asked = ask_rules(case.rules, features, case.policy)
+    return derive_desired(Report("", features=features), case.policy, asked.contributions, asked.matched)

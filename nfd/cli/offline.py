@@ -17,6 +17,11 @@ from nfd.store.base import Node
 from nfd.worker.config import WorkerConfig
 from nfd.worker.state import derive_content
 
+UNSELECTED = (
+    "nodeFeatureNamespaceSelector is not looked at: NodeFeature objects and the labels of namespaces are in a cluster, "
+    "not with recorded machines"
+)
+
 
 def recorded_scene(machines: Sequence[str], current: Files, new: Files, gone: Iterable[str]) -> Scene:
     """Nodes that stand as the current files make them. Raises: ConfigError."""
@@ -30,7 +35,10 @@ def recorded_scene(machines: Sequence[str], current: Files, new: Files, gone: It
         fresh = Situation(Node(name, name, "", "", {}, {}, {}, ()), scan(folder, before))
         node = after(forecast(fresh, book, standing).planned)
         situations.append(Situation(node, fresh.report if changed is before else scan(folder, changed)))
-    return Scene(situations, with_rules(rules, new.rules, gone), with_master(standing, new.master))
+    then = with_master(standing, new.master)
+    selects = any(one.namespace_selector for one in (standing, then))
+    warnings = (UNSELECTED,) if selects else ()
+    return Scene(situations, with_rules(rules, new.rules, gone), then, warnings)
 
 
 def folders_of(machines: Iterable[str]) -> list[Path]:

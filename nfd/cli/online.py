@@ -19,6 +19,7 @@ import aiohttp
 from nfd.cli.cluster import ask_cluster, read_nodes
 from nfd.cli.offline import plan_of, states_of
 from nfd.cli.scene import Files, Scene, with_master, with_rules, worker_config
+from nfd.cli.selected import read_objects
 from nfd.config.load import layer_of, load
 from nfd.config.reading import read_bytes
 from nfd.config.yamltext import parse
@@ -28,8 +29,7 @@ from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_if_known
 from nfd.master.forecast import Situation
-from nfd.master.mirror import NODE_FEATURES, RULES
-from nfd.master.objects import FeatureObject, parse_feature_object
+from nfd.master.mirror import RULES
 from nfd.master.reveal import PATH, Heard, Standing, parse_line, parse_standing
 from nfd.report import Report
 from nfd.store.base import trim
@@ -48,8 +48,10 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
         heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
         items = await list_if_known(client, RULES, lambda item: item)
         rules = {str(item["metadata"]["name"]): item for item in items}
-        objects = await list_if_known(client, NODE_FEATURES, object_of)
-        nodes = [trim(node) for node in await read_nodes(client, args.selector)]
+        after = with_master(standing, new.master)
+        selected = await read_objects(client, after)
+        ours = ",".join(filter(None, (args.selector, standing.node_selector)))
+        nodes = [trim(node) for node in await read_nodes(client, ours)]
         reports = {name: one.report for name, one in heard.items()}
         warnings: list[str] = []
         if new.worker is not None:
@@ -59,12 +61,14 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
             if hidden := before.core.no_publish_features:
                 warnings.append(f"workers do not publish {', '.join(hidden)}: what comes of it is not known")
         situations = [
-            Situation(node, reports.get(node.name), [one for one in objects if one.node == node.name]) for node in nodes
+            Situation(node, reports.get(node.name), [one for one in selected.objects if one.node == node.name])
+            for node in nodes
         ]
         if silent := sum(node.name not in reports for node in nodes):
             who = "1 node has" if silent == 1 else f"{silent} nodes have"
             warnings.append(f"{who} not reported to this master: what comes of features there stays as it is")
-        return Scene(situations, with_rules(rules, new.rules, gone), with_master(standing, new.master), tuple(warnings))
+        warnings += selected.remarks()
+        return Scene(situations, with_rules(rules, new.rules, gone), after, tuple(warnings))
 
     return ask_cluster(args.kubeconfig, ask)
 
@@ -120,13 +124,6 @@ async def authorization(client: KubeClient, token_file: str | None) -> str:
             raise ConfigError(f"--token-file {token_file}: {getattr(error, 'strerror', None) or error}") from error
     settings: Mapping[str, Any] = await client.api.configuration.auth_settings()
     return next((str(one["value"]) for one in settings.values() if str(one["value"]).startswith("Bearer ")), "")
-
-
-def object_of(item: Mapping[str, Any]) -> FeatureObject | None:
-    try:
-        return parse_feature_object(item)
-    except ValueError:
-        return None
 
 
 async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:

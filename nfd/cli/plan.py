@@ -62,7 +62,9 @@ def run(args: Namespace) -> int:
     new = files_of(args.config, args.program, args.rules)
     scene = scene_of(args, new)
     outcomes = list(foresee(scene))
-    warnings = (*mistakes_of(new.rules, scene.standing), *overwritten_by(new.rules, outcomes), *scene.warnings)
+    warnings = [*mistakes_of(new.rules, scene.standing), *overwritten_by(new.rules, outcomes), *scene.warnings]
+    if not scene.standing.publish:
+        warnings.append("the master has noPublish set and writes nothing")
     if args.output == "json":
         sys.stdout.write(as_data(to_json(outcomes, warnings), "json"))
     else:

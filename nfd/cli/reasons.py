@@ -17,7 +17,7 @@ from nfd.labels import Naming, derive
 from nfd.names import FEATURE_NS
 from nfd.rules.compiled import CompiledRule, Rules
 from nfd.rules.engine import Given
-from nfd.rules.policy import prefix_keys
+from nfd.rules.policy import Policy, prefix_keys
 from nfd.source import Labelled, Source
 from nfd.sources import custom, known
 
@@ -33,6 +33,8 @@ class Case:
     plan: Plan
     rules: Rules
     seen: Seen
+    policy: Policy = POLICY
+    """The master's."""
 
     @property
     def name(self) -> str:
@@ -56,7 +58,7 @@ class Case:
             found = source.labels(features, config)
             naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
             labels = found.labels if isinstance(found, Labelled) else found
-            return prefix_keys(derive(naming, labels).labels, POLICY)
+            return prefix_keys(derive(naming, labels).labels, self.policy)
 
         return make
 
@@ -90,7 +92,7 @@ def _switched_off(case: Case) -> Iterator[str]:
     everything = tuple(known())
     plan = replace(case.plan, feature_sources=everything, label_sources=everything, allowed=None)
     found = discover(case.host, plan)
-    labels = prefix_keys(found.labels, POLICY)
+    labels = prefix_keys(found.labels, case.policy)
     if case.key not in labels:
         return
     name = found.origins.get(case.key) or found.origins.get(case.name, "")
@@ -110,7 +112,7 @@ def _rules(case: Case) -> Iterator[str]:
     for where, rule, given in case.all_rules():
         if isinstance(given, Given):
             continue
-        if case.key in prefix_keys(rule.labels, POLICY):
+        if case.key in prefix_keys(rule.labels, case.policy):
             yield f"{where} would set it: {given}"
         elif rule.labels_template is not None:
             yield f"{where} makes labels from a template and perhaps this one: {given}"

@@ -33,14 +33,14 @@ class AskedByRules:
     matched: Mapping[str, str]
 
 
-def ask_rules(rules: Rules, features: Features) -> AskedByRules:
+def ask_rules(rules: Rules, features: Features, policy: Policy = _POLICY) -> AskedByRules:
     """Run all rules; one that fails asks for nothing."""
     view, asked = View(features), []
     for rule, given in _judge(rules.rules, view, features):
         if isinstance(given, Given):
-            labels = prefix_keys(given.labels, _POLICY)
-            annotations = prefix_keys(rule.annotations, _POLICY)
-            resources = prefix_keys(rule.extended_resources, _POLICY)
+            labels = prefix_keys(given.labels, policy)
+            annotations = prefix_keys(rule.annotations, policy)
+            resources = prefix_keys(rule.extended_resources, policy)
             asked.append(Contribution(f"{RULE}{rule.name}", labels, annotations, resources, rule.taints))
     return AskedByRules(asked, view.matched or {})
 

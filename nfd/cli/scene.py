@@ -130,6 +130,8 @@ def with_master(standing: Standing, path: str | None) -> Standing:
         policy=config.policy(auto_prefix=standing.gate),
         overwrite=config.restrictions.allow_overwrite,
         deny_labels=config.restrictions.deny_node_feature_labels,
+        namespace_selector=config.restrictions.node_feature_namespace_selector,
+        publish=not config.no_publish,
     )
 
 

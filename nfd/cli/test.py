@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from nfd.cli.cluster import ask_cluster
 from nfd.cli.parsers import path
 from nfd.cli.rulefiles import read_rules, tell_empty
-from nfd.cli.trial import try_rules
+from nfd.cli.trial import POLICY, try_rules
 from nfd.errors import ConfigError
+from nfd.visible import visible
 
 if TYPE_CHECKING:
     from nfd.features import Features
     from nfd.kube.connect import KubeClient
+    from nfd.rules.policy import Policy
 
 EXAMPLES = (
     ("test -f rules.yaml -n gpu-01 --master http://localhost:8081", "on what the node's worker reported"),
@@ -35,32 +37,36 @@ def run(args: Namespace) -> int:
     path, node = args.nodefeaturerule_file, args.nodename
     objects = [parsed for parsed, _ in read_rules(path)]
     tell_empty(path, objects)
-    features = features_of(args)
+    features, policy, remarks = features_of(args)
+    sys.stderr.write("".join(f"warning: {visible(one)}\n" for one in remarks))
     sys.stdout.write(f"Evaluating NodeFeatureRule against Node {node}\n")
-    return try_rules(objects, features).tell("NodeFeatureRule", f"Node {node}")
+    return try_rules(objects, features, policy or POLICY).tell("NodeFeatureRule", f"Node {node}")
 
 
-def features_of(args: Namespace) -> Features:
-    """Report and objects joined as the master joins them. Raises: ConfigError, KubeError."""
+def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
+    """Report and objects joined as the master joins them, its policy if it was asked, and what is to be said.
 
-    async def ask(client: KubeClient) -> Features:
-        from nfd.cli.online import authorization, object_of, read_reports
-        from nfd.kube.lists import list_if_known
-        from nfd.master.mirror import NODE_FEATURES
-        from nfd.master.objects import NODE_NAME, Joining, join_objects
-        from nfd.report import Report
+    Raises: ConfigError, KubeError.
+    """
 
-        node = args.nodename
-        report, joining = Report(node), Joining()
-        query = {"labelSelector": f"{NODE_NAME}={node}"}
-        objects = await list_if_known(client, NODE_FEATURES, object_of, query)
+    async def ask(client: KubeClient) -> tuple[Features, Policy | None, list[str]]:
+        from nfd.cli.online import authorization, read_reports
+        from nfd.cli.selected import read_objects
+        from nfd.master.forecast import Situation, join_situation
+        from nfd.master.objects import NODE_NAME
+        from nfd.master.reveal import Standing
+        from nfd.store.base import Node
+
+        name, standing, report = args.nodename, None, None
         if args.master:
             heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
-            joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
-            report = heard[node].report if node in heard else report
-        if not objects and not report.features:
+            report = heard[name].report if name in heard else None
+        selected = await read_objects(client, standing, {"labelSelector": f"{NODE_NAME}={name}"})
+        if not selected.objects and (report is None or not report.features):
             where = f"has not reported to {args.master}" if args.master else "workers report to a master: give --master"
-            raise ConfigError(f"--nodename {node}: no NodeFeature object names this node; {where}")
-        return join_objects(report, objects, joining).features
+            raise ConfigError(f"--nodename {name}: no NodeFeature object names this node; {where}")
+        situation = Situation(Node(name, "", "", "", {}, {}, {}, ()), report, selected.objects)
+        features = join_situation(situation, standing or Standing()).joined.features
+        return features, standing.policy if standing else None, list(selected.remarks())
 
     return ask_cluster(args.kubeconfig, ask)

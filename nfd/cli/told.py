@@ -6,21 +6,26 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
 
-from nfd.cli.cluster import ask_cluster
-from nfd.cli.explain import evidence, labels_of_rules, overridden_rules
-from nfd.cli.machine import POLICY, Seen
+from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.explain import evidence, given_by_rules, labels_of_rules, overridden_rules
+from nfd.cli.machine import Seen
 from nfd.cli.offline import plan_of
-from nfd.cli.online import authorization, object_of, present_config, read_reports
+from nfd.cli.online import authorization, present_config, read_reports
 from nfd.cli.reasons import Case
+from nfd.cli.selected import read_objects
 from nfd.discovery import Discovery
 from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_if_known
-from nfd.master.mirror import NODE_FEATURES, RULES
-from nfd.master.objects import NODE_NAME, Joining, join_objects
+from nfd.master.desired import RULE as RULED
+from nfd.master.forecast import Situation, join_situation
+from nfd.master.mirror import RULES
+from nfd.master.objects import NODE_NAME
 from nfd.rules.compiled import compile_rules
+from nfd.rules.overwritten import rule_named
 from nfd.rules.parse import RULE, parse_object
 from nfd.rules.policy import prefix_keys
+from nfd.store.base import Kind, trim
 
 
 def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]:
@@ -28,20 +33,21 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
 
     async def ask(client: KubeClient) -> list[str]:
         heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
-        if args.node not in heard:
-            return [f"{args.node} has not reported to {args.master}"]
-        query = {"labelSelector": f"{NODE_NAME}={args.node}"}
-        objects = await list_if_known(client, NODE_FEATURES, object_of, query)
+        selected = await read_objects(client, standing, {"labelSelector": f"{NODE_NAME}={args.node}"})
+        report = heard[args.node].report if args.node in heard else None
+        node = trim(await read_node(client, args.node))
+        known = join_situation(Situation(node, report, selected.objects), standing)
+        if known.report is None:
+            return [f"{args.node} has not reported to {args.master}", *selected.remarks()]
         items = await list_if_known(client, RULES, lambda item: item)
         ordered = sorted(items, key=lambda item: str(item["metadata"]["name"]))
         rules = [parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": RULE, **item}) for item in ordered]
         plan = plan_of(await present_config(client, standing.namespace, args.config))
-        joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
-        features = join_objects(heard[args.node].report, objects, joining).features
         with tempfile.TemporaryDirectory() as nothing:
-            seen = Seen(Discovery(features=features), {}, {}, ())
-            case = Case(key, Replay(nothing), plan, compile_rules(rules), seen)
-            return list(_present(case, value) if value is not None else _missing(case))
+            seen = Seen(Discovery(features=known.joined.features), {}, {}, ())
+            case = Case(key, Replay(nothing), plan, compile_rules(rules), seen, standing.policy)
+            lines = _present(case, value) if value is not None else _missing(case)
+            return [*lines, *selected.remarks()]
 
     return ask_cluster(args.kubeconfig, ask)
 
@@ -59,7 +65,12 @@ def _present(case: Case, value: str) -> Iterator[str]:
 
 
 def _missing(case: Case) -> Iterator[str]:
-    """The term at which each rule fails that would give it."""
+    """The term at which each rule fails that would give it, or why the master does not take what a rule gives."""
     for where, rule, given in case.all_rules():
-        if isinstance(given, str) and case.key in prefix_keys(rule.labels, POLICY):
+        if isinstance(given, str) and case.key in prefix_keys(rule.labels, case.policy):
             yield f"{where}: {given}"
+    desired = given_by_rules(case, case.features)
+    origin = desired.origin(Kind.LABELS, case.key) or ""
+    for one in desired.dropped:
+        if one.key == case.key:
+            yield f"{rule_named(origin.removeprefix(RULED))} gives it, but the master refuses it: {one.reason}"

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from nfd.errors import RuleError
 from nfd.features import Features
+from nfd.master.rulebook import NO_TAINTS
 from nfd.rules import policy as policies
 from nfd.rules.compiled import Group, Rules, compile_rules
 from nfd.rules.engine import Failure, Wanted, run, run_rule
 from nfd.rules.model import RuleObject, Taint
-from nfd.rules.overwritten import is_loss
+from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, is_loss
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.terms import View
 from nfd.visible import visible
@@ -45,15 +46,16 @@ def visible_line(line: str) -> str:
     return "\t".join(map(visible, line.split("\t")))
 
 
-def try_rules(objects: Iterable[RuleObject], features: Features) -> Trial:
-    """Evaluate the rules on these features, as the master would with taints switched on."""
+def try_rules(objects: Iterable[RuleObject], features: Features, policy: Policy = POLICY) -> Trial:
+    """Evaluate the rules on these features, as a master of that policy would; by default with taints switched on."""
     rules, view, trial = compile_rules(objects), View(features), Trial()
     trial.lines += [processing(rule.name) for rule in rules.rules]
-    wanted = run(Rules(rules.rules), view, policy=POLICY)
+    wanted = run(Rules(rules.rules), view, policy=policy)
     trial.errors += [_failed(failure) for failure in wanted.errors]
-    for title, lines, findings in _sections(wanted, view, trial.errors):
+    trial.remarks += _switched_off(wanted, policy)
+    for title, lines, findings in _sections(wanted, view, policy, trial.errors):
         trial.lines += section(title, lines, findings)
-    trial.remarks += [f"{one.kind} {one.key!r}: {one}" for one in wanted.overwrites if is_loss(one, POLICY)]
+    trial.remarks += [f"{one.kind} {one.key!r}: {one}" for one in wanted.overwrites if is_loss(one, policy)]
     for group in rules.groups:
         _try_group(group, features, trial)
     return trial
@@ -74,16 +76,39 @@ def section(title: str, lines: Iterable[str], findings: Iterable[str] = ()) -> I
         yield from wrong
 
 
-def _sections(wanted: Wanted, view: View, errors: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    _, bad_taints = policies.allow_taints(wanted.taints, POLICY)
+def _sections(
+    wanted: Wanted, view: View, policy: Policy, errors: list[str]
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    _, bad_taints = policies.allow_taints(wanted.taints, policy)
     yield "Taints", sorted(map(_taint, wanted.taints)), told(bad_taints)
-    labels = _resolved("label", wanted.labels, view, errors)
-    yield "Labels", pairs(labels), told(policies.allow_labels(labels, view.attribute, POLICY).dropped)
-    resources = _resolved("extendedResource", wanted.extended_resources, view, errors)
-    dropped = policies.allow_extended_resources(resources, view.attribute, POLICY).dropped
-    yield "Extended Resources", pairs(resources), told(dropped)
-    notes = _resolved(policies.ANNOTATION, wanted.annotations, view, errors)
-    yield "Annotations", pairs(notes), told(policies.allow_annotations(notes, view.attribute, POLICY).dropped)
+    lookup = view.attribute
+    labels, resources, notes = wanted.labels, wanted.extended_resources, wanted.annotations
+    found = _resolved(LABEL, labels, view, errors)
+    yield "Labels", pairs(found), told(policies.allow_labels(_of(labels, found), lookup, policy).dropped)
+    found = _resolved(EXTENDED_RESOURCE, resources, view, errors)
+    dropped = policies.allow_extended_resources(_of(resources, found), lookup, policy).dropped
+    yield "Extended Resources", pairs(found), told(dropped)
+    found = _resolved(policies.ANNOTATION, notes, view, errors)
+    yield "Annotations", pairs(found), told(policies.allow_annotations(_of(notes, found), lookup, policy).dropped)
+
+
+def _of(written: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
+    """As written, since what a reference stands for is no reference; those that lead nowhere are told already."""
+    return {key: written[key] for key in found}
+
+
+def _switched_off(wanted: Wanted, policy: Policy) -> Iterator[str]:
+    """What rules ask for and the master's configuration switches off as a whole."""
+    if wanted.taints and not policy.enable_taints:
+        yield NO_TAINTS
+    kinds = (
+        (wanted.labels, policy.disable_labels, "disableLabels"),
+        (wanted.annotations, policy.disable_annotations, "disableAnnotations"),
+        (wanted.extended_resources, policy.disable_extended_resources, "disableExtendedResources"),
+    )
+    for values, is_off, option in kinds:
+        if values and is_off:
+            yield f"the master has restrictions.{option} set: {', '.join(sorted(values))} would not be there"
 
 
 def _resolved(kind: str, values: Mapping[str, str], view: View, errors: list[str]) -> dict[str, str]:

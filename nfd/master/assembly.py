@@ -103,6 +103,9 @@ class Master:
             tuple(
                 (one.name, one.data, one.origin.value) for one in (*inline(self.parsed["options"]), *self.parsed.layers)
             ),
+            limits.node_feature_namespace_selector,
+            self.parsed["node-selector"],
+            settings.publish,
         )
 
     def missing(self) -> str:

@@ -20,7 +20,7 @@ from nfd.store.base import Kind, Node
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A Node, what its worker said (None: nothing yet), and the NodeFeature objects that name it."""
+    """A Node, what its worker said (None: nothing yet), and the NodeFeature objects for it that the master goes by."""
 
     node: Node
     report: Report | None = None
@@ -40,34 +40,60 @@ class Forecast:
     overwrites: Sequence[Overwrite] = ()
 
 
-def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Forecast:
-    """One pass, by a master that has all rules and objects."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What speaks for a node: `report` is its worker's, None if there is none; `joined` has that of objects as well.
+
+    Where objects are `alone` in speaking for it, the report is empty.
+    """
+
+    report: Report | None
+    joined: Report
+    alone: bool = False
+
+
+def join_situation(situation: Situation, standing: Standing) -> Known:
+    """The report as a master that has all objects judges it."""
     joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
     node, report = situation.node, situation.report or _objects_report(situation, joining, standing.instance)
     others = tuple(one for one in situation.objects if not joining.is_workers(one))
     alone = report is None and speak_alone(others, parse_owned(node.annotations, standing.instance))
     if alone:
         report = Report(node.name)
+    return Known(report, join_objects(report or Report(node.name), others, joining), alone)
+
+
+def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Forecast:
+    """One pass, by a master that has all rules and objects."""
+    node, known = situation.node, join_situation(situation, standing)
     failed: dict[str, str] = {}
     overwrites: list[Overwrite] = []
-    if report is None:
-        joined = join_objects(Report(node.name), others, joining)
-        desired = derive_desired(joined, standing.policy)
+    if known.report is None:
+        desired = derive_desired(known.joined, standing.policy)
         fresh = UNREPORTED
     else:
-        joined = join_objects(report, others, joining)
+        joined = known.joined
         found = evaluate_node(book.rules, joined.features, standing.policy)
         desired = derive_desired(joined, standing.policy, found.contributions, found.matched)
         overwrites = find_overwrites(joined, standing.policy, found.contributions)
         failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
-        fresh = derive_freshness(report)
-        fresh = replace(fresh, blind=fresh.blind or not found.complete, alone=alone, lost=found.unsure)
+        fresh = derive_freshness(known.report)
+        blind = fresh.blind or not found.complete
+        fresh = replace(fresh, blind=blind, alone=known.alone, lost=found.unsure)
     planned, goal = fitting_plan(_goal(desired, fresh, book, standing), node)
+    if not standing.publish:
+        planned = _unwritten(planned)
     return Forecast(planned, goal.desired, failed, overwrites)
 
 
 def _goal(desired: Desired, fresh: Freshness, book: Rulebook, standing: Standing) -> Goal:
     return Goal(desired, replace(fresh, rules=book.origins), standing.overwrite, standing.instance)
+
+
+def _unwritten(planned: NodePlan) -> NodePlan:
+    """The plan of a master that writes nothing: what is refused is still told."""
+    changes = {kind: replace(change, write={}, remove=frozenset()) for kind, change in planned.changes.items()}
+    return replace(planned, changes=changes, records={}, forgotten=frozenset())
 
 
 def _objects_report(situation: Situation, joining: Joining, instance: str) -> Report | None:

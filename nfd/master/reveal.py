@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_type_hints
 
 from nfd.features import Features
+from nfd.master.config import NamespaceSelector
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
 
@@ -28,6 +29,8 @@ class Standing:
 
     `fixed` is what flags and variables say about its configuration, whatever a file says: name, values and origin of
     each layer. `gate` is whether the feature gates allow keys without a namespace to get the default one.
+    `namespace_selector` is for NodeFeature objects, None if the master is too old to tell. `node_selector` is for the
+    Nodes that are its own. Without `publish` it writes nothing.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -37,6 +40,9 @@ class Standing:
     deny_labels: bool = False
     gate: bool = True
     fixed: tuple[tuple[str, Any, str], ...] = ()
+    namespace_selector: NamespaceSelector | None = None
+    node_selector: str = ""
+    publish: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,9 @@ def render_standing(standing: Standing) -> dict[str, Any]:
     policy = asdict(standing.policy)
     found = {name: sorted(value) if name in _SETS else value for name, value in policy.items()}
     rest = {one.name: getattr(standing, one.name) for one in fields(standing) if one.name != "policy"}
-    return {"policy": found, **rest}
+    selector = standing.namespace_selector
+    told = None if selector is None else selector.model_dump(mode="json", by_alias=True)
+    return {"policy": found, **rest, "namespace_selector": told}
 
 
 def parse_standing(data: Mapping[str, Any]) -> Standing:
@@ -63,6 +71,8 @@ def parse_standing(data: Mapping[str, Any]) -> Standing:
     }
     rest = {one.name: data[one.name] for one in fields(Standing) if one.name in data and one.name != "policy"}
     rest["fixed"] = tuple((str(name), value, str(origin)) for name, value, origin in data.get("fixed") or ())
+    if (selector := data.get("namespace_selector")) is not None:
+        rest["namespace_selector"] = NamespaceSelector.model_validate(selector)
     return Standing(Policy(**values), **rest)
 
 

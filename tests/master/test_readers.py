@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -16,7 +17,7 @@ from nfd.features import Features
 from nfd.master import reveal
 from nfd.master.assembly import open_master
 from nfd.master.cli import FLAGS
-from nfd.master.config import Config
+from nfd.master.config import Config, NamespaceSelector
 from nfd.master.reveal import Heard, Standing
 from nfd.report import Order, Report, SourceState, State
 from nfd.rpc.client import Reporter
@@ -102,11 +103,22 @@ def test_what_workers_said_comes_back(control_plane: ControlPlane, master: Progr
 async def test_lines_are_read_as_they_were_meant() -> None:
     """Nodes of which nothing is known are left out; settings survive."""
     policy = Policy(extra_label_ns=frozenset({"b", "a"}), enable_taints=True, source_namespaces={"local": ("x",)})
-    standing = Standing(policy, False, "inst", "ns", True, False, (("--options", {"a": 1}, "options"),))
+    fixed = (("--options", {"a": 1}, "options"),)
+    requirement = {"key": "team", "operator": "In", "values": ["x"]}
+    selector = NamespaceSelector.model_validate({"matchLabels": {"a": "b"}, "matchExpressions": [requirement]})
+    standing = Standing(policy, False, "inst", "ns", True, False, fixed, selector, "zone=a", publish=False)
     parts = [part async for part in reveal.lines(standing, ["a", "b"], {"a": Heard(report("a"))}.get)]
     found = [json.loads(line) for line in b"".join(parts).splitlines()]
-    again = reveal.parse_standing(found[0]["settings"])
-    assert (again.policy.extra_label_ns, again.fixed, again.gate) == (policy.extra_label_ns, standing.fixed, False)
+    settings = found[0]["settings"]
+    again = reveal.parse_standing(settings)
+    assert replace(again, policy=policy) == standing
+    assert again.policy.extra_label_ns == policy.extra_label_ns
+    older = {
+        key: value for key, value in settings.items() if key not in ("namespace_selector", "node_selector", "publish")
+    }
+    assert reveal.parse_standing({**older, "of a later master": 1}) == replace(
+        again, namespace_selector=None, node_selector="", publish=True
+    )
     assert [line["node"] for line in found if "node" in line] == ["a"]
 
 

@@ -1,0 +1,63 @@
+"""Which NodeFeature objects a master goes by: those of namespaces that its nodeFeatureNamespaceSelector selects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nfd.errors import Forbidden
+from nfd.kube.connect import KubeClient
+from nfd.kube.lists import list_all, list_if_known
+from nfd.master.mirror import NAMESPACES, NODE_FEATURES, labels_of
+from nfd.master.objects import FeatureObject, parse_feature_object
+from nfd.master.reveal import Standing
+
+OPTION = "nodeFeatureNamespaceSelector"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Objects that count and those that do not; `doubt` says why that is not known, and then all of them count."""
+
+    objects: Sequence[FeatureObject]
+    left_out: Sequence[FeatureObject] = ()
+    doubt: str = ""
+
+    def remarks(self) -> Iterator[str]:
+        """What whoever asked about the objects should know."""
+        for one in self.left_out:
+            yield f"NodeFeature {one.namespace}/{one.name} is left out: {OPTION} does not select its namespace"
+        if self.doubt:
+            yield f"whether {OPTION} leaves out NodeFeature objects is not known: {self.doubt}"
+
+
+async def read_objects(
+    client: KubeClient, standing: Standing | None, query: Mapping[str, str] | None = None
+) -> Selected:
+    """NodeFeature objects, as a master with these settings sees them; None if nobody asked one. Raises: KubeError."""
+    found = await list_if_known(client, NODE_FEATURES, object_of, query)
+    selector = standing.namespace_selector if standing is not None else None
+    if selector is None and found:
+        return Selected(found, doubt="the master does not tell it" if standing is not None else "give --master")
+    if not selector or not found:
+        return Selected(found)
+    try:
+        namespaces = dict(await list_all(client, NAMESPACES, _labelled))
+    except Forbidden as error:
+        return Selected(found, doubt=f"it looks at the labels of namespaces; {error}")
+    taken = [selector.selects(namespaces.get(one.namespace, {})) for one in found]
+    pairs = list(zip(found, taken, strict=True))
+    return Selected([one for one, counts in pairs if counts], [one for one, counts in pairs if not counts])
+
+
+def object_of(item: Mapping[str, Any]) -> FeatureObject | None:
+    """None for one that makes no sense."""
+    try:
+        return parse_feature_object(item)
+    except ValueError:
+        return None
+
+
+def _labelled(item: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    return str(item["metadata"]["name"]), labels_of(item)
