@@ -12,7 +12,7 @@ from nfd.sources.reading import Reading, attributes, gather
 
 NAME, OS_RELEASE, DMI = "system.name", "system.osrelease", "system.dmiid"
 
-OS_RELEASE_FILE = "etc/os-release"
+OS_RELEASE_FILES = ("etc/os-release", "usr/lib/os-release")
 DMI_FOLDER = "sys/devices/virtual/dmi/id"
 DMI_FIELDS = (
     "bios_date",
@@ -56,15 +56,18 @@ def read_name(reading: Reading) -> Features:
 def read_os_release(reading: Reading) -> Features:
     """The fields of os-release, and the parts of VERSION_ID.
 
-    Reads: etc/os-release  (os-release(5)); there is no fall-back to usr/lib.
+    Reads: etc/os-release, or usr/lib/os-release if that is not there  (os-release(5)). A folder in its place is what a
+    container runtime makes of a mount that the machine does not have.
     Absent: no such file means no feature.
     """
-    data = reading.host.data(OS_RELEASE_FILE)
-    if data is None:
+    host = reading.host
+    path = next((path for path in OS_RELEASE_FILES if host.exists(path) and not host.is_dir(path)), None)
+    data = None if path is None else host.data(path)
+    if path is None or data is None:
         return Features()
     fields, whole = parse_os_release(data)
     if not whole:
-        reading.host.note(OS_RELEASE_FILE, f"a line is longer than {MAX_LINE} bytes; it and all after it is left out")
+        host.note(path, f"a line is longer than {MAX_LINE} bytes; it and all after it is left out")
     return attributes(OS_RELEASE, fields | split_version(fields.get("VERSION_ID", "")))
 
 

@@ -13,8 +13,8 @@ from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.source import Partial, Source
-from nfd.sources.cpu import flags, hwcap, power, procinfo, rdt, security, topology
-from nfd.sources.cpu.cpuid import PROBE, Cpuid, parse_cpuid
+from nfd.sources.cpu import flags, hwcap, power, procinfo, rdt, riscv, security, topology
+from nfd.sources.cpu.cpuid import EDX, PROBE, Cpuid, parse_cpuid
 from nfd.sources.cpu.machine import read_cpuid_text
 from nfd.sources.cpu.model import read_model
 from nfd.sources.reading import DENIED
@@ -24,12 +24,16 @@ Read = Callable[[], Attributes | None]
 
 CPUID = "cpu.cpuid"
 CORE_TYPE = "cpu.coretype"
+CORE_LABELS = ("cpu_atom", "cpu_core")
+"""NFD's; of further kinds of cores there is the feature alone."""
 
 _ARCHITECTURES = {
     **dict.fromkeys(("x86_64", "amd64", "i386", "i486", "i586", "i686"), "x86"),
     **dict.fromkeys(("aarch64", "arm64"), "arm64"),
     "ppc64le": "ppc64le",
     "s390x": "s390x",
+    **dict.fromkeys(("riscv32", "riscv64"), "riscv"),
+    "loongarch64": "loongarch",
 }
 _NX_GZIP = "sys/devices/vio/ibm,compression-v1/nx_gzip_caps"
 
@@ -59,8 +63,8 @@ def discover(host: Host, config: Config) -> Features | Partial:
     """
     arch = family_of(host.arch())
     cpuid = read_cpuid(host) if arch == "x86" else None
-    words = {} if cpuid is not None else hwcap.read_hwcap(host, arch)
-    found = hwcap.derive_flags(words, arch) if cpuid is None else flags.derive_flags(cpuid)
+    words = {} if arch in ("x86", "riscv") else hwcap.read_hwcap(host, arch)
+    found = read_flags(host, arch, cpuid, words)
     readers: dict[str, Read] = {
         "cpu.model": lambda: read_model(host, arch, cpuid, words),
         "cpu.topology": lambda: topology.read_topology(host),
@@ -83,8 +87,20 @@ def discover(host: Host, config: Config) -> Features | Partial:
             continue
         if elements is not None:
             attributes[name] = elements
-    features = Features({CPUID: found, CORE_TYPE: topology.read_core_types(host)}, attributes)
+    kinds: frozenset[str] = frozenset()
+    try:
+        kinds = topology.read_core_types(host)
+    except HostError as error:
+        failed[CORE_TYPE] = str(error)
+    features = Features({CPUID: found, CORE_TYPE: kinds}, attributes)
     return Partial(features, failed) if failed else features
+
+
+def read_flags(host: Host, arch: str, cpuid: Cpuid | None, words: Mapping[str, int]) -> frozenset[str]:
+    """What all processors have."""
+    if cpuid is not None:
+        return flags.derive_flags(cpuid)
+    return riscv.read_flags(host) if arch == "riscv" else hwcap.derive_flags(words, arch)
 
 
 def family_of(machine: str) -> str:
@@ -123,7 +139,9 @@ def read_cpuid(host: Host) -> Cpuid:
             raise
         text, reason = None, error.reason
     if text is not None:
-        return parse_cpuid(text)
+        cpuid = parse_cpuid(text)
+        hybrid = cpuid.has(7) and cpuid.bit(7, EDX, 15)
+        return procinfo.derive_level(cpuid, host.value(procinfo.PATH) or "") if hybrid else cpuid
     host.note(PROBE, f"{reason}: flags and model are derived from {procinfo.PATH}")
     return procinfo.derive_cpuid(host.value(procinfo.PATH) or "")
 
@@ -163,7 +181,7 @@ def labels(features: Features, config: Config) -> Labels:
     flagged = (name for name in sorted(features.flags.get(CPUID, ())) if _is_wanted(name, config.cpuid))
     return {
         **{f"cpuid.{name}": "true" for name in flagged},
-        **dict.fromkeys(sorted(features.flags.get(CORE_TYPE, ())), "true"),
+        **dict.fromkeys((name for name in CORE_LABELS if name in features.flags.get(CORE_TYPE, ())), "true"),
         **dict(_attribute_labels(features.attributes)),
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from nfd.host import Host
 from nfd.host.text import trim
-from nfd.sources.cpu import hypervisor, procinfo
+from nfd.sources.cpu import hypervisor, procinfo, riscv
 from nfd.sources.cpu.cpuid import UNKNOWN_VENDOR, Cpuid
 
 IMPLEMENTERS = {
@@ -40,7 +40,9 @@ def read_model(host: Host, arch: str, cpuid: Cpuid | None, words: Mapping[str, i
     if cpuid is not None:
         model = _model(cpuid.vendor, str(cpuid.family), str(cpuid.model))
         return model | {"hypervisor": hypervisor.read_x86(host, cpuid)}
-    if arch == "s390x":
+    if arch == "riscv":
+        model, found = _model(riscv.read_vendor(host)), hypervisor.read_evidence(host)
+    elif arch == "s390x":
         model, found = parse_s390x(host.value(procinfo.PATH) or ""), hypervisor.read_s390x(host)
     else:
         midr = read_midr(host) if arch == "arm64" and words.get("HWCAP", 0) & _HWCAP_CPUID else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nfd.sources.cpu import tables
 from nfd.sources.cpu.cpuid import EXTENDED, Cpuid, Registers
@@ -22,10 +23,34 @@ def field_of(text: str, *names: str) -> str:
     return str(_get_field(False, text, None, "", *names))
 
 
+def values_of(text: str, name: str) -> list[str]:
+    """A field's values that are not empty, one for each processor."""
+    pairs = (line.partition(":") for line in text.split("\n"))
+    return [value.strip() for key, _, value in pairs if key.strip().lower() == name and value.strip()]
+
+
+def common_words(text: str, name: str) -> set[str]:
+    """Words that a field has for every processor: the cores of a machine may be of several kinds."""
+    found = [set(value.split()) for value in values_of(text, name)]
+    return set.intersection(*found) if found else set()
+
+
+def derive_level(cpuid: Cpuid, text: str) -> Cpuid:
+    """x86: the registers without the bits of flags that some processors have and others, by /proc/cpuinfo, lack."""
+    every = {word for value in values_of(text, "flags") for word in value.split()}
+    uneven = every - common_words(text, "flags")
+    cleared = {key: list(registers) for key, registers in cpuid.leaves.items()}
+    for row in tables.cpuinfo():
+        if row.name in uneven and (row.leaf, row.subleaf) in cleared:
+            cleared[row.leaf, row.subleaf][row.register] &= ~row.mask
+    leaves = {key: (eax, ebx, ecx, edx) for key, (eax, ebx, ecx, edx) in cleared.items()}
+    return replace(cpuid, leaves=leaves)
+
+
 def derive_cpuid(text: str) -> Cpuid:
     """x86: the registers that /proc/cpuinfo tells about, so that what follows need not know where they came from."""
+    names = common_words(text, "flags")
     text = text.lstrip().partition("\n\n")[0]
-    names = set(field_of(text, "flags").split())
     registers = _Registers()
     for row in tables.cpuinfo():
         if row.name in names:
@@ -51,7 +76,7 @@ def derive_hwcap(text: str, arch: str) -> Mapping[str, int]:
 
     But for one: `fastmult` (kernel arch/arm/kernel/setup.c).
     """
-    names = set(field_of(text, "features").lower().replace("fastmult", "fastmul").split())
+    names = common_words(text.lower().replace("fastmult", "fastmul"), "features")
     words: dict[str, int] = {}
     for row in tables.hwcap(arch):
         if row.flag.lower() in names:

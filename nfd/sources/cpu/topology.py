@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from nfd.features import printable
 from nfd.host import Host
 
 DEVICES = "sys/bus/cpu/devices"
-CORE_TYPES = ("cpu_atom", "cpu_core")
+MONITORS = "sys/devices"
+CORE_TYPE = "cpu_"
 _NUMBER = re.compile(r"cpu(\d{1,6})", re.ASCII)
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 
@@ -45,11 +47,12 @@ def read_topology(host: Host) -> dict[str, str]:
 
 
 def read_core_types(host: Host) -> frozenset[str]:
-    """`cpu_core` and `cpu_atom`, the performance monitors of a hybrid processor's cores.
+    """`cpu_core`, `cpu_atom`, `cpu_lowpower` …: the performance monitors of a hybrid processor's kinds of cores.
 
-    Reads: sys/devices/{cpu_core,cpu_atom}/cpus (kernel ABI/testing/sysfs-bus-event_source-devices)
+    Reads: sys/devices/cpu_*/cpus (kernel ABI/testing/sysfs-bus-event_source-devices)
     """
-    return frozenset(name for name in CORE_TYPES if host.untrimmed(f"sys/devices/{name}/cpus") is not None)
+    names = (printable(name) for name in host.names(MONITORS) if name.startswith(CORE_TYPE))
+    return frozenset(name for name in names if host.untrimmed(f"{MONITORS}/{name}/cpus") is not None)
 
 
 def parse_ranges(text: str) -> Ranges:

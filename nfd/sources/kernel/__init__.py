@@ -1,7 +1,7 @@
-"""The kernel: version, configuration, modules, SELinux and KVM.
+"""The kernel: version, configuration, modules, security modules, SELinux and KVM.
 
-Features `kernel.version`, `kernel.config`, `kernel.selinux`, `kernel.kvm` (attributes), `kernel.loadedmodule` and
-`kernel.enabledmodule` (flags).
+Features `kernel.version`, `kernel.config`, `kernel.selinux`, `kernel.kvm` (attributes), `kernel.loadedmodule`,
+`kernel.enabledmodule` and `kernel.lsm` (flags).
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from nfd.config.section import Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
+from nfd.host.text import trim
 from nfd.source import Partial, Source
 from nfd.sources.kernel import kconfig, modules, version
-from nfd.sources.reading import Reading, attributes, gather
+from nfd.sources.reading import DENIED, Reading, attributes, gather
 
 VERSION, CONFIG, SELINUX, KVM = "kernel.version", "kernel.config", "kernel.selinux", "kernel.kvm"
-LOADED, ENABLED = "kernel.loadedmodule", "kernel.enabledmodule"
+LOADED, ENABLED, LSM = "kernel.loadedmodule", "kernel.enabledmodule", "kernel.lsm"
+LSM_FILE = "sys/kernel/security/lsm"
 
 
 class Config(Section):
@@ -36,6 +38,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
             CONFIG: lambda reading: attributes(CONFIG, kconfig.read(host, config.kconfig_file, release_or_none(host))),
             LOADED: lambda reading: _flags(LOADED, modules.read_loaded(host)),
             ENABLED: lambda reading: _flags(ENABLED, modules.read_enabled(reading, release_or_none(host))),
+            LSM: read_security_modules,
             SELINUX: read_selinux,
             KVM: read_kvm,
         },
@@ -63,6 +66,22 @@ def read_version(reading: Reading) -> Features:
     if parts["full"] != release:
         reading.host.note(version.RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
     return attributes(VERSION, parts)
+
+
+def read_security_modules(reading: Reading) -> Features:
+    """Names of the active security modules, such as `apparmor` and `landlock`; NFD has no such feature.
+
+    Reads: sys/kernel/security/lsm  (kernel admin-guide/LSM)
+    Absent: without securityfs, or where policy lets nobody look into it, there is no feature.
+    """
+    try:
+        text = reading.host.text(LSM_FILE)
+    except HostError as error:
+        if error.errno not in DENIED:
+            raise
+        reading.host.note(error.path, error.reason)
+        text = None
+    return Features() if text is None else _flags(LSM, frozenset(filter(None, map(trim, text.split(",")))))
 
 
 def read_selinux(reading: Reading) -> Features:

@@ -8,6 +8,8 @@ from nfd.host.text import first_word, trim
 from nfd.sources.reading import Reading
 
 LOADED_FILE = "proc/modules"
+FOLDERS = ("lib/modules", "usr/lib/modules")
+"""One place, unless the machine has no link from one to the other."""
 
 
 def read_loaded(host: Host) -> frozenset[str] | None:
@@ -22,11 +24,12 @@ def read_loaded(host: Host) -> frozenset[str] | None:
 def read_enabled(reading: Reading, release: str | None) -> frozenset[str] | None:
     """Loaded and built-in modules; None without a list of the built-in ones. Spelled as the files have it.
 
-    Reads: lib/modules/<release>/modules.builtin  (kernel kbuild/kbuild), proc/modules
+    Reads: modules.builtin of lib/modules/<release> or usr/lib/modules/<release>  (kernel kbuild/kbuild), proc/modules
     """
     if release is None:
         return None
-    builtin = reading.host.parsed(f"lib/modules/{release}/modules.builtin", parse_builtin)
+    lists = (reading.host.parsed(f"{folder}/{release}/modules.builtin", parse_builtin) for folder in FOLDERS)
+    builtin = next((found for found in lists if found is not None), None)
     if builtin is None:
         return None
     try:

@@ -93,7 +93,11 @@ flags\t\t: fpu ht syscall ibrs ibpb stibp ssbd tdx_guest sev
 
 
 def test_cpuinfo_in_detail(tmp_path: Path) -> None:
-    host = make_host(tmp_path, {"proc/cpuinfo": AMD_CPUINFO + "\nprocessor\t: 1\nflags\t\t: avx\n"})
+    """Flags are those of all processors, all else is the first one's."""
+    other = AMD_CPUINFO.replace("flags\t\t: ", "flags\t\t: avx512f ").replace("cpu family\t: 25", "cpu family\t: 26")
+    assert other.count("avx512f") == 1
+    assert "\t: 26" in other
+    host = make_host(tmp_path, {"proc/cpuinfo": f"{AMD_CPUINFO}\n{other}"})
     found = SOURCE.discover(host, SOURCE.config())
     assert found.attributes["cpu.model"]["family"] == "25"
     assert {"X87", "HTT", "IBRS", "IBPB", "STIBP", "SPEC_CTRL_SSBD", "TDX_GUEST", "SEV"} <= found.flags["cpu.cpuid"]
