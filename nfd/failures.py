@@ -6,39 +6,60 @@ metrics, by the name of the part.
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import Counter, OrderedDict
 from contextlib import suppress
 
 from nfd import log
 
-COUNTS: Counter[str] = Counter()
-"""Of this process, by part; those that can fail are there from their start on, with 0."""
-_TOLD = 256
-"""Kinds of failures that are remembered as told."""
+COUNTS: Counter[str] = Counter({"http handler": 0})
+"""Of this process, by part; each is there from its start on, with 0."""
+REPEAT = 60.0
+"""Seconds in which the same failure of the same thing is logged once."""
+_KNOWN = 2_000
+"""Failures that are remembered."""
 
-_told: dict[tuple[str, str, str], None] = {}
+_told: OrderedDict[tuple[object, ...], float] = OrderedDict()
 _log = log.get("tasks")
 
 
 def failed(task: str, error: BaseException, event: str = "failed unforeseen", /, **fields: object) -> None:
-    """Count and log what `task` raised; the same from the same line again comes without a traceback."""
+    """Count and log what `task` raised. `fields` say over what: over another thing it is another line.
+
+    What comes from the same line of code again has no traceback.
+    """
     COUNTS[task] += 1
     with suppress(Exception):  # there may be no memory for a line
-        said = {"task": task, **fields, "error": f"{type(error).__name__}: {error}"}
-        if _is_first(task, error):
-            _log.exception(event, error, **said)
-        else:
-            _log.error(event, **said)
+        kind = task, event, type(error).__name__, _place(error)
+        again = kind in _told
+        if not again or _is_due((*kind, *map(str, fields.values()))):
+            said = {"task": task, **fields, "error": f"{type(error).__name__}: {error}"}
+            if again:
+                _log.error(event, **said)
+            else:
+                _log.exception(event, error, **said)
+        if not again:
+            _remember(kind)
+            _remember((*kind, *map(str, fields.values())))
 
 
-def _is_first(task: str, error: BaseException) -> bool:
+def _is_due(kind: tuple[object, ...]) -> bool:
+    if time.monotonic() - _told.get(kind, -REPEAT) < REPEAT:
+        return False
+    _remember(kind)
+    return True
+
+
+def _remember(kind: tuple[object, ...]) -> None:
+    _told[kind] = time.monotonic()
+    _told.move_to_end(kind)
+    if len(_told) > _KNOWN:
+        _told.popitem(last=False)
+
+
+def _place(error: BaseException) -> str:
+    """The line of code that raised it."""
     line = error.__traceback__
     while line is not None and line.tb_next is not None:
         line = line.tb_next
-    kind = task, type(error).__name__, f"{line.tb_frame.f_code.co_filename}:{line.tb_lineno}" if line else ""
-    if kind in _told:
-        return False
-    if len(_told) >= _TOLD:
-        del _told[next(iter(_told))]
-    _told[kind] = None
-    return True
+    return f"{line.tb_frame.f_code.co_filename}:{line.tb_lineno}" if line else ""

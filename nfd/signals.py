@@ -13,6 +13,7 @@ pid_namespaces(7)).
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
@@ -68,6 +69,8 @@ class Signals:
         self._before_fd = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         handlers = {**dict.fromkeys((*stop, signal.SIGHUP), self._handle), signal.SIGALRM: _cut_off}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        self._stop = tuple(stop)
+        atexit.register(self._turn_deaf)
 
     def fileno(self) -> int:
         return self._pipe[0]
@@ -97,12 +100,19 @@ class Signals:
             self._interruptible = False
 
     def close(self) -> None:
+        atexit.unregister(self._turn_deaf)
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._before_fd)
         for descriptor in self._pipe:
             os.close(descriptor)
+
+    def _turn_deaf(self) -> None:
+        """Python's own end brings back what the kernel does by default, and a second signal would be our status."""
+        if self.stop:
+            for number in self._stop:
+                signal.signal(number, signal.SIG_IGN)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:

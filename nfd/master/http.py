@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import ClientConnectionResetError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from nfd.failures import failed
 from nfd.health import metrics_answer
 from nfd.master.door import Bounds, Door, let_in
 from nfd.master.metrics import Metrics
@@ -24,6 +25,22 @@ def _is_ours(record: logging.LogRecord) -> bool:
 _SERVER_LOG.addFilter(_is_ours)
 
 
+@web.middleware
+async def tell_failures(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """What a handler raises that is neither an answer nor a peer that went away is logged by its path, and 500."""
+    try:
+        return await handler(request)
+    except (web.HTTPException, ConnectionError):
+        raise
+    except Exception as error:
+        failed("http handler", error, path=request.path)
+        if request.writer.output_size:
+            raise ClientConnectionResetError("the answer cannot be brought to its end") from error
+        return web.Response(text="the master failed to answer; see its log\n", status=500)
+
+
 class HttpServer:
     """`ready` answers what is still missing, "" if nothing is."""
 
@@ -32,7 +49,7 @@ class HttpServer:
         self._ready = ready
         bounds = bounds or Bounds()
         self.door = Door(bounds)
-        self._app = app = web.Application(middlewares=[let_in])
+        self._app = app = web.Application(middlewares=[let_in, tell_failures])
         app.add_routes(
             [
                 web.get("/healthz", self._healthz),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
+from aiohttp import web
 
 from nfd.errors import Unavailable
 from nfd.kube.connect import connect
 from nfd.kube.lease import Lease, Timing
 from tests.controlplane.api import ApiError
 from tests.faults.conftest import NAMESPACE, QUICK
-from tests.faults.proxy import FaultProxy
+from tests.faults.proxy import Exchange, FaultProxy, passed_on
 from tests.faults.trouble import answer, hang
 from tests.master.places import until
 
@@ -104,3 +107,30 @@ async def test_a_lease_that_is_said_to_be_missing_is_ours_no_more(held: Held, pr
         await until(lambda: held.told == [True, False])
     held.now += 0.5
     await until(lambda: held.told == [True, False, True])
+
+
+@pytest.mark.parametrize("held_before", [False, True])
+async def test_a_lease_that_is_just_being_made_is_given_up(held_before: bool, proxy: FaultProxy) -> None:
+    """The end comes while the request by which we take it is under way: its answer tells that it is ours."""
+    name = f"clock-{next(_numbers)}"
+    path = f"{LEASES}/{name}"
+    if held_before:
+        proxy.plane.request("POST", LEASES, {"metadata": {"name": name}, "spec": {"holderIdentity": ""}})
+    lease = Lease(await connect(str(proxy.kubeconfig())), NAMESPACE, name, QUICK)
+    method, landed = "PUT" if held_before else "POST", threading.Event()
+
+    async def slow(exchange: Exchange) -> web.StreamResponse:
+        """The server hears of it late, and whether or not anybody waits for the answer."""
+        await asyncio.sleep(0.5)
+        found = await exchange.fetch()
+        landed.set()
+        return web.Response(body=await found.read(), status=found.status, headers=passed_on(found))
+
+    with proxy.inject(slow, method=method, path=LEASES, times=1) as taking:
+        starting = asyncio.create_task(lease.start("a/b:1/c", lambda: None))
+        await until(lambda: taking.hits == 1)
+        starting.cancel()
+        await lease.stop(release=True)
+        assert await asyncio.to_thread(landed.wait, 10)
+    assert proxy.plane.request("GET", path)["spec"]["holderIdentity"] == ""
+    proxy.plane.request("DELETE", path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
+from tests.guards.lives import LIVES
 from tests.guards.rules import RULES
 from tests.guards.trust import TRUST
 
@@ -224,7 +225,7 @@ WRITES = (
     ),
     Guard(  # nothing is done before the Nodes are known
         "nfd/store/kube.py",
-        "await asyncio.wait((self._watching, synced), return_when=asyncio.FIRST_COMPLETED)",
+        "await tasks.reached(self._watch.synced, self._watching)",
         "await asyncio.sleep(0)",
         TROUBLE + "test_lists_that_hang",
     ),
@@ -245,4 +246,4 @@ CONFIGURATION = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST)
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST, *LIVES)

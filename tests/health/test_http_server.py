@@ -11,7 +11,20 @@ from contextlib import suppress
 
 import pytest
 
-from nfd.health import MAX_CLIENTS, MAX_REQUEST, OPENMETRICS, STUCK, Answer, Family, HttpServer, alive_answer, render
+from nfd import failures
+from nfd.failures import COUNTS
+from nfd.health import (
+    MAX_CLIENTS,
+    MAX_REQUEST,
+    OPENMETRICS,
+    STUCK,
+    Answer,
+    Family,
+    HttpServer,
+    alive_answer,
+    failures_family,
+    render,
+)
 
 BIG = "x" * 3_000_000
 
@@ -65,6 +78,19 @@ def test_answers(server: HttpServer) -> None:
     assert ask(server, "/big") == (200, BIG)
     assert ask(server, "/broken") == (500, "RuntimeError: a defect\n")
     assert ask(server, "/healthz") == (200, "ok\n")
+
+
+def test_a_handler_that_fails_is_told_once(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
+    """By its path and with a traceback, and counted each time; the others go on."""
+    failures._told.clear()
+    before = COUNTS["http handler"]
+    for _ in range(3):
+        assert ask(server, "/broken?x=1")[0] == 500
+        assert ask(server, "/healthz") == (200, "ok\n")
+    lines = [(one.getMessage(), one.fields["path"], one.exc_info is not None) for one in caplog.records]  # type: ignore[attr-defined]
+    assert lines == [("failed unforeseen", "/broken", True)]
+    assert COUNTS["http handler"] == before + 3
+    assert ("_total", {"task": "http handler"}, before + 3) in failures_family("nfd_x_").samples
 
 
 def test_headers(server: HttpServer) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
+from nfd import failures
+from nfd.failures import COUNTS
 from nfd.master.http import HttpServer
 from nfd.master.metrics import Metrics
 from tests.master.conftest import BOOT, Masters, Worker, send
@@ -61,3 +64,44 @@ async def test_what_is_no_request_is_answered_and_fills_no_log(sent: bytes, capl
         await server.stop()
     assert answer.startswith(b"HTTP/1.0 400 ")
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def begun(request: web.Request) -> web.StreamResponse:
+    """An answer that fails in its middle."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half")
+    raise RecursionError
+
+
+async def fails(request: web.Request) -> web.StreamResponse:
+    raise MemoryError
+
+
+async def says_no(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPForbidden(text="no\n")
+
+
+async def test_a_handler_that_fails_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """By its path and with a traceback, and counted each time; an answer that says no is none."""
+    failures._told.clear()
+    before = COUNTS["http handler"]
+    server = HttpServer(Metrics("1", 0.0), lambda: "")
+    server.add([web.get("/begun", begun), web.get("/fails", fails), web.get("/says-no", says_no)])
+    port = await server.start("127.0.0.1", 0)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+            for _ in range(2):
+                async with http.get("/fails") as answer:
+                    assert answer.status == 500
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    async with http.get("/begun") as answer:
+                        await answer.read()
+                for path, status in (("/says-no", 403), ("/healthz", 200)):
+                    async with http.get(path) as answer:
+                        assert answer.status == status
+    finally:
+        await server.stop()
+    lines = [(one.getMessage(), one.fields["path"], one.exc_info is not None) for one in caplog.records]  # type: ignore[attr-defined]
+    assert lines == [("failed unforeseen", "/fails", True), ("failed unforeseen", "/begun", True)]
+    assert COUNTS["http handler"] == before + 4

@@ -15,6 +15,7 @@ import pytest
 from nfd.config.section import Section
 from nfd.discovery import Plan
 from nfd.errors import ConfigError, HostError, ReportError
+from nfd.failures import COUNTS
 from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.report import Reply, Report, State
@@ -256,3 +257,65 @@ def test_oneshot_tries_for_a_while(tmp_path: Path, signals: Signals) -> None:
     master = Master(signals, refuse())
     assert not agent_of(tmp_path, machine, master).run_once(2.0)
     assert len(master.reports) >= 2
+
+
+ODD = [RecursionError, MemoryError, KeyError, OSError]
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_report_that_fails_unforeseen_is_tried_again(kind: type[Exception], tmp_path: Path, signals: Signals) -> None:
+    def fail(report: Report) -> Reply:
+        raise kind("made by the test")
+
+    machine = Machine()
+    master = Master(signals, fail, fail)
+    master.script.append(master.stop)
+    before = COUNTS["report"]
+    agent_of(tmp_path, machine, master).run()
+    assert (len(master.reports), COUNTS["report"]) == (3, before + 2)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_reload_that_fails_unforeseen_changes_nothing(
+    kind: type[Exception], tmp_path: Path, signals: Signals
+) -> None:
+    def load() -> Settings:
+        raise kind("made by the test")
+
+    def hang_up(report: Report) -> Reply:
+        signals.reload = True
+        machine.found["steady"] = "2"
+        return Reply(60.0)
+
+    machine = Machine()
+    master = Master(signals, hang_up)
+    master.script.append(master.stop)
+    before = COUNTS["reload"]
+    agent_of(tmp_path, machine, master, load).run()
+    assert label(master.reports[-1], "steady") == "2", "everything was scanned all the same"
+    assert COUNTS["reload"] == before + 1
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_turn_that_fails_unforeseen_is_made_up_for(
+    kind: type[Exception], tmp_path: Path, signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts the devices of a source is part of no source: the whole pass fails, and comes again."""
+    monkeypatch.setattr("nfd.worker.agent.AGAIN", (0.05, 0.1))
+    failures = [kind("one"), kind("two")]
+
+    def devices(features: Features) -> dict[str, int]:
+        if failures:
+            raise failures.pop()
+        return {"present": 1}
+
+    machine = Machine()
+    sources = tuple(replace(source, devices=devices) for source in machine.sources)
+    machine.settings = replace(machine.settings, plan=Plan(sources, sources, dict.fromkeys(machine.found)))
+    master = Master(signals)
+    master.script.append(master.stop)
+    before = COUNTS["pass"]
+    agent = agent_of(tmp_path, machine, master)
+    agent.run()
+    assert label(master.reports[0], "steady") == "1"
+    assert (COUNTS["pass"], agent.busy_since) == (before + 2, None)

@@ -1,0 +1,77 @@
+"""Guards of starts and ends: nothing ends in silence, and a signal ends what it has to."""
+
+from __future__ import annotations
+
+from tests.guards.guard import Guard
+
+TASKS = "tests/test_tasks.py::"
+TERMS = "tests/faults/test_terms.py::"
+
+LIVES = (
+    Guard(  # what fails starts again
+        "nfd/tasks.py",
+        "        except Exception as error:\n            failed(task, error)\n        if clock()",
+        "        if clock()",
+        TASKS + "test_a_task_starts_again",
+    ),
+    Guard(  # a cancellation that is not our own is none
+        "nfd/tasks.py",
+        "            if _is_told_to_end():\n                raise\n",
+        "            raise\n",
+        TASKS + "test_a_cancellation_of_what_it_waits_for_is_not_its_end",
+    ),
+    Guard(  # a cancellation that got lost is repeated
+        "nfd/tasks.py",
+        "        _, left = await asyncio.wait(left, timeout=INSIST)\n",
+        "        await asyncio.wait(left)\n        left = set()\n",
+        TASKS + "test_a_task_that_does_not_hear_is_told_again",
+    ),
+    Guard(  # callbacks are heard
+        "nfd/tasks.py",
+        "        runner.get_loop().set_exception_handler(_unhandled)\n",
+        "",
+        TASKS + "test_callbacks_are_heard",
+    ),
+    Guard(
+        "nfd/threads.py",
+        "        except Exception as error:\n            failed(task, error)\n",
+        "        except ZeroDivisionError as error:\n            failed(task, error)\n",
+        TASKS + "test_threads",
+    ),
+    Guard(
+        "nfd/health.py",
+        '        failed("http handler", error, path=target.partition("?")[0])\n',
+        "",
+        "tests/health/test_http_server.py::test_a_handler_that_fails_is_told_once",
+    ),
+    Guard(
+        "nfd/master/http.py",
+        "middlewares=[let_in, tell_failures]",
+        "middlewares=[let_in]",
+        "tests/master/test_http.py::test_a_handler_that_fails_is_told_once",
+    ),
+    Guard(  # a worker goes on
+        "nfd/worker/agent.py",
+        "                except Exception as error:\n                    self.busy_since",
+        "                except ZeroDivisionError as error:\n                    self.busy_since",
+        "tests/worker/test_agent.py::test_a_turn_that_fails_unforeseen_is_made_up_for",
+    ),
+    Guard(
+        "nfd/worker/agent.py",
+        "        except Exception as error:\n            failed(\"reload\"",
+        "        except ZeroDivisionError as error:\n            failed(\"reload\"",
+        "tests/worker/test_agent.py::test_a_reload_that_fails_unforeseen_changes_nothing",
+    ),
+    Guard(  # a request under way is waited for before the lease is given up
+        "nfd/kube/lease.py",
+        "            async with asyncio.timeout(LONGEST_END), self._turn:\n",
+        "            async with asyncio.timeout(LONGEST_END):\n",
+        "tests/faults/test_lease_clock.py::test_a_lease_that_is_just_being_made_is_given_up",
+    ),
+    Guard(  # an end that does not come is cut off
+        "nfd/signals.py",
+        "            signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)\n",
+        "",
+        TERMS + "test_the_first_line_and_the_last",
+    ),
+)
