@@ -58,8 +58,8 @@ LIVES = (
     ),
     Guard(
         "nfd/worker/agent.py",
-        "        except Exception as error:\n            failed(\"reload\"",
-        "        except ZeroDivisionError as error:\n            failed(\"reload\"",
+        '        except Exception as error:\n            failed("reload"',
+        '        except ZeroDivisionError as error:\n            failed("reload"',
         "tests/worker/test_agent.py::test_a_reload_that_fails_unforeseen_changes_nothing",
     ),
     Guard(  # a request under way is waited for before the lease is given up
