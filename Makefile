@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help up test install-test cluster check format generate bench chaos fuzz vm lock clean
+.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,6 +21,10 @@ test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 	@$(BIN)/python -m tests.controlplane.build
 	@$(BIN)/python -m tests.compat.build
 	@$(BIN)/python -m pytest $(ARGS)
+
+dev: $(VENV)/.dev ## everything that work on the project needs: tools, commit hook, control plane
+	@$(BIN)/pre-commit install
+	@$(BIN)/python -m tests.controlplane.build
 
 install-test: $(VENV)/.dev ## install the chart on a test control plane of its own, and label a node there
 	@$(BIN)/python -m tests.deploy.install
