@@ -18,7 +18,8 @@ from nfd.kube.lists import list_if_known, whole
 from nfd.master.desired import OBJECT, RULE
 from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME, parse_feature_object
-from nfd.master.ownership import parse_owned
+from nfd.master.ownership import CLAIMED, parse_owned
+from nfd.master.proof import ASSUMED
 from nfd.names import FEATURE_NS
 from nfd.rules.model import Rule
 from nfd.rules.overwritten import LABEL
@@ -72,16 +73,16 @@ async def _read(kubeconfig: str, node: str) -> Found:
 
 
 def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
-    """Who made the label, by our bookkeeping, else by the API server's."""
+    """Who made the label, by the bookkeeping on the Node, which only a master can prove, else by the API server's."""
     metadata = found.node["metadata"]
-    owned = parse_owned(metadata.get("annotations") or {}, instance).of(Kind.LABELS)
+    owned = parse_owned(metadata.get("annotations") or {}, instance, proof=ASSUMED).of(Kind.LABELS)
     if key not in owned:
         managers = sorted({*_managers(metadata, key)})
         yield "not ours; " + (f"set by {', '.join(managers)}" if managers else "nobody recorded who set it")
         return
     origin = owned[key]
-    if origin is None:
-        yield "made by nfd; from what, nobody recorded"
+    if origin is None or origin == CLAIMED:
+        yield "listed on the node as made by nfd; from what, nobody recorded"
     elif origin.startswith(RULE):
         name, _, rule = origin.removeprefix(RULE).partition("/")
         yield f"made by rule {rule!r} of NodeFeatureRule {name}"
@@ -90,7 +91,7 @@ def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
     elif origin.startswith(OBJECT):
         yield f"made by NodeFeature {origin.removeprefix(OBJECT)}"
     else:
-        yield f"made by source {origin}"
+        yield f"made by source {origin}, by the record on the node"
 
 
 def _managers(metadata: Json, key: str) -> Iterator[str]:

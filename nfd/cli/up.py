@@ -20,6 +20,8 @@ from nfd.config import yamltext
 from nfd.config.held import Held
 from nfd.events.files import Folder
 from nfd.features import Problem
+from nfd.master.proofkey import file_key
+from nfd.master.reconcile import Settings as MasterSettings
 from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
@@ -131,7 +133,9 @@ class LocalMaster:
             self._ready.set()
 
     async def _serve(self) -> None:
-        service = Service(FileStore(self._folder), Options(host=LOOPBACK, port=0, http_port=None))
+        settings = MasterSettings(proof=file_key(self._folder))
+        options = Options(host=LOOPBACK, port=0, http_port=None, settings=settings)
+        service = Service(FileStore(self._folder), options)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         self._end = lambda: loop.call_soon_threadsafe(stop.set)
         try:

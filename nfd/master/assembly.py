@@ -20,6 +20,8 @@ from nfd.kube.lease import Lease, Timing
 from nfd.master.config import Config
 from nfd.master.leadership import Election, where_we_are
 from nfd.master.objects import Joining
+from nfd.master.proof import UNPROVEN, Proof
+from nfd.master.proofkey import SecretKey, file_key
 from nfd.master.readers import Admission, Readers
 from nfd.master.reconcile import Settings
 from nfd.master.resources import CustomResources, Wishes
@@ -123,19 +125,22 @@ class Master:
 
 async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     """On a cluster it watches custom resources too, and may be one of several. Raises: ConfigError."""
-    options = options_of(config, parsed)
     if parsed["node-store"] != "kubernetes":
         if parsed["node-selector"]:
             raise ConfigError("--node-selector needs an API server that selects: not with a store of files")
         if parsed["serve-reports"]:
             raise ConfigError("--serve-reports needs an API server to ask who may read: not with a store of files")
-        options = replace(options, security=make_security(parsed, mode))
+        proof = file_key(folder_of(parsed))
+        options = replace(options_of(config, parsed, proof), security=make_security(parsed, mode))
         service = Service(FileStore(folder_of(parsed)), options)
         if parsed["serve-page"]:
             serve_page(service)
         return Master(service, config, parsed)
     client = await connect(parsed["kubeconfig"])
-    options = replace(options, security=make_security(parsed, mode, client, own_namespace(parsed)))
+    proof = Proof.of_this_process()
+    key = secret_key(client, parsed, proof)
+    security = make_security(parsed, mode, client, own_namespace(parsed))
+    options = replace(options_of(config, parsed, proof), security=security, key=key)
     if parsed["enable-leader-election"]:
         options = replace(options, election=await open_election(config, parsed))
         client.fence = options.election.lease if options.election else client.fence
@@ -170,12 +175,23 @@ async def open_election(config: Config, parsed: Parsed) -> Election:
     return Election(Lease(await connect(parsed["kubeconfig"]), namespace, LEASE, times), pod, host)
 
 
-async def open_store(config: Config, parsed: Parsed) -> NodeStore:
-    """The node store that `--node-store` names. Raises: ConfigError."""
+async def open_store(config: Config, parsed: Parsed) -> tuple[NodeStore, Proof, SecretKey | None]:
+    """The node store that `--node-store` names, what is proven there, and where its key is; none is made in a Secret.
+
+    Raises: ConfigError.
+    """
     if parsed["node-store"] != "kubernetes":
-        return FileStore(folder_of(parsed))
-    client = await connect(parsed["kubeconfig"])
-    return KubeStore(client, config.informer_page_size, selector=parsed["node-selector"])
+        return FileStore(folder_of(parsed)), file_key(folder_of(parsed)), None
+    client, proof = await connect(parsed["kubeconfig"]), Proof()
+    if key := secret_key(client, parsed, proof):
+        await key.look(make=False)
+    return KubeStore(client, config.informer_page_size, selector=parsed["node-selector"]), proof, key
+
+
+def secret_key(client: KubeClient, parsed: Parsed, proof: Proof) -> SecretKey | None:
+    """What keeps the proof's key in step with the Secret; None if it is not known in which namespace that is."""
+    namespace = own_namespace(parsed)
+    return SecretKey(client, namespace, parsed["certificate-objects"], proof) if namespace else None
 
 
 def folder_of(parsed: Parsed) -> Path:
@@ -183,8 +199,8 @@ def folder_of(parsed: Parsed) -> Path:
     return Path(parsed["node-store"].removeprefix("file:"))
 
 
-def options_of(config: Config, parsed: Parsed) -> Options:
-    """What flags and configuration say about the service. Raises: ConfigError."""
+def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Options:
+    """What flags and configuration say about the service; `proof` is what it starts with. Raises: ConfigError."""
     gates: Mapping[str, bool] = parsed["feature-gates"]
     return Options(
         port=parsed["port"],
@@ -198,6 +214,7 @@ def options_of(config: Config, parsed: Parsed) -> Options:
             overwrite=config.restrictions.allow_overwrite,
             instance=parsed["instance"],
             publish=not config.no_publish,
+            proof=proof or UNPROVEN,
         ),
     )
 

@@ -34,6 +34,7 @@ from nfd.master.authority import (
     read_authorities,
     write_authorities,
 )
+from nfd.master.proofkey import ENTRY
 from nfd.rpc.tls import Pem
 
 BUNDLE = "ca.crt"
@@ -133,7 +134,9 @@ class Certificates:
         if not settled and not fresh:
             return await self.advance(fresh=True)
         if wanted != known:
-            secret["data"] = {key: base64.b64encode(value).decode() for key, value in write_authorities(wanted).items()}
+            kept = {key: value for key, value in _data(secret).items() if key == ENTRY}
+            made = {key: base64.b64encode(value).decode() for key, value in write_authorities(wanted).items()}
+            secret["data"] = kept | made
             await self._client.json("PUT", self._secret.path, secret)
             _log.info("certificate authorities changed", written=len(wanted), removed=len(set(known) - set(wanted)))
         if published is None or not _holds(config_map, wanted[-1]):

@@ -14,7 +14,7 @@ from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, featu
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.selector import parse_selector
-from nfd.master.assembly import Master, Signature, open_master, open_store, signature
+from nfd.master.assembly import Master, Signature, open_master, open_store, options_of, signature
 from nfd.master.config import Config
 from nfd.master.prune import prune
 from nfd.master.security import FLAGS as SECURITY_FLAGS
@@ -99,13 +99,18 @@ async def _prune(config: Config, parsed: Parsed) -> None:
     """Prints each key as `NODE KIND KEY`, as it is removed or, with --dry-run, would be."""
     if config.no_publish:
         return
-    store = await open_store(config, parsed)
+    store, proof, secret = await open_store(config, parsed)
+    policy = options_of(config, parsed).settings.policy
     try:
         await store.start(lambda name: None)
-        async for planned in prune(store, parsed["instance"], dry_run=parsed["dry-run"]):
+        async for planned in prune(store, parsed["instance"], policy, proof, dry_run=parsed["dry-run"]):
+            for kind, key in sorted(planned.left):
+                _log.warning("left on the node: not known to be ours", node=planned.node.name, kind=kind, label=key)
             keys = [(kind, key) for kind, change in planned.changes.items() for key in sorted(change.remove)]
             for kind, key in [*keys, *((Kind.ANNOTATIONS, key) for key in sorted(planned.forgotten))]:
                 say(f"{planned.node.name} {kind} {key}")
+        if secret is not None and parsed["delete-secret"] and not parsed["dry-run"]:
+            await secret.delete()
     finally:
         await store.close()
 
@@ -147,6 +152,7 @@ FLAGS = (
     ),
     Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),
     Extra("dry-run", "with --prune: only print what would be removed", False, switch=True),
+    Extra("delete-secret", "with --prune: delete the Secret of --certificate-objects at the end", False, switch=True),
     Extra(
         "enable-leader-election",
         "for several replicas: one of them writes, by a Lease in our namespace",

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nfd.features import Features
-from nfd.master.ownership import Origin
+from nfd.master.ownership import CLAIMED, Origin
 from nfd.report import Report, State
 from nfd.rules import policy as policies
 from nfd.rules.model import Taint
@@ -96,7 +96,7 @@ class Freshness:
 
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""
-        if origin is None:
+        if origin is None or origin == CLAIMED:
             return self.reported and self.settled and all((self.sources or {}).values())
         if self.lost and (origin in self.lost or origin.partition("/")[0] in self.lost):
             return False

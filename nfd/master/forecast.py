@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness, find_overwrites
 from nfd.master.objects import FeatureObject, Joining, join_objects, report_of, speak_alone
-from nfd.master.ownership import parse_owned
+from nfd.master.ownership import Owned, parse_owned
 from nfd.master.plan import Goal, NodePlan
+from nfd.master.proof import ASSUMED
 from nfd.master.reveal import Standing
 from nfd.master.room import fitting_plan
 from nfd.master.rulebook import evaluate_node
@@ -57,7 +58,7 @@ def join_situation(situation: Situation, standing: Standing) -> Known:
     joining = Joining(standing.policy, standing.namespace, standing.deny_labels)
     node, report = situation.node, situation.report or _objects_report(situation, joining, standing.instance)
     others = tuple(one for one in situation.objects if not joining.is_workers(one))
-    alone = report is None and speak_alone(others, parse_owned(node.annotations, standing.instance))
+    alone = report is None and speak_alone(others, _owned(node, standing.instance))
     if alone:
         report = Report(node.name)
     return Known(report, join_objects(report or Report(node.name), others, joining), alone)
@@ -87,7 +88,8 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
 
 
 def _goal(desired: Desired, fresh: Freshness, book: Rulebook, standing: Standing) -> Goal:
-    return Goal(desired, replace(fresh, rules=book.origins), standing.overwrite, standing.instance)
+    fresh = replace(fresh, rules=book.origins)
+    return Goal(desired, fresh, standing.overwrite, standing.instance, policy=standing.policy, proof=ASSUMED)
 
 
 def _unwritten(planned: NodePlan) -> NodePlan:
@@ -98,9 +100,14 @@ def _unwritten(planned: NodePlan) -> NodePlan:
 
 def _objects_report(situation: Situation, joining: Joining, instance: str) -> Report | None:
     """What NFD's own worker left in an object, unless the node is known to have a worker of ours."""
-    if parse_owned(situation.node.annotations, instance).boot_id:
+    if _owned(situation.node, instance).boot_id:
         return None
     return next((report_of(one) for one in situation.objects if joining.is_workers(one)), None)
+
+
+def _owned(node: Node, instance: str) -> Owned:
+    """The bookkeeping as a master takes it that has written it; we have no key to prove that."""
+    return parse_owned(node.annotations, instance, node.uid, ASSUMED)
 
 
 def after(planned: NodePlan) -> Node:

@@ -13,12 +13,13 @@ from nfd.master.hearing import Hearing
 from nfd.master.leadership import Leadership
 from nfd.master.metrics import Metrics
 from nfd.master.ownership import parse_owned
+from nfd.master.proof import UNPROVEN, Proof
 from nfd.master.queue import Queue
 from nfd.master.reports import Reports
 from nfd.report import Reply, Report
 from nfd.rpc.blobs import Blobs
 from nfd.rpc.gate import Peer
-from nfd.store.base import NodeStore
+from nfd.store.base import Node, NodeStore
 
 ANSWER_WITHIN = 5.0
 """Seconds that a report waits for its node to be written; then it is answered all the same, and the pass goes on."""
@@ -41,6 +42,7 @@ class Intake:
         queue: Queue,
         metrics: Metrics,
         instance: str = "",
+        proof: Proof = UNPROVEN,
     ) -> None:
         self.reports = Reports()
         self.blobs: Blobs | None = None
@@ -50,6 +52,7 @@ class Intake:
         self._queue = queue
         self._metrics = metrics
         self._instance = instance
+        self._proof = proof
         self._pool = Pool()
         self._waiting: dict[str, asyncio.Future[bool]] = {}
         self._later: dict[str, asyncio.Future[bool]] = {}
@@ -102,15 +105,18 @@ class Intake:
     def _take(self, report: Report) -> None:
         node, before = self._store.get(report.node), self.reports.get(report.node)
         report = self._pool.share(report, before)
-        boot = parse_owned(node.annotations, self._instance).boot_id if node is not None and before is None else ""
         try:
-            crowded_out = self.reports.take(report, node, boot)
+            crowded_out = self.reports.take(report, node, self._applied_boot(node) if before is None else "")
         except ReportError as error:
             _log.info("report refused", node=report.node, error=error)
             raise
         self._metrics.add("reports")
         self._hearing.note(report.node)
         self.drop(crowded_out)
+
+    def _applied_boot(self, node: Node | None) -> str:
+        """The boot id that our own bookkeeping on the Node names."""
+        return parse_owned(node.annotations, self._instance, node.uid, self._proof).boot_id if node is not None else ""
 
     async def _wait(self, name: str) -> bool:
         """Whether the node was written in time."""

@@ -32,13 +32,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FeatureObject:
-    """A NodeFeature; `node` is empty if it names none."""
+    """A NodeFeature; `node` is empty if it names none.
+
+    `kept` tells that it has an owner, as those of NFD's workers have: the API server removes it after that one.
+    """
 
     namespace: str
     name: str
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
     features: Features = field(default_factory=Features)
+    kept: bool = False
 
     @property
     def origin(self) -> str:
@@ -101,7 +105,8 @@ def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
     name = _texts({key: metadata.get(key) or "" for key in ("namespace", "name")}, "metadata")
     features = from_json(_mapping(spec.get("features"), "spec.features"))
-    return FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features)
+    kept = bool(metadata.get("ownerReferences"))
+    return FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features, kept)
 
 
 def report_of(one: FeatureObject) -> Report:

@@ -1,12 +1,15 @@
 """What on a Node is ours and where each key came from, as annotations of that Node.
 
 The lists are NFD's own (NFD documentation, "Node annotations"), so that either product takes over from the other:
-keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`. What the lists cannot say is JSON in
-`nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of the lists it belongs to;
-`alone`, where objects of third parties are all that ever spoke for the node; and per kind the keys of each origin, left
-out where the key says it itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has
-one origin. A digest that does not fit means that somebody else wrote the lists since: then the origin of every key is
-unknown. So it is where no digest is written (reports of NFD's workers).
+keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`, in the order of their rules. What the
+lists cannot say is JSON in `nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of
+the lists it belongs to; `proof` that we wrote it, for these lists, on this very Node; `alone`, where objects of third
+parties are all that ever spoke for the node; and per kind the keys of each origin, left out where the key says it
+itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has one origin, `*` where
+all keys have.
+
+Whoever may annotate a Node may write all of that. So without a proof that holds, nothing of `origins` counts, and every
+key of the lists is CLAIMED: it may be ours, from a source that nobody knows.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ from types import MappingProxyType
 from typing import Any
 
 from nfd import names
+from nfd.master.proof import UNPROVEN, Proof
 from nfd.store.base import Kind
 
 Origin = str | None
-"""A source's name, `rule:OBJECT/RULE`, `object:NAMESPACE/NAME`; None when nobody knows any more."""
+"""A source's name, `rule:OBJECT/RULE`, `object:NAMESPACE/NAME`; None of keys that we wrote for who names no source."""
+CLAIMED = "?"
+"""Origin of keys that a list names and no proof says that we wrote; it stays until they are wanted or gone."""
 
 LISTS = {
     Kind.LABELS: "feature-labels",
@@ -41,20 +47,28 @@ LONGEST = 32 * 1024
 """Letters of a list that is remembered; that of 61 labels has 2,000, a hostile one as many as a Node has room for."""
 
 _DEFAULT = names.FEATURE_NS + "/"
-_UNKNOWN = "?"
+_NAMELESS = "-"
+_ALL = "*"
+UNSIGNED = "the lists of what is ours on the node carry no proof that we wrote them"
+FOREIGN = "the lists of what is ours on the node were written by somebody else after us"
+OTHER_KEY = "the proof on the node was not made with our key, or for another node"
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
     """Per kind the keys we own, each with its origin; `taints` has the values that the list annotation tells.
 
-    `alone` tells that no worker has ever spoken for the node: all of it comes from objects of third parties.
+    `alone` tells that no worker has ever spoken for the node: all of it comes from objects of third parties. `doubt` is
+    why lists that are there are not known to be ours. `hint` tells that a record without a proof fits its lists and
+    names a boot: a reason to wait, none to act.
     """
 
     keys: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
     taints: Mapping[str, str] = field(default_factory=dict)
     boot_id: str = ""
     alone: bool = False
+    doubt: str = ""
+    hint: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.boot_id or any(self.keys.values()))
@@ -74,43 +88,66 @@ def bookkeeping(instance: str = "") -> frozenset[str]:
     return frozenset(annotation(name, instance) for name in (*LISTS.values(), ORIGINS, *LEGACY))
 
 
-def parse_owned(annotations: Mapping[str, str], instance: str = "") -> Owned:
-    """Read the bookkeeping of a Node; anything that makes no sense in it is passed over."""
+def parse_owned(annotations: Mapping[str, str], instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> Owned:
+    """Read the bookkeeping of the Node of that uid; anything that makes no sense in it is passed over."""
     lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
     record = _parse_origins(annotations.get(annotation(ORIGINS, instance), ""))
-    known = record.get("lists") == _digest(lists.values())
+    fits = record.get("lists") == _digest(lists.values())
+    known = fits and _is_proven(record, lists.values(), instance, uid, proof)
     parse = _parse_keys if sum(map(len, annotations.values())) <= LONGEST else _parse_keys.__wrapped__
     keys = {
         kind: parse(text, kind is Kind.TAINTS, _explicit(record.get(kind.value)) if known else None)
         for kind, text in lists.items()
     }
-    boot_id = record.get("boot", "")
-    return Owned(
-        keys,
-        dict(_parse_taints(lists[Kind.TAINTS])),
-        boot_id if isinstance(boot_id, str) else "",
-        known and record.get("alone") is True,
-    )
+    taints, boot_id = dict(_parse_taints(lists[Kind.TAINTS])), record.get("boot", "")
+    if not known:
+        return Owned(keys, taints, doubt=_doubt(record, lists.values(), fits), hint=fits and bool(boot_id))
+    return Owned(keys, taints, boot_id if isinstance(boot_id, str) else "", record.get("alone") is True)
 
 
-def render_owned(owned: Owned, instance: str = "") -> dict[str, str]:
-    """The annotations that say so; none of those whose list is empty."""
+def _is_proven(record: Mapping[str, Any], lists: Iterable[str], instance: str, uid: str, proof: Proof) -> bool:
+    signed = {key: value for key, value in record.items() if key != "proof"}
+    try:
+        return proof.holds(uid, instance, signed, lists, record.get("proof"))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _doubt(record: Mapping[str, Any], lists: Iterable[str], fits: bool) -> str:
+    if not any(lists):
+        return ""
+    if "lists" in record and not fits:
+        return FOREIGN
+    return OTHER_KEY if "proof" in record else UNSIGNED
+
+
+def render_owned(owned: Owned, instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> dict[str, str]:
+    """The annotations that say so on the Node of that uid; none of those whose list is empty."""
     letters = sum(len(key) for keys in owned.keys.values() for key in keys)
     render = _render_keys if letters <= LONGEST else _render_keys.__wrapped__
     found = {kind: render(frozenset(owned.of(kind).items())) for kind in LISTS}
     lists = {kind: text for kind, (text, _) in found.items()}
-    lists[Kind.TAINTS] = ",".join(_taint(key, owned.taints.get(key, "")) for key in sorted(owned.of(Kind.TAINTS)))
+    lists[Kind.TAINTS] = ",".join(_taint(key, owned.taints.get(key, "")) for key in owned.of(Kind.TAINTS))
     rendered = {annotation(LISTS[kind], instance): text for kind, text in lists.items() if text}
     if not rendered:
         return {}
     record: dict[str, Any] = {"boot": owned.boot_id} if owned.boot_id else {}
     record |= {"alone": True} if owned.alone else {}
-    if any(origin is not None for keys in owned.keys.values() for origin in keys.values()):
+    known = any(origin not in (None, CLAIMED) for keys in owned.keys.values() for origin in keys.values())
+    if known or proof.lasting or (proof and record):
         record["lists"] = _digest(lists.values())
         record |= {kind.value: groups for kind, (_, groups) in found.items() if groups}
+        if proof:
+            record["proof"] = proof.make(uid, instance, record, lists.values())
     if record:
         rendered[annotation(ORIGINS, instance)] = json.dumps(record, separators=(",", ":"), sort_keys=True)
     return rendered
+
+
+def differ_in_proof_alone(one: str, other: str) -> bool:
+    """Whether two records say the same, proofs apart."""
+    first, second = ({**_parse_origins(text), "proof": ""} for text in (one, other))
+    return bool(one and other) and first == second
 
 
 def implied_origin(key: str) -> Origin:
@@ -123,6 +160,9 @@ def implied_origin(key: str) -> Origin:
 def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str, list[str]]]:
     """The list of the keys, and origin → short keys, for all keys whose origin is not the implied one."""
     keys = dict(owned)
+    text, origins = ",".join(sorted(map(_short, keys))), {*keys.values()}
+    if origins in ({None}, {CLAIMED}):
+        return text, {_NAMELESS if None in origins else CLAIMED: [_ALL]}
     uniform = _uniform_namespaces(keys)
     groups: dict[str, set[str]] = {}
     for key, origin in keys.items():
@@ -130,8 +170,8 @@ def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str
             continue
         namespace = names.namespace_of(key)
         item = f"{namespace}/*" if namespace in uniform else _short(key)
-        groups.setdefault(_UNKNOWN if origin is None else origin, set()).add(item)
-    return ",".join(sorted(map(_short, keys))), {origin: sorted(items) for origin, items in sorted(groups.items())}
+        groups.setdefault(_NAMELESS if origin is None else origin, set()).add(item)
+    return text, {origin: sorted(items) for origin, items in sorted(groups.items())}
 
 
 def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
@@ -145,7 +185,7 @@ def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
 def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
     """Short keys and the origins that are written for them."""
     return tuple(
-        (str(item), None if origin == _UNKNOWN else str(origin))
+        (str(item), None if origin == _NAMELESS else str(origin))
         for origin, items in (groups.items() if isinstance(groups, Mapping) else ())
         for item in (items if isinstance(items, list) else ())
     )
@@ -153,15 +193,16 @@ def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
 
 @lru_cache(ALIKE)
 def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin], ...] | None) -> Mapping[str, Origin]:
-    """The keys of a list, each with its origin; None for `explicit` if nobody knows any."""
+    """The keys of a list, each with its origin; without `explicit` all are claimed."""
     keys = dict(_parse_taints(text)) if are_taints else [_full(item) for item in text.split(",") if item]
     if explicit is None:
-        return MappingProxyType(dict.fromkeys(keys))
+        return MappingProxyType(dict.fromkeys(keys, CLAIMED))
     written = dict(explicit)
     found: dict[str, Origin] = {}
     for key in keys:
         wildcard = f"{names.namespace_of(key)}/*"
-        found[key] = written.get(_short(key), written.get(wildcard, implied_origin(key)))
+        rest = written[_ALL] if _ALL in written else implied_origin(key)
+        found[key] = written.get(_short(key), written.get(wildcard, rest))
     return MappingProxyType(found)
 
 

@@ -27,9 +27,10 @@ def patches(planned: NodePlan) -> list[Patch]:
     if not taints:
         body = {"metadata": _metadata(planned, planned.records, planned.forgotten), "status": _status(resources)}
         return [guarded(Patch(body, "status"), planned.node)]
-    late = (annotation(LISTS[Kind.TAINTS], planned.instance), annotation(ORIGINS, planned.instance))
+    instance = planned.goal.instance
+    late = (annotation(LISTS[Kind.TAINTS], instance), annotation(ORIGINS, instance))
     first = _metadata(planned, _between(planned), planned.forgotten.difference(late))
-    final = render_owned(planned.owned, planned.instance)
+    final = render_owned(planned.owned, instance, planned.node.uid, planned.goal.proof)
     second = {"metadata": {"annotations": {key: final.get(key) for key in late}}} | _spec(planned.node, taints)
     return [guarded(Patch({"metadata": first, "status": _status(resources)}, "status"), planned.node), Patch(second)]
 
@@ -74,5 +75,6 @@ def _between(planned: NodePlan) -> dict[str, str]:
     """The bookkeeping while the taints are still the old ones: both old and new are ours."""
     removed = dict.fromkeys(planned.changes[Kind.TAINTS].remove)
     keys = dict(planned.owned.keys) | {Kind.TAINTS: removed | dict(planned.owned.of(Kind.TAINTS))}
-    wanted = render_owned(replace(planned.owned, keys=keys), planned.instance)
+    owned = replace(planned.owned, keys=keys)
+    wanted = render_owned(owned, planned.goal.instance, planned.node.uid, planned.goal.proof)
     return {key: text for key, text in wanted.items() if planned.node.annotations.get(key) != text}

@@ -8,8 +8,20 @@ from dataclasses import dataclass, field, replace
 
 from nfd import names
 from nfd.master.desired import ALL_FRESH, Desired, Freshness
-from nfd.master.ownership import Origin, Owned, bookkeeping, parse_owned, render_owned
+from nfd.master.ownership import (
+    CLAIMED,
+    ORIGINS,
+    Origin,
+    Owned,
+    annotation,
+    bookkeeping,
+    differ_in_proof_alone,
+    parse_owned,
+    render_owned,
+)
+from nfd.master.proof import UNPROVEN, Proof
 from nfd.quantity import same_quantity
+from nfd.rules.policy import Policy, may_remove
 from nfd.store.base import Kind, Node
 
 SHARED = frozenset({f"{names.NVIDIA_NS}/gpu.present"})
@@ -35,7 +47,8 @@ class Change:
 class NodePlan:
     """Everything one pass does to one Node.
 
-    `records` and `forgotten` are the bookkeeping annotations to write and to remove; `owned` is what they say then.
+    `records` and `forgotten` are the bookkeeping annotations to write and to remove; `owned` is what they say then,
+    `before` what they say now. `left` are keys that the Node lists and has, and that are not ours to touch.
     """
 
     node: Node
@@ -43,7 +56,9 @@ class NodePlan:
     owned: Owned
     records: Mapping[str, str]
     forgotten: frozenset[str]
-    instance: str = ""
+    goal: Goal
+    before: Owned
+    left: frozenset[tuple[Kind, str]] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.records or self.forgotten or any(self.changes.values()))
@@ -70,6 +85,8 @@ class Goal:
     contested: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
     purge: bool = False
     """Forget every annotation of ours, also those of other releases."""
+    policy: Policy = field(default_factory=Policy)
+    proof: Proof = UNPROVEN
 
     def leaving(self, kind: Kind) -> AbstractSet[str]:
         return self.contested.get(kind, _NONE)
@@ -111,7 +128,8 @@ def plan(
 
 def plan_node(goal: Goal, node: Node) -> NodePlan:
     """One pass over one Node: all kinds, and the bookkeeping."""
-    desired, before = goal.desired, parse_owned(node.annotations, goal.instance)
+    desired, listed = goal.desired, parse_owned(node.annotations, goal.instance, node.uid, goal.proof)
+    before = _ours(listed, goal.policy)
     changes = {kind: _plan_kind(kind, goal, before, node) for kind in Kind}
     owned = Owned(
         keys={kind: _own(desired, before, change, kind) for kind, change in changes.items()},
@@ -119,7 +137,7 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         boot_id=desired.boot_id or before.boot_id,
         alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
     )
-    wanted = render_owned(owned, goal.instance)
+    wanted = _records(owned, goal, node)
     ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
     left = goal.leaving(Kind.ANNOTATIONS)
     return NodePlan(
@@ -128,8 +146,42 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         owned=owned,
         records={key: text for key, text in wanted.items() if node.annotations.get(key) != text and key not in left},
         forgotten=frozenset((ours & node.annotations.keys()) - wanted.keys() - left),
-        instance=goal.instance,
+        goal=goal,
+        before=listed,
+        left=frozenset((kind, key) for kind in Kind for key in _left(kind, listed, before, goal, node)),
     )
+
+
+def _left(kind: Kind, listed: Owned, ours: Owned, goal: Goal, node: Node) -> AbstractSet[str]:
+    """Keys that the Node lists and has, that nothing asks for, and that are not ours to remove."""
+    return (listed.of(kind).keys() - ours.of(kind).keys() - goal.desired.of(kind).keys()) & node.actual(kind).keys()
+
+
+def _ours(listed: Owned, policy: Policy) -> Owned:
+    """Without the keys that are not ours to touch, although a list names them: nobody knows who wrote it there."""
+    keys = {
+        kind: {
+            key: origin
+            for key, origin in listed.of(kind).items()
+            if may_remove(kind.one, _bare(kind, key), policy, proven=origin != CLAIMED)
+        }
+        for kind in Kind
+    }
+    return replace(listed, keys=keys)
+
+
+def _bare(kind: Kind, key: str) -> str:
+    return key.rpartition(":")[0] if kind is Kind.TAINTS else key
+
+
+def _records(owned: Owned, goal: Goal, node: Node) -> dict[str, str]:
+    """The bookkeeping as it should be; a proof that does not outlive us is no reason to write."""
+    wanted = render_owned(owned, goal.instance, node.uid, goal.proof)
+    name = annotation(ORIGINS, goal.instance)
+    present = node.annotations.get(name, "")
+    if name in wanted and not goal.proof.lasting and differ_in_proof_alone(present, wanted[name]):
+        return wanted | {name: present}
+    return wanted
 
 
 def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
@@ -158,7 +210,7 @@ def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
 
     A source that failed holds its keys against others too. A key of unknown origin is held only against removal.
     """
-    return key not in desired.of(kind) or (origin is not None and origin != desired.origin(kind, key))
+    return key not in desired.of(kind) or (origin not in (None, CLAIMED) and origin != desired.origin(kind, key))
 
 
 def _own(desired: Desired, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:

@@ -17,6 +17,7 @@ from nfd.master.drift import PAUSE, Drift, Key
 from nfd.master.metrics import CONFLICT, FAILED, PATCH, PATCHED, PLAN, REFUSED, Metrics
 from nfd.master.patch import guarded, patches
 from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.proof import Proof
 from nfd.master.refusals import Refusals
 from nfd.master.removal import count_removals
 from nfd.master.reports import Reports
@@ -61,6 +62,7 @@ class Settings:
     overwrite: bool = True
     instance: str = ""
     publish: bool = True
+    proof: Proof = field(default_factory=Proof.of_this_process)
     ask: Callable[[Node, Report | None], Asked | None] = ask_report
     """What a node is to become; None to leave it as it is. The report is None while none has come."""
 
@@ -184,7 +186,15 @@ class Reconciler:
         settings = self._settings
         desired = self._derivations.derive(asked.report, asked.contributions, asked.matched)
         contested = self.drift.contested(name, self._now())
-        goal = Goal(desired, asked.fresh, settings.overwrite, settings.instance, contested)
+        goal = Goal(
+            desired,
+            asked.fresh,
+            settings.overwrite,
+            settings.instance,
+            contested,
+            policy=settings.policy,
+            proof=settings.proof,
+        )
         refused = self._refusals.of(name, desired.of(Kind.RESOURCES))
         return goal.leaving_resources(refused) if refused else goal
 
@@ -240,7 +250,7 @@ class Reconciler:
         for dropped in desired.dropped:
             self._metrics.reject(dropped.kind)
         refused = {key: kind for kind, change in planned.changes.items() for key in change.refused}
-        said = hash((desired.dropped, frozenset(refused)))
+        said = hash((desired.dropped, frozenset(refused), planned.before.doubt, planned.left))
         if self._said.get(name) == said:
             return
         self._said[name] = said
@@ -250,6 +260,11 @@ class Reconciler:
             _log.warning("more is not allowed", node=name, labels=more, error=desired.dropped[-1].reason)
         for key, kind in refused.items():
             _log.info("left to its owner", node=name, label=key, kind=kind)
+        if planned.before.doubt:
+            _log.info("lists on the node are not known to be ours", node=name, error=planned.before.doubt)
+        if planned.left:
+            left = sorted(key for _, key in planned.left)
+            _log.warning("keys listed as ours are not ours to remove", node=name, keys=left[:MOST_TOLD])
 
 
 async def apply_plan(store: NodeStore, planned: NodePlan, metrics: Metrics | None = None) -> None:

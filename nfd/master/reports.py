@@ -74,19 +74,22 @@ class Reports:
     def current(self, node: Node) -> Report | None:
         """The report that holds for this very Node; None if it has yet to come.
 
-        A report for a Node of the same name that was deleted since holds if it came from the same boot.
+        A report for a Node of the same name that was deleted since holds unless the Node names another boot. While it
+        names none, the report holds for the time being.
         """
         self._waiting.pop(node.name, None)
         kept = self._kept.get(node.name)
         if kept is None:
             return None
         order = kept.report.order
-        if kept.uid not in ("", node.uid) and (order is None or order.boot_id != node.boot_id):
+        another = order is None or node.boot_id not in ("", order.boot_id)
+        if kept.uid not in ("", node.uid) and another:
             if order is not None:
                 self._past[node.name] = order.boot_id
             del self._kept[node.name]
             return None
-        kept.uid = node.uid
+        if node.boot_id or not kept.uid:
+            kept.uid = node.uid
         return kept.report
 
     def missing(self, name: str) -> list[str]:

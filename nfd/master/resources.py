@@ -18,15 +18,18 @@ from nfd import log, tasks
 from nfd.kube.connect import KubeClient
 from nfd.kube.watch import Watch
 from nfd.master.config import NamespaceSelector
-from nfd.master.desired import UNREPORTED, derive_freshness
+from nfd.master.desired import UNREPORTED, derive_desired, derive_freshness
+from nfd.master.ignored import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED, Ignored
 from nfd.master.lost import Lost
 from nfd.master.metrics import Metrics
 from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, labels_of, spec_version
 from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of, speak_alone
-from nfd.master.ownership import parse_owned
+from nfd.master.ownership import Owned, parse_owned
+from nfd.master.plan import Goal, plan_node
+from nfd.master.proof import UNPROVEN, Proof
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Asked
-from nfd.master.rulebook import Sheet, compile_sheet
+from nfd.master.rulebook import Sheet, compile_sheet, evaluate_node
 from nfd.master.statuses import Statuses
 from nfd.master.verdicts import Verdicts
 from nfd.report import Report
@@ -76,9 +79,13 @@ class CustomResources:
         self._client = client
         self._store: NodeStore | None = None
         self._queue = Queue()
+        self._proof = UNPROVEN
         self._pool = Pool()
         self._lost = Lost(self.objects, self.rules)
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
+        self._changing: set[tuple[str, str]] = set()
+        """Objects that changed since they were first heard of: whoever writes them is there."""
+        self._ignored = Ignored()
         self._watches = {
             path: Watch(client, path, mirror, wishes.page_size, math.inf) for path, mirror in self._wanted()
         }
@@ -97,12 +104,13 @@ class CustomResources:
             wanted.append((NAMESPACES, self.namespaces))
         return wanted
 
-    async def start(self, store: NodeStore, queue: Queue, leads: asyncio.Event) -> None:
+    async def start(self, store: NodeStore, queue: Queue, leads: asyncio.Event, proof: Proof = UNPROVEN) -> None:
         """Returns once all lists are known, or some take too long.
 
-        `queue` is asked for passes over nodes; while `leads` is not set, nothing is written.
+        `queue` is asked for passes over nodes; while `leads` is not set, nothing is written. `proof` tells which
+        bookkeeping on Nodes is ours.
         """
-        self._store, self._queue = store, queue
+        self._store, self._queue, self._proof = store, queue, proof
         self._tasks = [
             tasks.start(f"watch of {path.rpartition('/')[2]}", watch.run) for path, watch in self._watches.items()
         ]
@@ -121,10 +129,11 @@ class CustomResources:
 
     def ask(self, node: Node, report: Report | None) -> Asked | None:
         """What the node is to become, by its report or, while none has come, by what can be known without it."""
-        objects = self._objects_of(node.name)
+        objects, reason = self._objects_of(node.name), REPORTED
         if report is None:
-            report = self._object_report(node, objects)
+            report, reason = self._object_report(node, objects)
         others = tuple(one for one in objects if not self._wishes.joining.is_workers(one))
+        self._tell_ignored(node.name, reason)
         alone = report is None and self._speak_alone(node, others)
         if alone:
             report = self._empty_report(node.name)
@@ -146,6 +155,7 @@ class CustomResources:
     def forget(self, node: str) -> None:
         """The Node is gone."""
         self.verdicts.forget(node)
+        self._ignored.forget(node)
 
     def clear(self) -> None:
         """Forget what nodes were judged on: another master leads."""
@@ -185,19 +195,52 @@ class CustomResources:
         watch = self._watches[RULES]
         return not watch.synced.is_set() and watch.settled_for(LONG)
 
-    def _object_report(self, node: Node, objects: Sequence[FeatureObject]) -> Report | None:
-        """What NFD's own worker left in an object; not for a node whose worker is known to speak to us."""
-        for one in objects:
-            if self._wishes.joining.is_workers(one):
-                known = self.verdicts.get(node.name)
-                if known is not None and known.report.features is one.features and known.report.labels is one.labels:
-                    return known.report
-                if not parse_owned(node.annotations, self._wishes.instance).boot_id:
-                    return report_of(one)
-        return None
+    def _object_report(self, node: Node, objects: Sequence[FeatureObject]) -> tuple[Report | None, str]:
+        """What NFD's own worker left in an object, and else why it is not taken.
+
+        Not for a node whose worker is known to speak to us; where that is likely, it takes a sign that NFD's is there.
+        """
+        one = next((one for one in objects if self._wishes.joining.is_workers(one)), None)
+        if one is None:
+            return None, ""
+        known = self.verdicts.get(node.name)
+        if known is not None and known.report.features is one.features and known.report.labels is one.labels:
+            return known.report, ""
+        owned = self._owned(node)
+        if owned.boot_id:
+            return None, SPOKEN
+        if owned.hint and not one.kept and (one.namespace, one.name) not in self._changing:
+            return None, WAITED
+        return report_of(one), ""
+
+    def _tell_ignored(self, node: str, reason: str) -> None:
+        """`reason` is why that of NFD's own worker is not taken, "" if it is."""
+        joining, found = self._wishes.joining, self._by_node.get(node, {}).values()
+        reasons = {}
+        for one in found:
+            why = reason if joining.is_workers(one) else UNLABELLED if joining.deny_labels and one.labels else ""
+            if why := why if self._selects(one.namespace) else UNSELECTED:
+                reasons[f"{one.namespace}/{one.name}"] = why
+        self._ignored.tell(node, reasons)
+
+    def _owned(self, node: Node) -> Owned:
+        return parse_owned(node.annotations, self._wishes.instance, node.uid, self._proof)
 
     def _speak_alone(self, node: Node, others: Sequence[FeatureObject]) -> bool:
-        return self._objects_synced() and speak_alone(others, parse_owned(node.annotations, self._wishes.instance))
+        if not self._objects_synced():
+            return False
+        owned = self._owned(node)
+        return speak_alone(others, owned) or bool(owned.doubt and others and self._explain(node, others))
+
+    def _explain(self, node: Node, others: Sequence[FeatureObject]) -> bool:
+        """Whether the Node is just what these objects and the rules make of it, so that no worker had a part in it."""
+        joining, book = self._wishes.joining, self.verdicts.book
+        if not self._rules_synced:
+            return False
+        joined = join_objects(Report(node.name), others, joining)
+        found = evaluate_node(book.rules, joined.features, joining.policy)
+        desired = derive_desired(joined, joining.policy, found.contributions, found.matched)
+        return found.complete and not any(plan_node(Goal(desired, policy=joining.policy), node).changes.values())
 
     def _empty_report(self, node: str) -> Report:
         """That of a node without a worker; the same value as before."""
@@ -238,6 +281,9 @@ class CustomResources:
             self._queue.add(node)
 
     def _object_changed(self, before: FeatureObject | None, now: FeatureObject | None) -> None:
+        if before is not None:
+            moved = self._changing.discard if now is None else self._changing.add
+            moved((before.namespace, before.name))
         for one, present in ((before, False), (now, True)):
             if one is None:
                 continue

@@ -19,6 +19,7 @@ from nfd.master.intake import Intake
 from nfd.master.leadership import Election, Leadership, Phase
 from nfd.master.metrics import Metrics
 from nfd.master.ownership import parse_owned
+from nfd.master.proofkey import SecretKey
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Reconciler, Settings
 from nfd.master.resources import CustomResources
@@ -43,6 +44,7 @@ class Options:
     """Where to listen (port 0 takes a free one, None none at all), and how many nodes are written at a time.
 
     `resync` is in seconds, as is `stale_after`, the silence of a worker after which its labels go; 0 switches each off.
+    `key` is where the settings' proof has its key from, on a cluster.
     `election` is for one of several masters, `service_name` what the certificates of all of them say. `drain` limits
     the seconds that calls and passes under way have at the end.
     """
@@ -55,6 +57,7 @@ class Options:
     resync: float = 3600.0
     stale_after: float = 0.0
     settings: Settings = field(default_factory=Settings)
+    key: SecretKey | None = None
     election: Election | None = None
     service_name: str = ""
     drain: float = DRAIN
@@ -81,7 +84,8 @@ class Service:
         self._resources = resources(self.metrics) if resources is not None else None
         self._hearing = Hearing(options.stale_after, options.now)
         instance = options.settings.instance
-        self._intake = Intake(store, self.leadership, self._hearing, self.queue, self.metrics, instance)
+        self._proof = options.settings.proof
+        self._intake = Intake(store, self.leadership, self._hearing, self.queue, self.metrics, instance, self._proof)
         self._reconciler = Reconciler(store, self._intake.reports, self._with_resources(options.settings), self.metrics)
         security = options.security
         self._labeler = LabelerServer(self._intake.accept, security.gate, security.tls, options.service_name)
@@ -124,9 +128,12 @@ class Service:
         if options.http_port is not None:
             self.http_port = await self._http.start(options.host, options.http_port)
         await security.prepare()
+        if options.key is not None:
+            options.key.changed = self._key_changed
+            await options.key.start()
         await self._store.start(self._node_changed)
         if self._resources is not None:
-            await self._resources.start(self._store, self.queue, self._leads)
+            await self._resources.start(self._store, self.queue, self._leads, self._proof)
         self._tasks = [tasks.start("node passes", self._work) for _ in range(options.parallelism)]
         self._tasks.append(tasks.start("chores", self._chores))
         self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
@@ -152,6 +159,8 @@ class Service:
         self.queue.close()
         await tasks.cancel(self._tasks)
         await self._options.security.finish()
+        if self._options.key is not None:
+            await self._options.key.stop()
         if self._resources is not None:
             await self._resources.stop()
         if self._options.election is not None:
@@ -160,7 +169,10 @@ class Service:
         await self._http.stop()
 
     async def reconfigure(self, options: Options, resources: MakeResources | None = None) -> None:
-        """Go on with other settings, resync period and silence; nothing is forgotten. Raises: KubeError."""
+        """Go on with other settings, resync period and silence; nothing is forgotten, and the proof stays.
+
+        Raises: KubeError.
+        """
         changes = {name: getattr(options, name) for name in ("settings", "resync", "stale_after")}
         self._options = replace(self._options, **changes)
         self._hearing.stale_after = options.stale_after
@@ -174,13 +186,18 @@ class Service:
         async with self._replacing:
             self._make_resources, other = make, make(self.metrics)
             try:
-                await other.start(self._store, self.queue, self._leads)
+                await other.start(self._store, self.queue, self._leads, self._proof)
                 self._resources, other = other, self._resources or other
                 self._reconciler.configure(self._with_resources(self._options.settings))
             finally:
                 await other.stop()
 
+    def _key_changed(self) -> None:
+        """Bookkeeping is proven with another key: what differs from now on is nobody's doing."""
+        self._reconciler.configure(self._with_resources(self._options.settings))
+
     def _with_resources(self, settings: Settings) -> Settings:
+        settings = replace(settings, proof=self._proof)
         return replace(settings, ask=self._resources.ask) if self._resources is not None else settings
 
     def _leadership_changed(self) -> None:
@@ -284,10 +301,15 @@ class Service:
         """`staleAfter` is over for some nodes: what came from their workers goes, if those were ours."""
         for name in self._hearing.newly_stale(list(self._store.names())):
             node = self._store.get(name)
-            if node is not None and parse_owned(node.annotations, self._options.settings.instance).boot_id:
+            if node is not None and self._is_ours(node):
                 _log.warning("worker silent for longer than staleAfter, its labels go", node=name)
                 self._intake.reports.expire(node)
                 self.queue.add(name)
+
+    def _is_ours(self, node: Node) -> bool:
+        """Whether a worker of ours is known to have spoken for it."""
+        instance = self._options.settings.instance
+        return bool(parse_owned(node.annotations, instance, node.uid, self._proof).boot_id)
 
     def _gauges(self) -> Mapping[str, float]:
         return {

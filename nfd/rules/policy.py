@@ -23,6 +23,7 @@ MAX_ANNOTATION = 1024
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _KUBERNETES = "kubernetes.io"
+_K8S = "k8s.io"
 ANNOTATION = "annotation"
 _REFERENCE = re.compile(r"@[\w-]+\.[\w-]+\.\S+", re.ASCII)
 """In an annotation, which may have any text: `@team` and `@team see a.b.c` are text."""
@@ -131,6 +132,39 @@ def allow_taints(wanted: Iterable[Taint], policy: Policy) -> tuple[tuple[Taint, 
         else:
             kept[taint.key, taint.effect] = taint
     return tuple(kept.values()), tuple(dropped)
+
+
+def may_write(kind: str, key: str, policy: Policy) -> bool:
+    """Whether policy lets us write that key, whatever its value; of a taint it is the key without its effect.
+
+    Restrictions such as `disableLabels` do not count: they say what is published, not what is ours.
+    """
+    if kind == "label":
+        return _label_key_problem(key, policy) is None
+    if kind == "taint" and not (policy.enable_taints and namespace_of(key)):
+        return False
+    return not (_key_problem(key, policy) or _namespace_problem(key))
+
+
+def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
+    """Whether a key that a Node lists as ours is ours to remove; `proven` tells that we are known to have written it.
+
+    Keys below kubernetes.io and k8s.io are what a kubelet may not set or remove on its own Node (Kubernetes
+    documentation, "NodeRestriction"), while it may write the lists: there policy has to agree in any case.
+    """
+    namespace = namespace_of(key)
+    if proven:
+        return not is_protected(kind, namespace) or may_write(kind, key, policy)
+    if _is_below(namespace, _K8S) and not (kind == "label" and namespace in policy.extra_label_ns):
+        return False
+    return may_write(kind, key, policy)
+
+
+@lru_cache(maxsize=4096)
+def is_protected(kind: str, namespace: str) -> bool:
+    """Whether it is Kubernetes' own, and none of ours for that kind."""
+    ours = (FEATURE_NS, PROFILE_NS) if kind == "label" else (FEATURE_NS,)
+    return (_is_kubernetes(namespace) or _is_below(namespace, _K8S)) and not _is_ours(namespace, *ours)
 
 
 def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[dict[str, str], dict[str, str], Allowed]:
@@ -254,11 +288,15 @@ def _names_namespace(entries: Iterable[str], namespace: str) -> bool:
 
 
 def _is_kubernetes(namespace: str) -> bool:
-    return namespace == _KUBERNETES or namespace.endswith(f".{_KUBERNETES}")
+    return _is_below(namespace, _KUBERNETES)
 
 
 def _is_ours(namespace: str, *ours: str) -> bool:
-    return any(namespace == one or namespace.endswith(f".{one}") for one in ours)
+    return any(_is_below(namespace, one) for one in ours)
+
+
+def _is_below(namespace: str, parent: str) -> bool:
+    return namespace == parent or namespace.endswith(f".{parent}")
 
 
 def _is_integer(value: str) -> bool:

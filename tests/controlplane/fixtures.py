@@ -16,8 +16,11 @@ from tests.controlplane.build import BuildError
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.servers import StartError
 
-USERS = {"alice": ("testers",), "bob": ("testers",)}
-"""Two users without rights, for tests that tell callers apart or bind roles."""
+KUBELET_NODE = "of-a-kubelet"
+"""The Node whose kubelet may log in."""
+KUBELET = f"system:node:{KUBELET_NODE}"
+USERS = {"alice": ("testers",), "bob": ("testers",), KUBELET: ("system:nodes",)}
+"""Two users without rights, for tests that tell callers apart or bind roles, and a kubelet."""
 
 _numbers = count(1)
 

@@ -31,7 +31,8 @@ def etcd_flags(ports: Ports, data: Path) -> list[str]:
 
 
 def apiserver_flags(ports: Ports, pki: Pki, folder: Path) -> list[str]:
-    """A server as in a real cluster, with node authorization and RBAC, as far as that goes without kubelets.
+    """A server as in a real cluster, with node authorization, NodeRestriction and RBAC, as far as that goes without
+    kubelets.
 
     Pods may come without a service account token, nothing sits behind the cluster IPs, and nobody reconciles the
     endpoints of the service `kubernetes`, which may not be on loopback. The address to advertise is named because
@@ -50,6 +51,7 @@ def apiserver_flags(ports: Ports, pki: Pki, folder: Path) -> list[str]:
         f"--service-account-signing-key-file={pki.service_account_key}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/24",

@@ -33,10 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kubeconfig(control_plane: ControlPlane) -> Path:
-    """That of the master's service account, which may do what the shipped ClusterRole says and no more."""
+    """That of the master's service account, which may do what the shipped roles say and no more."""
     control_plane.kubectl("apply", "-f", str(BASE / "namespace.yaml"))
     control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "service-accounts.yaml"))
     control_plane.kubectl("apply", "-f", str(BASE / "rbac.yaml"))
+    control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "certificates.yaml"))
     return control_plane.kubeconfig_for(control_plane.service_account_token(ACCOUNT, NAMESPACE))
 
 

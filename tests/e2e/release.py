@@ -134,7 +134,8 @@ class Release:
 
     def prune(self) -> None:
         job = one(self.objects, "Job")
-        command = [str(SCRIPTS / "nfd-master"), *container_of(job)["args"], f"--kubeconfig={self.kubeconfig(job)}"]
+        command = [str(SCRIPTS / "nfd-master"), *container_of(job)["args"], f"--namespace={self.namespace}"]
+        command.append(f"--kubeconfig={self.kubeconfig(job)}")
         run(command, env=without_proxy(), timeout=60)
 
     def used(self, since: Mark) -> dict[str, set[Right]]:

@@ -16,7 +16,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import without_proxy
 from tests.e2e.conftest import MakeMaster, MakeNode, StartWorker
 from tests.e2e.machines import Machine, expected_labels
-from tests.e2e.nodes import ORIGINS, OWNED, F, Node
+from tests.e2e.nodes import NAMESPACE, ORIGINS, OWNED, F, Node
 from tests.e2e.programs import SCRIPTS, Program, eventually, pass_again, port_of
 from tests.rpc import nfd016
 
@@ -38,7 +38,8 @@ def test_labels_of_an_nfd_016_worker_are_written(nodes: MakeNode, master: Progra
     wanted = {"cpu-cpuid.AVX": "true", "vendor.io/x": "1", F + "full": "2", "kubernetes.io/no": "3", "bad": "no value!"}
     speak(master, node, **wanted)
     assert node.labels == {"foo": "bar", F + "cpu-cpuid.AVX": "true", "vendor.io/x": "1", F + "full": "2"}
-    assert node.annotations == {OWNED: "cpu-cpuid.AVX,full,vendor.io/x"}
+    assert node.annotations.keys() == {OWNED, ORIGINS}
+    assert node.annotations[OWNED] == "cpu-cpuid.AVX,full,vendor.io/x"
     speak(master, node, **{"vendor.io/x": "2"})
     assert node.labels == {"foo": "bar", "vendor.io/x": "2"}
 
@@ -66,8 +67,9 @@ def test_a_node_that_nfd_labelled_is_taken_over_without_a_label_absent_for_a_mom
 def test_prune_removes_exactly_ours_and_dry_run_only_lists_it(
     machines: MakeMachine, nodes: MakeNode, masters: MakeMaster, workers: StartWorker, kubeconfig: Path
 ) -> None:
-    """On every Node, while no master runs."""
-    master, machine = masters("--extra-label-ns=extra.kubernetes.io"), machines("raspberry-pi-4")
+    """On every Node, while no master runs; what is Kubernetes' own only if it is said again that we may write it."""
+    extra = "--extra-label-ns=extra.kubernetes.io"
+    master, machine = masters(extra), machines("raspberry-pi-4")
     foreign = {"foo": "bar", F + "theirs": "1", "nvidia.com/theirs": "1"}
     one, two, none = (nodes(labels=foreign, annotations={"note": "mine"}) for _ in range(3))
     worker = workers(one, master, f"--replay={machine.root}")
@@ -79,13 +81,15 @@ def test_prune_removes_exactly_ours_and_dry_run_only_lists_it(
         *(f"{one.name} labels {key}" for key in expected_labels("raspberry-pi-4")),
         *(f"{one.name} annotations {key}" for key in (OWNED, ORIGINS)),
         *(f"{two.name} labels {key}" for key in (F + "cpu-cpuid.AVX", "extra.kubernetes.io/x")),
-        f"{two.name} annotations {OWNED}",
+        *(f"{two.name} annotations {key}" for key in (OWNED, ORIGINS)),
     ]
     ours = (one.name, two.name, none.name)
-    assert [line for line in prune(kubeconfig, "--dry-run") if line.startswith(ours)] == unordered(wanted)
+    assert [line for line in prune(kubeconfig, "--dry-run", extra) if line.startswith(ours)] == unordered(wanted)
+    without = [line for line in prune(kubeconfig, "--dry-run") if line.startswith(ours)]
+    assert {*wanted} - {*without} == {f"{two.name} labels extra.kubernetes.io/x"}
     assert one.plane.writes(mark) == []
     assert one.labels == before
-    assert [line for line in prune(kubeconfig) if line.startswith(ours)] == unordered(wanted)
+    assert [line for line in prune(kubeconfig, extra) if line.startswith(ours)] == unordered(wanted)
     assert sorted(event.name for event in one.plane.writes(mark)) == sorted([one.name, two.name])
     for node in (one, two, none):
         assert (node.labels, node.annotations) == (foreign, {"note": "mine"})
@@ -94,7 +98,8 @@ def test_prune_removes_exactly_ours_and_dry_run_only_lists_it(
 
 def prune(kubeconfig: Path, *flags: str) -> list[str]:
     """The lines that `nfd-master --prune` prints."""
-    command = [str(SCRIPTS / "nfd-master"), "-config=", f"-kubeconfig={kubeconfig}", "--prune", *flags]
+    command = [str(SCRIPTS / "nfd-master"), "-config=", f"-kubeconfig={kubeconfig}", "--prune"]
+    command += [f"--namespace={NAMESPACE}", *flags]
     done = run(command, env=without_proxy(), timeout=60)
     return sorted(done.stdout.splitlines())
 

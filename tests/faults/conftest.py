@@ -21,7 +21,7 @@ from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import kinds as kinds
-from tests.master.places import Cluster
+from tests.master.places import PROOF, Cluster
 
 NAMESPACE = "default"
 QUICK = Timing(duration=5.0, renew=3.5, retry=0.3)
@@ -87,7 +87,8 @@ class FaultMasters:
             held = Lease(await connect(kubeconfig), NAMESPACE, lease, self.timing)
             election = Election(held, f"master-{next(_numbers)}", "127.0.0.1")
             client.fence = held
-        values = {"host": "127.0.0.1", "port": 0, "http_port": 0, "resync": 0, "settings": Settings(), **options}
+        settings = Settings(proof=PROOF)
+        values = {"host": "127.0.0.1", "port": 0, "http_port": 0, "resync": 0, "settings": settings, **options}
         resources = (lambda metrics: CustomResources(client, wishes, metrics)) if wishes is not None else None
         store = KubeStore(client, 20, silence=silence)
         service = Service(store, Options(election=election, **values), resources)  # type: ignore[arg-type]

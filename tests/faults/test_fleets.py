@@ -236,11 +236,11 @@ async def test_another_configuration_is_nobodys_drift(
     """All nodes follow at once from the reports that are there."""
     name = make()
     master = await masters.start(proxy)
-    await send(master, Worker(name).report({**WANTED, "x.kubernetes.io/y": "1"}))
-    assert labels_of(place, name) == SHOWN
+    await send(master, Worker(name).report({**WANTED, "denied.io/y": "1"}))
+    assert labels_of(place, name) == SHOWN | {"denied.io/y": "1"}
     proxy.inject(late(0.2), method="PATCH")  # so that each change comes while the last one is still under way
-    for allowed, shown in (({"x.kubernetes.io"}, {**SHOWN, "x.kubernetes.io/y": "1"}), (set(), SHOWN)) * 3:
-        policy = Policy(extra_label_ns=frozenset(allowed))
+    for denied, shown in (({"denied.io"}, SHOWN), (set(), {**SHOWN, "denied.io/y": "1"})) * 3:
+        policy = Policy(deny_label_ns=frozenset(denied))
         await master.reconfigure(Options(settings=Settings(policy)))
         await until(lambda shown=shown: labels_of(place, name) == shown)  # type: ignore[misc]
     assert (master.metrics["drift_restored"], master._gauges()["contested_keys"]) == (0, 0)

@@ -13,7 +13,7 @@ from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import answer
 from tests.master.conftest import Worker, send
-from tests.master.places import Cluster, labels_of, until
+from tests.master.places import PROOF, Cluster, labels_of, until
 from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
@@ -24,7 +24,7 @@ async def start(masters: FaultMasters, proxy: FaultProxy) -> Service:
     """A master that watches custom resources, through the proxy."""
     client = await connect(str(proxy.kubeconfig()))
     wishes = Wishes(Joining(Policy(), OWN))
-    options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings())
+    options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(proof=PROOF))
     service = Service(KubeStore(client), options, lambda metrics: CustomResources(client, wishes, metrics))
     masters.stack.push_async_callback(service.stop)
     await service.start()

@@ -20,7 +20,7 @@ from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.rpc.client import Reporter
 from nfd.store.base import Node, NodeStore
 from tests.controlplane.cluster import ControlPlane
-from tests.master.places import Cluster, Folder, Place
+from tests.master.places import PROOF, Cluster, Folder, Place
 from tests.master.rulebooks import KINDS, Kinds
 
 BOOT = "boot-1"
@@ -75,7 +75,7 @@ class Masters:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self, store: NodeStore | None = None, parallelism: int = 10, **settings: Any) -> Service:
-        given = {"settings": Settings(**settings), "parallelism": parallelism}
+        given = {"settings": Settings(**{"proof": PROOF, **settings}), "parallelism": parallelism}
         options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, **given)  # type: ignore[arg-type]
         service = Service(store or await self.place.open(), options)
         self.stack.push_async_callback(service.stop)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import yaml
 
 from nfd.kube.connect import connect
+from nfd.master.proof import Proof
 from nfd.store.base import NodeStore
 from nfd.store.file import FileStore
 from nfd.store.kube import KubeStore
@@ -19,6 +20,8 @@ from tests.controlplane import objects
 from tests.controlplane.cluster import ControlPlane
 
 Json = dict[str, Any]
+PROOF = Proof(b"the key in the Secret of masters")
+"""Of all masters of a test, as of replicas, and of those that come after one another."""
 
 
 class Place(Protocol):

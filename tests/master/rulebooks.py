@@ -21,6 +21,7 @@ from nfd.rules.policy import Policy
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
+from tests.master.places import PROOF
 
 ROOT = Path(__file__).parents[2]
 API = "/apis/nfd.k8s-sigs.io/v1alpha1"
@@ -126,7 +127,7 @@ class RuleMasters:
     ) -> Service:
         policy = policy or Policy(enable_taints=True)
         client = await connect(str(self.plane.kubeconfig))
-        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(policy))
+        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(policy, proof=PROOF))
         wishes = Wishes(Joining(policy, OWN, deny_labels), selector or NamespaceSelector(), groups, page_size=2)
         service = Service(KubeStore(client, 50), options, lambda metrics: CustomResources(client, wishes, metrics))
         self.stack.push_async_callback(service.stop)

@@ -207,7 +207,10 @@ async def test_report_of_an_nfd_worker_is_whole(place: Place, masters: Masters, 
     master = await masters.start()
     await send(master, Report(name, labels={"cpu-a": "1", F + "pci-b": "1"}))
     assert labels_of(place, name) == {F + "cpu-a": "1", F + "pci-b": "1"}
-    assert notes_of(place, name) == {N + "feature-labels": "cpu-a,pci-b"}
+    notes = notes_of(place, name)
+    assert notes.keys() == {N + "feature-labels", N + "origins"}
+    assert notes[N + "feature-labels"] == "cpu-a,pci-b"
+    assert json.loads(notes[N + "origins"])["labels"] == {"-": ["*"]}, "it names no source"
     await send(master, Report(name, labels={"cpu-a": "1"}))
     assert labels_of(place, name) == {F + "cpu-a": "1"}
 

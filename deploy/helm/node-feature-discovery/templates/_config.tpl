@@ -6,6 +6,22 @@
 {{- end }}
 {{- end }}
 
+{{/* What the master may write; the job that prunes goes by it, too. */}}
+{{- define "nfd.masterPolicy" -}}
+{{- with .Values.master.extraLabelNs -}}
+- --extra-label-ns={{ join "," . }}
+{{ end }}
+{{- with .Values.master.denyLabelNs -}}
+- --deny-label-ns={{ join "," . }}
+{{ end }}
+{{- with .Values.master.resourceLabels -}}
+- --resource-labels={{ join "," . }}
+{{ end }}
+{{- if .Values.master.enableTaints -}}
+- --enable-taints
+{{ end }}
+{{- end }}
+
 {{- define "nfd.topologyUpdaterConfig" -}}
 {{- with .Values.topologyUpdater.config }}
 {{- toYaml . }}

@@ -21,8 +21,8 @@
 {{- end }}
 {{- if include "nfd.ownCertificates" . }}
 - --service-name={{ include "nfd.componentName" (dict "root" . "suffix" "master") }}
-- --certificate-objects={{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}
 {{- end }}
+- --certificate-objects={{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}
 {{- if .Values.tls.enable }}
 {{ include "nfd.tlsFiles" . }}
 {{- else if eq .Values.master.auth "none" }}
@@ -49,12 +49,10 @@
 
 {{/* What the master may do in its own namespace. */}}
 {{- define "nfd.masterRules" -}}
-{{- if include "nfd.ownCertificates" . -}}
 - apiGroups: [""]
-  resources: [secrets, configmaps]
+  resources: [secrets{{ if include "nfd.ownCertificates" . }}, configmaps{{ end }}]
   resourceNames: [{{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}]
   verbs: [get, list, watch, update]
-{{- end }}
 {{- $old := semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version }}
 {{- $asked := .Values.master.rbac.lookUpPods }}
 {{- if and (eq .Values.master.auth "token") (kindIs "bool" $asked | ternary $asked $old) }}
