@@ -91,7 +91,7 @@ def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
     elif origin.startswith(OBJECT):
         yield f"made by NodeFeature {origin.removeprefix(OBJECT)}"
     else:
-        yield f"made by source {origin}, by the record on the node"
+        yield f"made by source {origin}"
 
 
 def _managers(metadata: Json, key: str) -> Iterator[str]:

@@ -45,7 +45,8 @@ class Discovery:
 def prepare(plane: ControlPlane, folder: Path, machines: Mapping[str, Built], *flags: str) -> Discovery:
     """Nothing is started yet."""
     plane.kubectl("apply", "-f", str(BASE / "namespace.yaml"))
-    plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "service-accounts.yaml"))
+    for name in ("service-accounts.yaml", "certificates.yaml"):
+        plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / name))
     plane.kubectl("apply", "-f", str(BASE / "rbac.yaml"))
     kubeconfig = plane.kubeconfig_for(plane.service_account_token(ACCOUNT, NAMESPACE))
     port, http_port, *ports = free_ports(2 + len(machines))

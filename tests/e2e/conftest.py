@@ -35,9 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def kubeconfig(control_plane: ControlPlane) -> Path:
     """That of the master's service account, which may do what the shipped roles say and no more."""
     control_plane.kubectl("apply", "-f", str(BASE / "namespace.yaml"))
-    control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "service-accounts.yaml"))
+    for name in ("service-accounts.yaml", "certificates.yaml"):
+        control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / name))
     control_plane.kubectl("apply", "-f", str(BASE / "rbac.yaml"))
-    control_plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "certificates.yaml"))
     return control_plane.kubeconfig_for(control_plane.service_account_token(ACCOUNT, NAMESPACE))
 
 

@@ -94,7 +94,8 @@ def running_master(plane: ControlPlane, folder: Path, *flags: str) -> Iterator[P
     """A master with the rights of deploy/kustomize/base alone."""
     files = [f"--filename={file}" for file in sorted((DEPLOY / "crds").glob("nodefeature*.yaml"))]
     plane.kubectl("apply", "-f", str(BASE / "namespace.yaml"))
-    plane.kubectl("apply", "-n", MASTER_NAMESPACE, "-f", str(BASE / "service-accounts.yaml"))
+    for name in ("service-accounts.yaml", "certificates.yaml"):
+        plane.kubectl("apply", "-n", MASTER_NAMESPACE, "-f", str(BASE / name))
     reports = DEPLOY / "kustomize/components/reports/rbac.yaml"
     plane.kubectl("apply", "-f", str(BASE / "rbac.yaml"), "-f", str(reports), *files)
     plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)

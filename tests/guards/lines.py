@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
 from tests.guards.lives import LIVES
+from tests.guards.proofs import PROOFS
 from tests.guards.rules import RULES
 from tests.guards.trust import TRUST
 
@@ -91,12 +92,6 @@ ATTRIBUTION = (
         "if origin is self.lost:",
         "tests/master/test_objects_cluster.py::test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense",
     ),
-    Guard(  # origins are believed only as long as the lists are those that they were written for
-        "nfd/master/ownership.py",
-        'known = record.get("lists") == _digest(lists.values())',
-        "known = True",
-        "tests/master/test_ownership.py::test_origins_are_unknown_once_somebody_else_wrote_a_list",
-    ),
     Guard(  # without a worker's word nothing of its goes
         "nfd/master/desired.py",
         "UNREPORTED = Freshness(sources={}, blind=True, reported=False)",
@@ -114,14 +109,14 @@ ATTRIBUTION = (
 NODES = (
     Guard(  # a Node of another boot gets nothing of the old one
         "nfd/master/reports.py",
-        'if kept.uid not in ("", node.uid) and (order is None or order.boot_id != node.boot_id):',
+        'if kept.uid not in ("", node.uid) and another:',
         "if False:",
         STATES + "test_recreated_node_of_another_boot_waits_for_its_worker",
     ),
     Guard(  # one of the same boot gets it back
         "nfd/master/reports.py",
-        "order.boot_id != node.boot_id):\n            if order",
-        "True):\n            if order",
+        "and another:\n            if order",
+        "and True:\n            if order",
         STATES + "test_recreated_node_of_the_same_boot_gets_its_labels_at_once",
     ),
     Guard(  # older reports are refused
@@ -246,4 +241,4 @@ CONFIGURATION = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST, *LIVES)
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST, *LIVES, *PROOFS)

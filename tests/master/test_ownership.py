@@ -198,3 +198,16 @@ def test_a_key_that_ends_with_the_process_adds_no_record_where_there_was_none() 
 )
 def test_implied_origin(key: str, origin: str | None) -> None:
     assert implied_origin(key) == origin
+
+
+def test_nobody_without_a_key_makes_or_believes_a_proof() -> None:
+    """Nor is a key believed that everybody has: the empty one."""
+    genuine = render(Owned({Kind.LABELS: {F + "cpu-a": "cpu"}}, boot_id="b"))
+    record = json.loads(genuine[N + "origins"])
+    lists = [
+        genuine.get(N + name, "") for name in ("feature-labels", "feature-annotations", "extended-resources", "taints")
+    ]
+    del record["proof"]
+    empty = rewritten(genuine, proof=Proof().make(UID, "", record, lists))
+    assert parse_owned(empty, "", UID, Proof()).doubt == OTHER_KEY
+    assert "proof" not in render_owned(Owned({Kind.LABELS: {F + "cpu-a": "cpu"}}), "", UID)[N + "origins"]

@@ -122,6 +122,19 @@ async def test_the_key_outlives_rotations_of_the_authority(secret: Secret, clien
     assert proof.lasting
 
 
+async def test_the_key_is_made_beside_an_authority_that_is_there(
+    secret: Secret, client: KubeClient, make: Make
+) -> None:
+    """As at the upgrade from a release that kept none."""
+    secret.plane.create(f"/api/v1/namespaces/{secret.namespace}/configmaps", {"metadata": {"name": NAME}})
+    await Certificates(client, secret.namespace, NAME, ("localhost",)).advance(fresh=True)
+    before = secret.data()
+    await make()[0].start()
+    after = secret.data()
+    assert len(after.pop(ENTRY)) == KEY_SIZE
+    assert after == before
+
+
 @pytest.mark.parametrize("data", [None, {ENTRY: None}, {ENTRY: "AAAA"}, {ENTRY: base64.b64encode(b"short").decode()}])
 async def test_a_key_that_is_gone_or_unusable_is_made_anew_and_told(secret: Secret, make: Make, data: Any) -> None:
     (key, proof), told = make(), []

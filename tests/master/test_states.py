@@ -183,6 +183,42 @@ async def test_recreated_node_of_another_boot_waits_for_its_worker(place: Place,
     assert labels_of(place, name) == {F + "cpu-b": "1"}
 
 
+async def test_recreated_node_that_names_no_boot_yet_is_no_other_one(place: Place, masters: Masters, name: str) -> None:
+    """What is kept of its worker holds, and goes on to hold when the boot turns out to be the same."""
+    place.create(name, {}, {}, BOOT)
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    place.delete(name)
+    await until(lambda: name not in master._store.names())
+    place.create(name, {}, {}, "")
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
+    place.edit(name, {"status": {"nodeInfo": {"bootID": BOOT}}}, "status")
+    await until(lambda: (node := master._store.get(name)) is not None and node.boot_id == BOOT)
+    await master.queue.idle()
+    assert labels_of(place, name) == {F + "cpu-a": "1"}
+    place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
+
+
+async def test_recreated_node_that_names_another_boot_a_moment_later_waits_for_its_worker(
+    place: Place, masters: Masters, name: str
+) -> None:
+    place.create(name, {}, {}, BOOT)
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    place.delete(name)
+    await until(lambda: name not in master._store.names())
+    place.create(name, {}, {}, "")
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
+    place.edit(name, {"status": {"nodeInfo": {"bootID": "boot-2"}}}, "status")
+    await until(lambda: master._intake.reports.get(name) is None)
+    with pytest.raises(ReportError, match="boot id is boot-2"):
+        await send(master, worker.report({F + "cpu-b": "1"}))
+    assert labels_of(place, name) == {F + "cpu-a": "1"}, "the report of the machine before is used no more"
+    await send(master, Worker(name, boot_id="boot-2").report({F + "cpu-c": "1"}))
+    assert labels_of(place, name) == {F + "cpu-c": "1"}
+
+
 async def test_order_of_reports(place: Place, masters: Masters, name: str) -> None:
     place.create(name, {}, {}, "boot-2")
     master = await masters.start()

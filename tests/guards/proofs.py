@@ -1,0 +1,134 @@
+"""Guards of what on a Node is ours: proofs, what policy may never touch, hand-overs."""
+
+from __future__ import annotations
+
+from tests.guards.guard import Guard
+
+OWNERSHIP = "tests/master/test_ownership.py::"
+POISONED = "tests/master/test_poisoned.py::"
+KEYS = "tests/master/test_proofkey.py::"
+HANDED = "tests/master/test_handed_over.py::"
+STATES = "tests/master/test_states.py::"
+
+PROOFS = (
+    Guard(  # origins are believed only as long as the lists are those that they were written for
+        "nfd/master/ownership.py",
+        'fits = record.get("lists") == _digest(lists.values())',
+        "fits = True",
+        OWNERSHIP + "test_nothing_of_a_record_counts_unless_its_proof_holds",
+    ),
+    Guard(  # and only with a proof
+        "nfd/master/ownership.py",
+        "known = fits and _is_proven(record, lists.values(), instance, uid, proof)",
+        "known = fits",
+        POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
+    ),
+    Guard(  # which is for this Node
+        "nfd/master/proof.py",
+        "json.dumps([uid, instance, record, *lists]",
+        "json.dumps([instance, record, *lists]",
+        OWNERSHIP + "test_a_proof_is_for_one_node_one_instance_and_one_key",
+    ),
+    Guard(  # and this instance
+        "nfd/master/proof.py",
+        "json.dumps([uid, instance, record, *lists]",
+        "json.dumps([uid, record, *lists]",
+        OWNERSHIP + "test_a_proof_is_for_one_node_one_instance_and_one_key",
+    ),
+    Guard(  # and for what the record says
+        "nfd/master/proof.py",
+        "json.dumps([uid, instance, record, *lists]",
+        "json.dumps([uid, instance, *lists]",
+        OWNERSHIP + "test_nothing_of_a_record_counts_unless_its_proof_holds",
+    ),
+    Guard(  # no key is one that everybody has
+        "nfd/master/proof.py",
+        "if not self._key or not isinstance(proof, str):",
+        "if not isinstance(proof, str):",
+        OWNERSHIP + "test_nobody_without_a_key_makes_or_believes_a_proof",
+    ),
+    Guard(  # a list makes claims, until we know better
+        "nfd/master/ownership.py",
+        "return MappingProxyType(dict.fromkeys(keys, CLAIMED))",
+        "return MappingProxyType(dict.fromkeys(keys))",
+        POISONED + "test_claims_are_no_proof_after_we_wrote_the_list",
+    ),
+    Guard(  # what is not ours to touch is not touched
+        "nfd/master/plan.py",
+        "before = _ours(listed, goal.policy)",
+        "before = listed",
+        POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
+    ),
+    Guard(  # Kubernetes' own stays even if we wrote it once
+        "nfd/rules/policy.py",
+        "return not is_protected(kind, namespace) or may_write(kind, key, policy)",
+        "return True",
+        POISONED + "test_what_is_proven_goes_after_policy_has_changed",
+    ),
+    Guard(  # what a kubelet may not remove, it may not have removed
+        "nfd/rules/policy.py",
+        'if _is_below(namespace, _K8S) and not (kind == "label" and namespace in policy.extra_label_ns):',
+        "if False:",
+        POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
+    ),
+    Guard(  # nor what policy denies
+        "nfd/rules/policy.py",
+        "        return False\n    return may_write(kind, key, policy)",
+        "        return False\n    return True",
+        POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
+    ),
+    Guard(  # nor taints while they are switched off
+        "nfd/rules/policy.py",
+        'if kind == "taint" and not (policy.enable_taints and namespace_of(key)):',
+        'if kind == "taint" and not namespace_of(key):',
+        POISONED + "test_without_a_proof_denied_keys_and_taints_stay",
+    ),
+    Guard(  # a claim is from a source that nobody knows: all of them have to be fresh
+        "nfd/master/desired.py",
+        "if origin is None or origin == CLAIMED:",
+        "if origin is None:",
+        POISONED + "test_what_policy_lets_us_write_goes_and_a_kubelet_could_have_removed_it_itself",
+    ),
+    Guard(  # a key of this process is no reason to write to every Node
+        "nfd/master/plan.py",
+        "if name in wanted and not goal.proof.lasting and differ_in_proof_alone(present, wanted[name]):",
+        "if False:",
+        KEYS + "test_a_key_that_does_not_last_is_no_reason_to_write",
+    ),
+    Guard(  # rotation of certificates leaves the key
+        "nfd/master/certificates.py",
+        'secret["data"] = kept | made',
+        'secret["data"] = made',
+        KEYS + "test_the_key_outlives_rotations_of_the_authority",
+    ),
+    Guard(  # the key leaves the authority
+        "nfd/master/proofkey.py",
+        'secret["data"] = {**(secret.get("data") or {}), ENTRY: base64.b64encode(key).decode()}',
+        'secret["data"] = {ENTRY: base64.b64encode(key).decode()}',
+        KEYS + "test_the_key_is_made_beside_an_authority_that_is_there",
+    ),
+    Guard(  # a leftover of NFD's worker is no report, while ours may be on its way
+        "nfd/master/resources.py",
+        "if owned.hint and not one.kept and (one.namespace, one.name) not in self._changing:",
+        "if False:",
+        HANDED + "test_an_object_that_may_be_a_leftover_takes_no_label_until_it_changes",
+    ),
+    Guard(  # a Node of third parties alone is one by what is on it
+        "nfd/master/resources.py",
+        "return found.complete and not any(plan_node(Goal(desired, policy=joining.policy), node).changes.values())",
+        "return True",
+        HANDED + "test_a_node_that_says_of_itself_that_no_worker_ever_spoke_is_not_believed",
+    ),
+    Guard(  # a blank boot id is unknown, not another one
+        "nfd/master/reports.py",
+        'another = order is None or node.boot_id not in ("", order.boot_id)',
+        "another = order is None or node.boot_id != order.boot_id",
+        STATES + "test_recreated_node_that_names_no_boot_yet_is_no_other_one",
+    ),
+    Guard(  # and is looked at again when it is known
+        "nfd/master/reports.py",
+        "if node.boot_id or not kept.uid:",
+        "if True:",
+        STATES + "test_recreated_node_that_names_another_boot_a_moment_later_waits_for_its_worker",
+    ),
+)
