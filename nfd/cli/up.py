@@ -18,6 +18,7 @@ from nfd.cli.parsers import path
 from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.config.held import Held
+from nfd.config.load import Contents
 from nfd.events.files import Folder
 from nfd.features import Problem
 from nfd.master.proofkey import file_key
@@ -55,7 +56,7 @@ def run(args: Namespace) -> int:
     log.setup("warning")
     host, signals = host_of(args), Signals()
     node = node_name(host)
-    held = Held()
+    held, contents = Held(), Contents(args.config or "")
     settings, odd = _settings(args, held)
     nodes = Path(args.nodes)
     with LocalMaster(nodes) as master:
@@ -68,7 +69,17 @@ def run(args: Namespace) -> int:
             return reply
 
         folders, live = _folders(args), not args.replay
-        agent = Agent(host, node, settings, signals, send, lambda: _reload(args, held), folders=folders, live=live)
+        agent = Agent(
+            host,
+            node,
+            settings,
+            signals,
+            send,
+            lambda: _reload(args, held),
+            folders=folders,
+            changed=contents.changed,
+            live=live,
+        )
         screen.stays = not args.oneshot
         if args.oneshot:
             return 0 if agent.run_once() else 1

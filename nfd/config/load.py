@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -56,6 +58,42 @@ def check(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = 
     return _load(model, layers, strict_text)[1]
 
 
+class Contents:
+    """The bytes of a configuration file and its drop-ins, to tell a change from a touch or a copy of the same."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        self._seen = contents(path)
+
+    def changed(self) -> bool:
+        """Whether they are others than at the last call or, at the first one, when this object was made."""
+        before, self._seen = self._seen, contents(self._path)
+        return before != self._seen
+
+
+def contents(path: str | Path) -> tuple[tuple[str, bytes], ...]:
+    """Name and bytes of a configuration file and its drop-ins, or why they cannot be read. Absent: left out."""
+    found = []
+    try:
+        names = _names(path) if str(path) else []
+    except ConfigError as error:
+        return ((str(path), str(error).encode(errors="replace")),)
+    for name in names:
+        with suppress(FileNotFoundError):
+            found.append((str(name), _content(name)))
+    return tuple(found)
+
+
+def _content(path: Path) -> bytes:
+    """A device or a pipe is not even opened. Raises: FileNotFoundError."""
+    try:
+        return read_file(path) if stat.S_ISREG(path.stat().st_mode) else b""
+    except FileNotFoundError:
+        raise
+    except (ConfigError, OSError, ValueError) as error:
+        return str(error).encode(errors="replace")
+
+
 def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> list[Layer]:
     """A configuration file and its drop-ins: what stands in `PATH.d`, in the order of names, but for hidden files.
 
@@ -63,6 +101,13 @@ def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> l
     """
     if not str(path):
         return []
+    first, *drop_ins = _names(path)
+    found = [_file(first, required=required, pipes=pipes), *map(_file, drop_ins)]
+    return [layer for layer in found if layer is not None]
+
+
+def _names(path: str | Path) -> list[Path]:
+    """The file and what lies in its folder of drop-ins. Raises: ConfigError if that cannot be listed."""
     path = Path(path)
     folder = path.parent / f"{path.name}.d"  # "." and "/" have no name
     try:
@@ -71,8 +116,7 @@ def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> l
         names = []
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}: {getattr(error, 'strerror', None) or error}") from error
-    found = [_file(path, required=required, pipes=pipes), *(_file(name) for name in names if not name.is_dir())]
-    return [layer for layer in found if layer is not None]
+    return [path, *(name for name in names if not name.is_dir())]
 
 
 def inline(text: str, name: str = "--options") -> list[Layer]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nfd import log
-from nfd.events.files import Folder, Watches
+from nfd.events.files import Folder, Watches, visible_names
 from nfd.events.kernel import DeafError, KernelEvents
 from nfd.events.listing import POLLED, Listings
 from nfd.host import Host
@@ -65,8 +65,9 @@ class _Burst:
 class Events:
     """The events that concern some sources.
 
-    `folders` are further ones to watch, their topic RELOAD. `live` is false for a recorded machine, of which no kernel
-    tells. Listings are compared every `poll` seconds.
+    `folders` are further ones to watch, their topic RELOAD; after an event there `changed` tells whether they hold
+    anything new since its last call. `live` is false for a recorded machine, of which no kernel tells. Listings are
+    compared every `poll` seconds.
     """
 
     def __init__(
@@ -76,17 +77,22 @@ class Events:
         signals: Signals,
         *,
         folders: Iterable[Folder] = (),
+        changed: Callable[[], bool] = lambda: True,
         live: bool = True,
         poll: float = POLL,
     ) -> None:
         self._log = log.get("events")
-        self._signals = signals
+        self._signals, self._changed = signals, changed
         self._sources = tuple(sources)
         subsystems = frozenset(one for source in self._sources for one in source.wakes)
         self._listings = Listings(host, subsystems)
         self._kernel = self._listen(subsystems) if live and subsystems else None
         self._heard = subsystems if self._kernel is not None else frozenset()
-        own = [Folder(source.name, path, host.directory) for source in self._sources for path in source.watches]
+        own = [
+            Folder(source.name, path, host.directory, counts=visible_names)
+            for source in self._sources
+            for path in source.watches
+        ]
         self._files = self._watch([*own, *folders])
         self._interval = poll
         self._next_poll = time.monotonic() + poll
@@ -141,6 +147,8 @@ class Events:
         if self._signals.reload:
             self._signals.reload = False
             burst.concerned["SIGHUP"] = frozenset({RELOAD})
+        if frozenset({RELOAD}) in burst.concerned.values() and not self._changed() and "SIGHUP" not in burst.concerned:
+            burst.concerned = {reason: names for reason, names in burst.concerned.items() if RELOAD not in names}
         self._busy_since = time.monotonic()
         concerned = frozenset(name for names in burst.concerned.values() for name in names)
         return Wake(concerned - {RELOAD}, RELOAD in concerned, tuple(burst.concerned))

@@ -29,13 +29,20 @@ _MASK = (
 class Folder:
     """A directory of interest and, if `deep`, those in it; `topic` is what a change in it is called.
 
-    `open` gives a readable descriptor of a directory by its path, or raises OSError.
+    `open` gives a readable descriptor of a directory by its path, or raises OSError. `counts` tells which names in it
+    are of interest; None: all. What happens to a directory in it always is.
     """
 
     topic: str
     path: str
     open: Callable[[str], int]
     deep: bool = True
+    counts: Callable[[str], bool] | None = None
+
+
+def visible_names(name: str) -> bool:
+    """All but hidden ones, such as unfinished files; two dots begin the names of a kubelet's links in a volume."""
+    return not name.startswith(".") or name.startswith("..")
 
 
 class Watches:
@@ -45,7 +52,7 @@ class Watches:
         self._folders = tuple(folders)
         with finding(inotify_simple, lambda name: None):  # libc is part of this process
             self._inotify = inotify_simple.INotify(nonblocking=True)
-        self._topics: dict[int, set[str]] = {}
+        self._watched: dict[int, set[Folder]] = {}
         self._inside: dict[Folder, list[int]] = {}
         self.sync()
 
@@ -61,26 +68,29 @@ class Watches:
         for event in self._inotify.read(timeout=0):
             if event.mask & flags.Q_OVERFLOW:
                 found |= {folder.topic for folder in self._folders}
-            found |= self._topics.get(event.wd, set())
+            whole = not event.name or bool(event.mask & flags.ISDIR)
+            for folder in self._watched.get(event.wd, ()):
+                if whole or folder.counts is None or folder.counts(event.name):
+                    found.add(folder.topic)
         return frozenset(found) | self.sync()
 
     def sync(self) -> frozenset[str]:
         """Watch what is there now; gives the topics whose directories appeared, vanished or were replaced."""
-        topics: dict[int, set[str]] = {}
+        watched: dict[int, set[Folder]] = {}
         changed: set[str] = set()
         for folder in self._folders:
             inside = self._watch(folder)
             for watch in inside:
-                topics.setdefault(watch, set()).add(folder.topic)
+                watched.setdefault(watch, set()).add(folder)
             if not inside and (above := self._watch_above(folder)) is not None:
-                topics.setdefault(above, set())
+                watched.setdefault(above, set())
             if self._inside.setdefault(folder, inside) != inside:
                 changed.add(folder.topic)
             self._inside[folder] = inside
-        for watch in self._topics.keys() - topics.keys():
+        for watch in self._watched.keys() - watched.keys():
             with suppress(OSError):  # it ends by itself when its directory is deleted
                 self._inotify.rm_watch(watch)
-        self._topics = topics
+        self._watched = watched
         return frozenset(changed)
 
     def _watch(self, folder: Folder) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nfd import log
 from nfd.config.flags import Parsed, configure
-from nfd.config.load import inline
+from nfd.config.load import contents, inline
 from nfd.errors import ConfigError, FileGone, KubeError
 from nfd.failures import failed
 from nfd.kube.access import Access
@@ -38,7 +38,7 @@ LOOK = 5.0
 """Seconds between two looks at the configuration file; a ConfigMap takes a minute to get here."""
 AT_START_ONLY = ("nfd_api_parallelism", "informer_page_size", "leader_election", "klog")
 
-Signature = tuple[tuple[str, int, int, int], ...]
+Signature = tuple[tuple[str, bytes], ...]
 _log = log.get("master")
 
 
@@ -241,15 +241,5 @@ def own_namespace(parsed: Parsed) -> str:
 
 
 def signature(path: str) -> Signature:
-    """Changes with the configuration file and its drop-ins: name, inode, size and time of each. Absent: left out."""
-    if not path:
-        return ()
-    found = []
-    folder = Path(f"{path}.d")
-    with suppress(OSError):
-        names = sorted(folder.iterdir()) if folder.is_dir() else []
-        for one in (Path(path), *names):
-            with suppress(OSError):
-                about = one.stat()
-                found.append((str(one), about.st_ino, about.st_size, about.st_mtime_ns))
-    return tuple(found)
+    """What the configuration file and its drop-ins say: a touch, or a copy of the same, is no change."""
+    return contents(path)

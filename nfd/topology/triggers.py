@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nfd import log
+from nfd.config.reading import read_bytes
 from nfd.events.files import Folder, Watches
 
 FILES = (
@@ -33,10 +34,10 @@ class Triggers:
     def __init__(self, state_dir: str) -> None:
         self._event = asyncio.Event()
         self._state_dir = state_dir
-        self._files: tuple[tuple[int, ...], ...] = ()
+        self._files: tuple[bytes | tuple[int, ...], ...] = ()
         self._watches = self._watch() if state_dir else None
         if self._watches is not None:
-            self._files = self._identities()
+            self._files = self._contents()
             asyncio.get_running_loop().add_reader(self._watches.fileno(), self._read)
 
     def close(self) -> None:
@@ -57,19 +58,20 @@ class Triggers:
         self._event.clear()
 
     def _read(self) -> None:
-        """Other files come and go in these folders: only a change of those that we know counts."""
-        if self._watches is not None:
-            self._watches.read()
-        found = self._identities()
+        """Other files come and go in these folders, and the kubelet writes the same again: only what is new counts."""
+        if self._watches is not None and not self._watches.read():
+            return
+        found = self._contents()
         if found != self._files:
             self._files = found
             self.pull()
 
-    def _identities(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(_identity(Path(self._state_dir, name)) for name in FILES)
+    def _contents(self) -> tuple[bytes | tuple[int, ...], ...]:
+        return tuple(_content(Path(self._state_dir, name)) for name in FILES)
 
     def _watch(self) -> Watches | None:
-        folders = [Folder("state", path, _directory, deep=False) for path in self._folders()]
+        names = {Path(name).name for name in FILES}
+        folders = [Folder("state", path, _directory, False, names.__contains__) for path in self._folders()]
         try:
             return Watches(folders)
         except OSError as error:
@@ -85,7 +87,10 @@ def _directory(path: str) -> int:
     return os.open(path or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _identity(path: Path) -> tuple[int, ...]:
+def _content(path: Path) -> bytes | tuple[int, ...]:
+    """What a file says; of one that is too large, or that we may not read, which file it is and when it was written."""
+    with suppress(OSError):
+        return read_bytes(path)
     with suppress(OSError):
         found = path.stat()
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

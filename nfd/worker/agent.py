@@ -52,7 +52,8 @@ class Settings:
 class Agent:
     """One node's worker.
 
-    `send` delivers a report or raises ReportError; `load` reads the settings again or raises ConfigError.
+    `send` delivers a report or raises ReportError; `load` reads the settings again or raises ConfigError. `folders` are
+    those of the configuration, `changed` tells whether it is another than at the last call.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Agent:
         load: Callable[[], Settings],
         *,
         folders: Iterable[Folder] = (),
+        changed: Callable[[], bool] = lambda: True,
         live: bool = True,
     ) -> None:
         self.metrics = Metrics(__version__, node, time.time())
@@ -73,7 +75,7 @@ class Agent:
         self._log = log.get("worker")
         self._host, self._node, self._signals = host, node, signals
         self._send, self._load = send, load
-        self._folders, self._live = tuple(folders), live
+        self._folders, self._changed, self._live = tuple(folders), changed, live
         self._settings = settings
         self._events = self._listen()
         self._found: Discovery | None = None
@@ -290,4 +292,12 @@ class Agent:
         labelling = (one for one in self._settings.plan.label_sources if one not in sources)
         watched, interval = (*sources, *labelling), self._settings.interval
         poll = min(POLL, max(interval, MIN_INTERVAL)) if interval > 0 else POLL
-        return Events(self._host, watched, self._signals, folders=self._folders, live=self._live, poll=poll)
+        return Events(
+            self._host,
+            watched,
+            self._signals,
+            folders=self._folders,
+            changed=self._changed,
+            live=self._live,
+            poll=poll,
+        )

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from nfd import log, names
 from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse
+from nfd.config.load import Contents
 from nfd.config.text import parse_port
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError, NfdError
 from nfd.events import RELOAD
-from nfd.events.files import Folder
+from nfd.events.files import Folder, visible_names
 from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
 from nfd.host import Host
 from nfd.host.replay import open_host
@@ -65,6 +66,7 @@ def run(parsed: Parsed) -> int:
     """Start the worker that the command line describes. Raises: ConfigError."""
     host = open_host(parsed["host-root"], parsed["replay"], os.environ)
     node = node_name(host)
+    contents = Contents(parsed["config"])
     settings = load(parsed)
     send = reporter(parsed, settings.interval)
     signals = Signals()
@@ -76,6 +78,7 @@ def run(parsed: Parsed) -> int:
         send,
         lambda: load(parsed),
         folders=() if parsed["oneshot"] else config_folders(parsed["config"]),
+        changed=contents.changed,
         live=not parsed["replay"],
     )
     if parsed["oneshot"]:
@@ -147,15 +150,23 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
 
 
 def config_folders(path: str) -> tuple[Folder, ...]:
-    """The directories of the configuration file and of its drop-ins."""
-    if not path:
+    """The directories of the configuration file and of its drop-ins; none of a device, to which everybody writes."""
+    file = Path(path).absolute()
+    if not path or (file.exists() and not file.is_file()):
         return ()
 
     def directory(name: str) -> int:
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    file = Path(path).absolute()
-    return tuple(Folder(RELOAD, path, directory, deep=False) for path in (str(file.parent), f"{file}.d"))
+    def is_ours(name: str) -> bool:
+        """A volume of Kubernetes is exchanged by links whose names begin with two dots."""
+        leads = (str(file.readlink()).partition("/")[0],) if file.is_symlink() else ()
+        return name in (file.name, *leads) or name.startswith("..")
+
+    return (
+        Folder(RELOAD, str(file.parent), directory, deep=False, counts=is_ours),
+        Folder(RELOAD, f"{file}.d", directory, deep=False, counts=visible_names),
+    )
 
 
 def serve(agent: Agent, port: int) -> HttpServer | None:

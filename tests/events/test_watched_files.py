@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from nfd.config.load import Contents, contents
 from nfd.events import MAX_WAIT, QUIET, RELOAD, Wake
 from nfd.events.files import Folder
+from nfd.master.assembly import signature
+from nfd.signals import Signals
+from nfd.worker.cli import config_folders
 from tests.events.machine import FEATURES_D, Maker
 
 
@@ -152,6 +157,119 @@ def test_what_came_while_the_worker_was_busy_has_waited_already(make: Maker, mac
         return time.monotonic() - started
 
     assert any(waited() < QUIET for _ in range(10))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: write(folder / ".a"),
+        lambda folder: write(folder / ".unfinished"),
+        lambda folder: (folder / ".a").unlink(),
+        lambda folder: (folder / ".a").rename(folder / ".b"),
+        lambda folder: write(folder / "below/.c"),
+    ],
+)
+def test_hidden_files_wake_nobody(make: Maker, machine: Path, change: Callable[[Path], object]) -> None:
+    folder = machine / FEATURES_D
+    (folder / "below").mkdir(parents=True)
+    (folder / ".a").write_text("x")
+    events = make(poll=60)
+    change(folder)
+    assert events.wait(0.3) == Wake()
+    (folder / ".d").mkdir()
+    assert events.wait(5).sources == {"local"}, "a folder may hold rules"
+
+
+def copy(path: Path) -> None:
+    """The same bytes in another file of that name."""
+    fresh = path.with_name("fresh")
+    fresh.write_bytes(path.read_bytes())
+    fresh.rename(path)
+
+
+SAME = [
+    lambda file: file.touch(),
+    lambda file: file.chmod(0o600),
+    lambda file: file.write_bytes(file.read_bytes()),
+    copy,
+    lambda file: write(file.with_name("another")),
+    lambda file: write(file.with_name(f".{file.name}.swp")),
+    lambda file: write(file.with_name(f"{file.name}.d") / ".hidden"),
+    lambda file: copy(file.with_name(f"{file.name}.d") / "10.conf"),
+    lambda file: (file.with_name(f"{file.name}.d") / "10.conf").touch(),
+]
+OTHER = [
+    lambda file: file.write_text("core: {}"),
+    lambda file: file.unlink(),
+    lambda file: file.rename(file.with_name("away")),
+    lambda file: (file.with_name(f"{file.name}.d") / "10.conf").unlink(),
+    lambda file: write(file.with_name(f"{file.name}.d") / "20.conf"),
+    lambda file: shutil.rmtree(file.with_name(f"{file.name}.d")),
+]
+
+
+@pytest.fixture
+def config(machine: Path) -> Path:
+    file = machine / "etc/nfd-worker.conf"
+    file.write_text("core: {noPublish: true}")
+    file.with_name(f"{file.name}.d").mkdir()
+    (file.with_name(f"{file.name}.d") / "10.conf").write_text("core: {noPublish: false}")
+    return file
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_a_configuration_that_says_the_same_is_not_read_again(
+    make: Maker, config: Path, change: Callable[[Path], object], signals: Signals
+) -> None:
+    events = make(poll=60, folders=config_folders(str(config)), changed=Contents(str(config)).changed)
+    change(config)
+    assert not events.wait(0.3).reload
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert events.wait(5).reload, "a signal says so whatever is in it"
+    change(config)
+    config.write_text("core: {noPublish: [true]}")
+    assert events.wait(5).reload
+
+
+@pytest.mark.parametrize("change", OTHER)
+def test_a_configuration_that_says_something_else_is(
+    make: Maker, config: Path, change: Callable[[Path], object]
+) -> None:
+    events = make(poll=60, folders=config_folders(str(config)), changed=Contents(str(config)).changed)
+    change(config)
+    assert events.wait(5).reload
+
+
+@pytest.mark.parametrize(("change", "told"), [*((one, False) for one in SAME), *((one, True) for one in OTHER)])
+def test_a_master_looks_at_what_it_says_too(config: Path, change: Callable[[Path], object], told: bool) -> None:
+    before = signature(str(config))
+    change(config)
+    assert (signature(str(config)) != before) == told
+
+
+def test_a_volume_of_kubernetes_is_exchanged(make: Maker, machine: Path) -> None:
+    """The file is a link into a folder to which a link leads, and that one turns."""
+    file = machine / "etc/nfd-worker.conf"
+    for name, text in (("..1", "a: 1"), ("..2", "a: 1"), ("..3", "a: 2")):
+        (machine / "etc" / name).mkdir()
+        (machine / "etc" / name / file.name).write_text(text)
+    (machine / "etc/..data").symlink_to("..1")
+    file.symlink_to("..data/nfd-worker.conf")
+    events = make(poll=60, folders=config_folders(str(file)), changed=Contents(str(file)).changed)
+    for name, told in (("..2", False), ("..3", True)):
+        (machine / "etc/..tmp").symlink_to(name)
+        (machine / "etc/..tmp").rename(machine / "etc/..data")
+        assert events.wait(0.5).reload == told
+
+
+def test_a_device_is_no_configuration_that_changes(tmp_path: Path) -> None:
+    """Everybody writes to it. A pipe is not read, since that would take what another reader waits for."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", str(tmp_path / "pipe")):
+        assert config_folders(path) == ()
+        assert contents(path) == ((path, b""),)
+    assert contents("") == ()
+    assert contents(tmp_path / "nothing") == ()
 
 
 def test_what_was_heard_before_a_reload_is_told_after_it(make: Maker, machine: Path) -> None:

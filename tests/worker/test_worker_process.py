@@ -149,6 +149,23 @@ async def test_sighup_and_changed_files_load_the_configuration(machine: Path, tm
         assert await ours.end() == (0, pytest.approx(0, abs=2))
 
 
+async def test_what_says_the_same_loads_nothing(machine: Path, tmp_path: Path) -> None:
+    """A feature file that is written after each such write is reported, and that is all."""
+    config = tmp_path / "conf/nfd-worker.conf"
+    config.parent.mkdir()
+    config.write_text("core: {labelSources: [local]}\n")
+    changes = (config.touch, lambda: config.write_bytes(config.read_bytes()), config.with_name("other").touch)
+    async with running() as master, worker(*flags(machine, master.port)[:3], f"--config={config}") as ours:
+        await first_report(master)
+        for number, change in enumerate(changes):
+            change()
+            (machine / FEATURES_D / "after").write_text(f"example.com/after={number}\n")
+            assert (await next_report(master)).labels["example.com/after"] == str(number)
+        assert "configuration loaded" not in ours.events()
+        config.write_text("core: {labelSources: [-local]}\n")
+        await ours.says("configuration loaded")
+
+
 async def test_oneshot(machine: Path) -> None:
     async with running() as master:
         async with worker(*flags(machine, master.port, "-oneshot")) as ours:
