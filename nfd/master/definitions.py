@@ -8,13 +8,14 @@ Kubernetes API with CustomResourceDefinitions", field pruning). It publishes the
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from nfd import log
 from nfd.errors import Forbidden, KubeError
-from nfd.kube.connect import KubeClient
+from nfd.kube.connect import KubeClient, Request
 from nfd.master.mirror import API
 from nfd.master.rulestatus import STATUS
 from nfd.rules.model import GroupRule, Part, Rule
@@ -102,13 +103,17 @@ class Definitions:
             await asyncio.sleep(self._every)
 
     async def _look(self) -> None:
-        """Nothing is read again while the index names the same document. Raises: KubeError."""
+        """Read them, unless the index has the hash of what was read last. Raises: KubeError.
+
+        The index may be ahead of the document, so what counts is the hash that came with that: its ETag.
+        """
         index = await self._client.json("GET", INDEX)
         address = _at(index, "paths", API.lstrip("/"), "serverRelativeURL")
-        if not isinstance(address, str) or address == self._seen:
+        if not isinstance(address, str) or (self._seen and self._seen in address):
             return
-        found = await self._client.json("GET", f"{INDEX}{API}")
-        self._seen = address
+        async with self._client.open(Request("GET", f"{INDEX}{API}", {})) as response:
+            found = _parsed(await response.read())
+            self._seen = response.headers.get("ETag", "").strip('"')
         for schema in (_at(found, "components", "schemas") or {}).values():
             for one in _at(schema, "x-kubernetes-group-version-kind") or ():
                 if (kind := _at(one, "kind")) in SHAPES:
@@ -130,6 +135,14 @@ class Definitions:
             )
         elif before:
             _log.info("the cluster's definition keeps all fields", path=kind)
+
+
+def _parsed(data: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _at(data: Any, *path: str) -> Any:
