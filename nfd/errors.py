@@ -97,11 +97,17 @@ class Invalid(KubeError):
     """The content was refused (a value, or its size): the same request cannot succeed.
 
     `fields` are the places that were found wrong, as far as the API server names them: `status.capacity.vendor.io/x`.
+    `by` is who refused it: an admission policy or webhook by name, else the API server's own validation. `said` is its
+    message as a whole, which `reason` may cut short.
     """
 
-    def __init__(self, reason: str, *, fields: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, reason: str, *, fields: frozenset[str] = frozenset(), by: str = "validation", said: str = ""
+    ) -> None:
         super().__init__(reason)
         self.fields = fields
+        self.by = by
+        self.said = said or reason
 
 
 class Expired(KubeError):

@@ -76,6 +76,8 @@ def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
         from nfd.cli.told import explain_by_report
 
         lines += explain_by_report(args, key, value)
+    elif value is None:
+        lines.append("whether an admission policy or webhook refuses it is known to the master: --master URL")
     return value, lines
 
 

@@ -39,7 +39,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--where", metavar="EXPR", default="", help="only nodes that an expression finds (nfd find)")
     parser.add_argument("--problems", action="store_true", help="only nodes with problems")
     parser.add_argument(
-        "--master", metavar="URL", default="", help="HTTP port of the master, for LAST REPORT (nfd plan)"
+        "--master", metavar="URL", default="", help="HTTP port of the master: LAST REPORT, and keys that are refused"
     )
     parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
@@ -48,7 +48,7 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     data = args.output in ("json", "yaml")
     nodes = read_fleet(args, pods=data).summaries
-    found = select(args, with_reports(nodes, read_ages(args)) if args.master else nodes)
+    found = select(args, with_reports(nodes, *ask_master(args)) if args.master else nodes)
     if args.output == "name":
         sys.stdout.write("".join(f"{one.name}\n" for one in found))
     elif data:
@@ -58,13 +58,17 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def read_ages(args: Namespace) -> dict[str, float | None]:
-    """Seconds since each worker spoke, as the master knows. Raises: ConfigError, KubeError."""
-    from nfd.cli.online import authorization, read_reports
+def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list[str]]]:
+    """Seconds since each worker spoke, and what each node is without, as the master knows.
 
-    async def ask(client: KubeClient) -> dict[str, float | None]:
-        heard, _ = await read_reports(args.master, await authorization(client, args.token_file))
-        return {name: one.age for name, one in heard.items()}
+    Raises: ConfigError, KubeError.
+    """
+    from nfd.cli.online import authorization, read_reports
+    from nfd.master.unwritten import texts_by_node
+
+    async def ask(client: KubeClient) -> tuple[dict[str, float | None], dict[str, list[str]]]:
+        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
+        return {name: one.age for name, one in heard.items()}, texts_by_node(standing.unwritten)
 
     return ask_cluster(args.kubeconfig, ask)
 

@@ -21,6 +21,7 @@ from nfd.master.desired import RULE as RULED
 from nfd.master.forecast import Situation, join_situation
 from nfd.master.mirror import RULES
 from nfd.master.objects import NODE_NAME
+from nfd.master.reveal import Standing
 from nfd.rules.compiled import compile_rules
 from nfd.rules.overwritten import rule_named
 from nfd.rules.parse import RULE, parse_object
@@ -38,7 +39,11 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
         node = trim(await read_node(client, args.node))
         known = join_situation(Situation(node, report, selected.objects), standing)
         if known.report is None:
-            return [f"{args.node} has not reported to {args.master}", *selected.remarks()]
+            return [
+                *_unwritten(standing, args.node, key),
+                f"{args.node} has not reported to {args.master}",
+                *selected.remarks(),
+            ]
         items = await list_if_known(client, RULES, lambda item: item)
         ordered = sorted(items, key=lambda item: str(item["metadata"]["name"]))
         rules = [parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": RULE, **item}) for item in ordered]
@@ -47,9 +52,16 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
             seen = Seen(Discovery(features=known.joined.features), {}, {}, ())
             case = Case(key, Replay(nothing), plan, compile_rules(rules), seen, standing.policy)
             lines = _present(case, value) if value is not None else _missing(case)
-            return [*lines, *selected.remarks()]
+            return [*_unwritten(standing, args.node, key), *lines, *selected.remarks()]
 
     return ask_cluster(args.kubeconfig, ask)
+
+
+def _unwritten(standing: Standing, node: str, key: str) -> Iterator[str]:
+    """Who keeps the master from writing the label, or anything on the node."""
+    for one in standing.unwritten:
+        if node in one.nodes and (one.key == "*" or (one.kind, one.key) == (Kind.LABELS.one, key)):
+            yield f"the master cannot write {one.what()} here: {one.by}: {one.reason}"
 
 
 def _present(case: Case, value: str) -> Iterator[str]:

@@ -46,9 +46,22 @@ class NodeSummary:
     """Seconds since its worker last spoke, where the master tells."""
 
 
-def with_reports(nodes: Iterable[NodeSummary], ages: Mapping[str, float | None]) -> list[NodeSummary]:
-    """The same with what the master has heard; a node that it has not heard of, or not for long, has a problem."""
-    return [replace(one, reported=ages.get(one.name), problems=(*one.problems, *_silence(one, ages))) for one in nodes]
+def with_reports(
+    nodes: Iterable[NodeSummary], ages: Mapping[str, float | None], unwritten: Mapping[str, Sequence[str]] | None = None
+) -> list[NodeSummary]:
+    """The same with what the master has heard, and says that it cannot write, by node.
+
+    A node that it has not heard of, or not for long, has a problem, too.
+    """
+    told = unwritten or {}
+    return [
+        replace(
+            one,
+            reported=ages.get(one.name),
+            problems=(*one.problems, *_silence(one, ages), *told.get(one.name, ())),
+        )
+        for one in nodes
+    ]
 
 
 def _silence(node: NodeSummary, ages: Mapping[str, float | None]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 _AGENT = f"nfd-master/{__version__}"
 _LONGEST_REASON = 500
+_LONGEST_SAID = 64 * 1024
 _LONGEST_WAIT = 9
 """Digits of a Retry-After."""
 
@@ -106,7 +108,8 @@ class KubeClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer, to be read in the block; `read_timeout` is the longest silence, without a limit on the whole.
 
-        Raises: Forbidden (401, 403), NotFound, Conflict, Invalid (413, 422), Unavailable (no answer, 429, 5xx).
+        Raises: Forbidden (401, 403), NotFound, Conflict, Invalid (413, 422, and what admission refuses), Unavailable
+        (no answer, 429, 5xx).
         """
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
         url = self._url(request)
@@ -129,9 +132,10 @@ class KubeClient:
             ) as response:
                 with _cut_off_on_error(response):
                     if response.status >= 300:
-                        if response.status == 401:
+                        error = error_of(what, response.status, response.headers, await response.read())
+                        if response.status == 401 and isinstance(error, Forbidden):
                             self._credentials.refused()
-                        raise error_of(what, response.status, response.headers, await response.read())
+                        raise error
                     yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"{what}: {str(error) or 'no answer in time'}") from error
@@ -237,15 +241,20 @@ async def connect(kubeconfig: str = "") -> KubeClient:
 
 
 _KINDS: dict[int, type[KubeError]] = {
-    400: Invalid,
     401: Forbidden,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
     410: Expired,
-    413: Invalid,
-    415: Invalid,
 }
+_CONTENT = (400, 413, 415, 422)
+_WAIT = (408, 429)
+_DENIED = re.compile(
+    r"ValidatingAdmissionPolicy '(?P<policy>[^'\n]{1,253})' with binding '[^'\n]{0,253}' denied request"
+    r'|admission webhook "(?P<webhook>[^"\n]{1,253})" denied the request'
+)
+"""As the API server words it (Kubernetes, apiserver/pkg/admission/plugin: policy/validating/dispatcher.go and
+webhook/errors/statuserror.go)."""
 
 
 def node_path(name: str, subresource: str = "") -> str:
@@ -256,14 +265,25 @@ def node_path(name: str, subresource: str = "") -> str:
 def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) -> KubeError:
     """An error answer as the exception that says what it means."""
     answer = _status_object(body)
-    reason = f"{what}: {status} {str(answer.get('message') or answer.get('reason') or '')[:_LONGEST_REASON]}".rstrip()
-    if status == 422:
-        return Conflict(reason) if "metadata.uid" in _fields(answer) else Invalid(reason, fields=_fields(answer))
-    if kind := _KINDS.get(status):
-        return kind(reason)
-    if status in (408, 429) or status >= 500:
+    said = str(answer.get("message") or answer.get("reason") or "")[:_LONGEST_SAID]
+    reason = f"{what}: {status} {' '.join(said.split())[:_LONGEST_REASON]}".rstrip()
+    if status in _WAIT or status >= 500:
         return Unavailable(reason, retry_after=_retry_after(headers))
-    return KubeError(reason)
+    if by := denied_by(said):  # whatever the status: it is the policy's, or the webhook's, to choose
+        return Invalid(reason, fields=_fields(answer), by=by, said=said)
+    if status in _CONTENT:
+        fields = _fields(answer)
+        return Conflict(reason) if "metadata.uid" in fields else Invalid(reason, fields=fields, said=said)
+    return _KINDS.get(status, KubeError)(reason)
+
+
+def denied_by(said: str) -> str:
+    """The admission policy or webhook that a message says has refused a request; "" if it says nothing of the kind."""
+    found = _DENIED.search(said)
+    if found is None:
+        return ""
+    policy, webhook = found["policy"], found["webhook"]
+    return f"ValidatingAdmissionPolicy {policy}" if policy else f"webhook {webhook}"
 
 
 def _advice(path: str, error: Exception) -> str:

@@ -108,6 +108,7 @@ class Master:
             limits.node_feature_namespace_selector,
             self.parsed["node-selector"],
             settings.publish,
+            tuple(self.service.unwritten()),
         )
 
     def missing(self) -> str:

@@ -1,70 +1,90 @@
-"""Notices who keeps changing our keys, and when to stop answering in kind."""
+"""Notices that others keep changing our keys, and restores them later each time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from nfd.master.plan import SHARED
 from nfd.store.base import Kind
 
 WINDOW = 600.0
-TIMES = 3
-PAUSE = 3600.0
-"""Seconds: after the third change by one manager within the window we leave those keys alone for the pause."""
+"""Seconds after which a change counts no more."""
+FREE = 2
+"""Changes of one key that are answered at once."""
+BACKOFF = (4.0, 120.0)
+"""Seconds before a key is restored after that, doubled each time, and at most."""
+SHARED_WAIT = 4.0
+"""The most for a label that another product sets and removes by design."""
 
 Key = tuple[Kind, str]
 
 
 @dataclass(slots=True)
 class _Contest:
-    """One node: when each manager changed each key, and until when keys are left alone."""
+    """One key of one node: how often it was changed of late, when last, and until when it is left alone."""
 
-    changes: dict[tuple[str, Key], list[float]] = field(default_factory=dict)
-    paused: dict[Key, float] = field(default_factory=dict)
-
-    def age(self, now: float) -> None:
-        """Forget what is too long ago to count."""
-        recent = {place: [time for time in times if now - time < WINDOW] for place, times in self.changes.items()}
-        self.changes = {place: times for place, times in recent.items() if times}
-        self.paused = {key: until for key, until in self.paused.items() if until > now}
+    times: int = 0
+    last: float = 0.0
+    until: float = 0.0
 
 
 class Drift:
     """Per node what others did to our keys; `now` is a monotonic clock in seconds."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Contest] = {}
+        self._nodes: dict[str, dict[Key, _Contest]] = {}
 
-    def note(self, node: str, manager: str, keys: Iterable[Key], now: float) -> frozenset[Key]:
-        """`manager` changed these keys of ours; answers those that are left alone from now on."""
-        contest = self._nodes.setdefault(node, _Contest())
-        contest.age(now)
-        stopped = set()
+    def note(self, node: str, keys: Iterable[Key], now: float) -> dict[Key, float]:
+        """Somebody changed or removed these keys of ours; answers for how many seconds to leave each alone."""
+        self._age(node, now)
+        contests, waits = self._nodes.setdefault(node, {}), {}
         for key in keys:
-            times = contest.changes.setdefault((manager, key), [])
-            times.append(now)
-            if len(times) >= TIMES:
-                contest.paused[key] = now + PAUSE
-                del contest.changes[manager, key]
-                stopped.add(key)
-        return frozenset(stopped)
+            contest = contests.setdefault(key, _Contest())
+            contest.times += 1
+            contest.last = now
+            waits[key] = _wait(key, contest.times)
+            contest.until = now + waits[key]
+        return waits
 
     def contested(self, node: str, now: float) -> dict[Kind, frozenset[str]]:
         """The keys of a node that are left alone at this time."""
-        contest = self._nodes.get(node)
-        if contest is None:
-            return {}
-        contest.age(now)
-        if not contest.paused and not contest.changes:
-            del self._nodes[node]
+        self._age(node, now)
         found: dict[Kind, set[str]] = {}
-        for kind, key in contest.paused:
-            found.setdefault(kind, set()).add(key)
+        for (kind, key), contest in self._nodes.get(node, {}).items():
+            if contest.until > now:
+                found.setdefault(kind, set()).add(key)
         return {kind: frozenset(keys) for kind, keys in found.items()}
+
+    def wait(self, node: str, now: float) -> float | None:
+        """Seconds until the first of them is to be restored."""
+        return min((one.until - now for one in self._nodes.get(node, {}).values() if one.until > now), default=None)
 
     def forget(self, node: str) -> None:
         self._nodes.pop(node, None)
 
     def count(self, now: float) -> int:
-        """How many keys are left alone, of all nodes together."""
-        return sum(until > now for contest in self._nodes.values() for until in contest.paused.values())
+        """How many keys, of all nodes together, somebody has changed too often within the window."""
+        return sum(
+            one.times > FREE and now - one.last < WINDOW
+            for contests in self._nodes.values()
+            for one in contests.values()
+        )
+
+    def _age(self, node: str, now: float) -> None:
+        """Forget what is too long ago to count."""
+        contests = self._nodes.get(node)
+        if contests is None:
+            return
+        for key in [key for key, one in contests.items() if now - one.last >= WINDOW]:
+            del contests[key]
+        if not contests:
+            del self._nodes[node]
+
+
+def _wait(key: Key, times: int) -> float:
+    """Seconds before the key is restored, for so many changes within the window."""
+    if times <= FREE:
+        return 0.0
+    longest = SHARED_WAIT if key[1] in SHARED else BACKOFF[1]
+    return min(BACKOFF[0] * 2.0 ** min(times - FREE - 1, 10), longest)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from nfd.health import Family, Histogram, failures_family
+from nfd.master.unwritten import Unwritten
 
 PREFIX = "nfd_master_"
+UNWRITTEN = "unwritten_keys"
+MOST_SERIES = 100
+"""Keys that have a series of their own."""
 
 PATCHED, CONFLICT, REFUSED, FAILED = "written", "conflict", "refused", "failed"
 """What came of a PATCH."""
@@ -38,7 +42,7 @@ COUNTERS = {
     "node_taints_rejected": Counter("Taints that were asked for and are not allowed."),
     "node_patches": Counter(
         "PATCH requests for nodes by result: written, conflict (the node had changed in between, planned anew), "
-        "refused (its content, not tried again), failed (tried again).",
+        "refused (its content: what is refused is found and left out), failed (tried again).",
         {"result": (PATCHED, CONFLICT, REFUSED, FAILED)},
     ),
     "node_keys_removed": Counter(
@@ -62,7 +66,7 @@ GAUGES = {
     "reporting_nodes": "Nodes whose worker has reported to this process.",
     "silent_nodes": "Reporting nodes whose worker has missed three beats.",
     "waiting_reports": "Reports for nodes that do not exist.",
-    "contested_keys": "Keys left alone for an hour since another manager keeps changing them.",
+    "contested_keys": "Keys that others have changed or removed more than twice within ten minutes.",
     "queued_nodes": "Nodes waiting for a pass.",
     "store_connected": "Whether changes of nodes are being heard.",
     "leading": "Whether this master is the one that writes.",
@@ -72,6 +76,10 @@ GAUGES = {
     "nodefeatures_without_node": "NodeFeature objects that name no node, or one that does not exist.",
     "malformed_objects": "Custom resources that make no sense and are passed over.",
 }
+_UNWRITTEN = (
+    "Nodes without a key that they should have: an admission policy or webhook refuses it, or a label that another "
+    "product writes, too, contradicts what was found. Key * stands for every change of a node."
+)
 RULES = "nodefeaturerule_processing_duration_seconds"
 PLAN = "node_plan_duration_seconds"
 PATCH = "node_patch_duration_seconds"
@@ -100,6 +108,7 @@ class Metrics:
         self._build = (version, started)
         self._histograms = {name: Histogram(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
         self.gauges: Callable[[], Mapping[str, float]] = dict
+        self.unwritten: Callable[[], Sequence[Unwritten]] = list
 
     def __getitem__(self, name: str) -> int:
         """A counter, over all its labels."""
@@ -134,3 +143,10 @@ class Metrics:
             yield Family(PREFIX + name, "histogram", HISTOGRAMS[name][0], histogram.samples({}))
         for name, value in self.gauges().items():
             yield Family(PREFIX + name, "gauge", GAUGES[name], [("", {}, value)])
+        counts: dict[tuple[str, str, str], int] = {}
+        for one in sorted(self.unwritten(), key=lambda one: -len(one.nodes)):
+            place = (one.kind, one.key, one.by)
+            place = place if place in counts or len(counts) < MOST_SERIES else ("", "others", "")
+            counts[place] = counts.get(place, 0) + len(one.nodes)
+        series = [("", {"kind": kind, "key": key, "by": by}, count) for (kind, key, by), count in counts.items()]
+        yield Family(PREFIX + UNWRITTEN, "gauge", _UNWRITTEN, series)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +10,7 @@ from nfd import names
 from nfd.master.desired import ALL_FRESH, Desired, Freshness
 from nfd.master.ownership import (
     CLAIMED,
+    LISTS,
     ORIGINS,
     Origin,
     Owned,
@@ -24,8 +25,15 @@ from nfd.quantity import same_quantity
 from nfd.rules.policy import Policy, may_remove
 from nfd.store.base import Kind, Node
 
-SHARED = frozenset({f"{names.NVIDIA_NS}/gpu.present"})
-"""Keys that another product writes too, with its own reasons: ours only if we were the first."""
+SHARED = frozenset(f"{names.NVIDIA_NS}/{name}" for name in ("gpu.present", "gpu.clique"))
+"""Labels that another product writes too, with its own reasons: ours only while nobody else has set them.
+
+The GPU operator writes `gpu.present` (NVIDIA/gpu-operator, controllers/nodelabeling_controller.go). The DRA driver sets
+`gpu.clique` and removes it when it stops (kubernetes-sigs/dra-driver-nvidia-gpu, cmd/compute-domain-kubelet-plugin).
+"""
+
+Act = tuple[Kind, str, bool]
+"""What a plan does to one key; True where it removes it. Bookkeeping annotations are among them."""
 
 _NONE: frozenset[str] = frozenset()
 
@@ -68,36 +76,51 @@ class NodePlan:
         keys = [(kind, key) for kind, change in self.changes.items() for key in change.write]
         return keys + [(Kind.ANNOTATIONS, key) for key in self.records]
 
-    def same_as(self, other: NodePlan) -> bool:
-        """Whether both send the same, the guards apart."""
-        parts = ("changes", "records", "forgotten")
-        return all(getattr(self, name) == getattr(other, name) for name in parts)
+    def acts(self) -> dict[Act, str]:
+        """Everything it does, with the value it writes; "" where it removes the key."""
+        found: dict[Act, str] = {}
+        for kind, change in self.changes.items():
+            found |= {(kind, key, False): value for key, value in sorted(change.write.items())}
+            found |= {(kind, key, True): "" for key in sorted(change.remove)}
+        found |= {(Kind.ANNOTATIONS, key, False): text for key, text in sorted(self.records.items())}
+        return found | {(Kind.ANNOTATIONS, key, True): "" for key in sorted(self.forgotten)}
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a pass is to achieve. `contested` keys are left alone for a while, whoever set them."""
+    """What a pass is to achieve. `contested` keys are left alone for a while, whoever set them, and stay in our lists.
+
+    `refused` keys are those that the API server does not let us change: they stay as they are, too, and in our lists
+    only where they are on the Node. `theirs` are shared labels that somebody else has changed since we wrote them.
+    `remembered` is what is ours where the API server does not let us note it on the Node.
+    """
 
     desired: Desired
     fresh: Freshness = ALL_FRESH
     overwrite: bool = True
     instance: str = ""
     contested: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
+    refused: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
+    theirs: AbstractSet[str] = _NONE
+    remembered: Owned | None = None
     purge: bool = False
     """Forget every annotation of ours, also those of other releases."""
     policy: Policy = field(default_factory=Policy)
     proof: Proof = UNPROVEN
 
     def leaving(self, kind: Kind) -> AbstractSet[str]:
-        return self.contested.get(kind, _NONE)
+        return self.contested.get(kind, _NONE) | self.refused.get(kind, _NONE)
 
-    def leaving_resources(self, keys: AbstractSet[str]) -> Goal:
-        """The same with these extended resources left alone: the way on when the API server refuses them."""
-        return replace(self, contested={**self.contested, Kind.RESOURCES: self.leaving(Kind.RESOURCES) | keys})
+    def without(self, acts: Iterable[Act]) -> Goal:
+        """The same with these left alone as well, since the API server refuses them."""
+        refused = {kind: set(keys) for kind, keys in self.refused.items()}
+        for kind, key, _ in acts:
+            refused.setdefault(kind, set()).add(key)
+        return replace(self, refused=refused)
 
-    def without_resources(self, node: Node) -> Goal:
-        """The same with all of them left alone: it refuses, and does not say what."""
-        return self.leaving_resources(node.resources.keys() | self.desired.of(Kind.RESOURCES).keys())
+    def unlisted(self, kind: Kind) -> bool:
+        """Whether the API server does not let us write the list of keys of that kind."""
+        return annotation(LISTS[kind], self.instance) in self.refused.get(Kind.ANNOTATIONS, _NONE)
 
 
 def plan(
@@ -128,16 +151,18 @@ def plan(
 
 def plan_node(goal: Goal, node: Node) -> NodePlan:
     """One pass over one Node: all kinds, and the bookkeeping."""
-    desired, listed = goal.desired, parse_owned(node.annotations, goal.instance, node.uid, goal.proof)
-    before = _ours(listed, goal.policy)
+    desired, listed = goal.desired, _owned_before(goal, node)
+    before = _ours(listed, goal, node)
     changes = {kind: _plan_kind(kind, goal, before, node) for kind in Kind}
     owned = Owned(
-        keys={kind: _own(desired, before, change, kind) for kind, change in changes.items()},
-        taints=dict(before.taints) | dict(desired.of(Kind.TAINTS)),
+        keys={kind: _own(goal, before, change, kind) for kind, change in changes.items()},
+        taints=dict(before.taints)
+        | {key: text for key, text in desired.of(Kind.TAINTS).items() if key not in changes[Kind.TAINTS].held},
         boot_id=desired.boot_id or before.boot_id,
         alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
     )
-    wanted = _records(owned, goal, node)
+    told = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
+    wanted = _records(replace(owned, keys=told), goal, node)
     ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
     left = goal.leaving(Kind.ANNOTATIONS)
     return NodePlan(
@@ -157,13 +182,18 @@ def _left(kind: Kind, listed: Owned, ours: Owned, goal: Goal, node: Node) -> Abs
     return (listed.of(kind).keys() - ours.of(kind).keys() - goal.desired.of(kind).keys()) & node.actual(kind).keys()
 
 
-def _ours(listed: Owned, policy: Policy) -> Owned:
-    """Without the keys that are not ours to touch, although a list names them: nobody knows who wrote it there."""
+def _ours(listed: Owned, goal: Goal, node: Node) -> Owned:
+    """Without the keys that are not ours to touch, although a list names them.
+
+    Nobody knows who wrote a list without a proof, and a shared label is its latest writer's.
+    """
+    theirs = SHARED & (goal.theirs | node.writers.keys())
     keys = {
         kind: {
             key: origin
             for key, origin in listed.of(kind).items()
-            if may_remove(kind.one, _bare(kind, key), policy, proven=origin != CLAIMED)
+            if may_remove(kind.one, _bare(kind, key), goal.policy, proven=origin != CLAIMED)
+            and not (kind is Kind.LABELS and key in theirs)
         }
         for kind in Kind
     }
@@ -184,11 +214,22 @@ def _records(owned: Owned, goal: Goal, node: Node) -> dict[str, str]:
     return wanted
 
 
+def _owned_before(goal: Goal, node: Node) -> Owned:
+    """What is ours by the Node's record, and by what could not be noted there."""
+    found = parse_owned(node.annotations, goal.instance, node.uid, goal.proof)
+    if goal.remembered is None:
+        return found
+    return replace(found, keys={kind: {**found.of(kind), **goal.remembered.of(kind)} for kind in Kind})
+
+
 def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
     desired = goal.desired
     owned, wanted, actual = before.of(kind), desired.of(kind), node.actual(kind)
     if kind is Kind.RESOURCES:
         actual = {key: _spelt(text, wanted.get(key)) for key, text in actual.items()}
+    leaving = goal.leaving(kind)
+    if kind is Kind.TAINTS and goal.unlisted(kind):
+        leaving = leaving | wanted.keys() | owned.keys()  # a taint that nobody knows to be ours would never go
     silent = {origin for origin in set(owned.values()) if not goal.fresh.tells_of(origin)}
     held = {
         key
@@ -200,7 +241,7 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
         owned.keys(),
         actual,
         overwrite=goal.overwrite,
-        held=held | goal.leaving(kind),
+        held=held | leaving,
         shared=wanted.keys() if kind is Kind.TAINTS else SHARED,
     )
 
@@ -213,14 +254,16 @@ def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
     return key not in desired.of(kind) or (origin not in (None, CLAIMED) and origin != desired.origin(kind, key))
 
 
-def _own(desired: Desired, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:
+def _own(goal: Goal, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:
     """What is ours after the change: what we want and got, and what is held, from where it was."""
-    earlier = before.of(kind)
+    earlier, refused, desired = before.of(kind), goal.refused.get(kind, _NONE), goal.desired
+    contested = goal.contested.get(kind, _NONE) - earlier.keys()
+    unlisted = kind is Kind.TAINTS and goal.unlisted(kind)
     kept = {key: earlier[key] for key in change.held if key in earlier}
     got = {
         key: desired.origin(kind, key)
-        for key in desired.of(kind)
-        if key not in change.refused and key not in change.held
+        for key in (() if unlisted else desired.of(kind))
+        if not any(key in left for left in (change.refused, change.held, refused, contested))
     }
     return got | kept
 

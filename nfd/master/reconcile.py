@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nfd import log
-from nfd.errors import Conflict, Invalid, KubeError, NotFound
+from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.alike import Derivations, same_content
 from nfd.master.desired import Contribution, Desired, Freshness, derive_freshness
-from nfd.master.drift import PAUSE, Drift, Key
-from nfd.master.metrics import CONFLICT, FAILED, PATCH, PATCHED, PLAN, REFUSED, Metrics
-from nfd.master.patch import guarded, patches
-from nfd.master.plan import Goal, NodePlan, plan_node
+from nfd.master.drift import Drift, Key
+from nfd.master.metrics import PLAN, Metrics
+from nfd.master.plan import SHARED, Act, Goal, NodePlan
 from nfd.master.proof import Proof
-from nfd.master.refusals import Refusals
-from nfd.master.removal import count_removals
+from nfd.master.refusals import EVERYTHING, Refusals
 from nfd.master.reports import Reports
 from nfd.master.room import fitting_plan
+from nfd.master.unwritten import Unwritten
+from nfd.master.writer import Budget, Writer, apply_plan
 from nfd.report import Report
 from nfd.rules.policy import Policy
-from nfd.store.base import Kind, Node, NodeStore
+from nfd.store.base import FIELD_MANAGER, Kind, Node, NodeStore
 
 ATTEMPTS = 6
 """Tries of one pass; the first three take the Node from the watch, the others ask for it."""
@@ -87,8 +86,25 @@ class _Rest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What was asked of a node in its last pass, and which keys were left as they were nevertheless."""
+
+    asked: Asked
+    left: frozenset[Key] = frozenset()
+
+    def drifted(self, asked: Asked, planned: NodePlan) -> list[Key]:
+        """What somebody else must have changed since, as nothing else was asked in between."""
+        then = self.asked
+        if then.report is not asked.report or then.contributions is not asked.contributions:
+            return []
+        ours_no_more = self.left or SHARED & planned.changes[Kind.LABELS].refused
+        notes = planned.records if ours_no_more else ()  # then our lists differ for that reason
+        return [(kind, key) for kind, key in planned.written() if (kind, key) not in self.left and key not in notes]
+
+
 class Reconciler:
-    """Brings Nodes to what their reports, and the rules, want."""
+    """Brings Nodes to what their reports, and the rules, want. `wake(node, seconds)` asks for a pass over a node."""
 
     def __init__(
         self,
@@ -96,6 +112,7 @@ class Reconciler:
         reports: Reports,
         settings: Settings,
         metrics: Metrics,
+        wake: Callable[[str, float], None] = lambda name, seconds: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.drift = Drift()
@@ -104,8 +121,11 @@ class Reconciler:
         self._settings = settings
         self._metrics = metrics
         self._now = now
-        self._settled: dict[str, Asked] = {}
-        self._refusals = Refusals()
+        self._settled: dict[str, _Settled] = {}
+        self._refusals = Refusals(wake)
+        self._writer = Writer(store, metrics, self._refusals, reports.given_up, now)
+        self._contradicted: dict[str, tuple[Unwritten, ...]] = {}
+        self._theirs: dict[str, frozenset[str]] = {}
         self._said: dict[str, int] = {}
         self._resting: dict[str, _Rest] = {}
         self._derivations = Derivations(settings.policy)
@@ -114,6 +134,14 @@ class Reconciler:
     async def reconcile(self, name: str) -> float | None:
         """One pass; answers after how many seconds the node wants another, if it does. Raises: KubeError."""
         self._metrics.add("node_update_requests")
+        try:
+            return await self._reconcile(name)
+        except KubeError:
+            self._refusals.hand_over(name, self._now())
+            raise
+
+    async def _reconcile(self, name: str) -> float | None:
+        budget = Budget()
         for attempt in range(ATTEMPTS):
             try:
                 node = await self._node(name, attempt)
@@ -121,7 +149,10 @@ class Reconciler:
                 asked = self._settings.ask(node, self._reports.current(node)) if node is not None else None
                 if node is None:
                     break
-                return await self._converge(node, asked, began) if asked is not None else None
+                if asked is not None:
+                    return await self._converge(node, asked, began, budget)
+                self._refusals.hand_over(name, self._now())
+                return None
             except NotFound:
                 break
             except Conflict as error:
@@ -141,15 +172,23 @@ class Reconciler:
         self._derivations = Derivations(settings.policy)
         self._era = object()
         self._refusals.clear()
-        for memory in (self._settled, self._said, self._resting):
+        for memory in (self._settled, self._said, self._resting, self._contradicted, self._theirs):
             memory.clear()
 
     def forget(self, name: str) -> None:
         """The node is gone."""
         self.drift.forget(name)
         self._refusals.forget(name)
-        for memory in (self._settled, self._said, self._resting):
+        for memory in (self._settled, self._said, self._resting, self._contradicted, self._theirs):
             memory.pop(name, None)
+
+    def refused(self) -> list[Unwritten]:
+        """Keys that nodes are without, since the API server refuses them."""
+        return self._refusals.unwritten()
+
+    def contradicted(self) -> list[Unwritten]:
+        """Labels that others share and have set to something else than what was found."""
+        return [one for found in self._contradicted.values() for one in found]
 
     async def _node(self, name: str, attempt: int) -> Node | None:
         if attempt >= 3:
@@ -157,137 +196,105 @@ class Reconciler:
         node = self._store.get(name)
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
 
-    async def _converge(self, node: Node, asked: Asked, began: float) -> float | None:
+    async def _converge(self, node: Node, asked: Asked, began: float, budget: Budget) -> float | None:
         rest = self._resting.pop(node.name, None)
         if rest is not None and rest.holds(node, asked):
-            self._settled[node.name], self._resting[node.name] = asked, _Rest(node, asked, rest.contributions)
+            self._settled[node.name], self._resting[node.name] = _Settled(asked), _Rest(node, asked, rest.contributions)
             return None
-        era, goal = self._era, self._goal(node.name, asked)
+        era, goal = self._era, self._goal(node, asked)
         planned, goal = fitting_plan(goal, node)
-        again: float | None = None
-        drifted = planned.written() if _same(self._settled.get(node.name), asked) else ()
-        if drifted and self._gives_up_some(node, drifted):
-            (planned, goal), again = fitting_plan(self._goal(node.name, asked), node), PAUSE
+        settled = self._settled.get(node.name)
+        if settled is not None and (drifted := settled.drifted(asked, planned)):
+            self._note_drift(node, drifted)
+            planned, goal = fitting_plan(self._goal(node, asked), node)
         self._metrics.observe(PLAN, time.perf_counter() - began)
-        self._tell(node.name, goal.desired, planned)
+        self._tell(node, goal.desired, planned)
         if not self._settings.publish:
             return None
-        if planned and (asked.fresh.reported or any(planned.changes.values())):
-            await self._write(planned, goal)
-        if self._refusals.whole(node.name) is not None:
-            self._settled.pop(node.name, None)  # what differs from it next time is not all somebody's doing
-        elif era is self._era:
-            self._settled[node.name] = asked
-            if not (planned or goal.contested or goal.desired.dropped):
-                self._resting[node.name] = _Rest(node, asked, tuple(asked.contributions))
-        return again
+        if not planned:
+            self._refusals.wants_nothing(node.name, self._now())
+        elif not (asked.fresh.reported or any(planned.changes.values())):
+            self._refusals.hand_over(node.name, self._now())
+        else:
+            return await self._write(goal, planned, budget, era, asked)
+        self._settle(node, era, asked, goal, frozenset())
+        if not (planned or goal.contested or goal.desired.dropped) and era is self._era:
+            self._resting[node.name] = _Rest(node, asked, tuple(asked.contributions))
+        return self.drift.wait(node.name, self._now())
 
-    def _goal(self, name: str, asked: Asked) -> Goal:
-        settings = self._settings
-        desired = self._derivations.derive(asked.report, asked.contributions, asked.matched)
-        contested = self.drift.contested(name, self._now())
-        goal = Goal(
-            desired,
+    async def _write(self, goal: Goal, planned: NodePlan, budget: Budget, era: object, asked: Asked) -> float | None:
+        node = planned.node
+        left, again = await self._writer.write(goal, planned, budget)
+        if EVERYTHING in left:
+            self._settled.pop(node.name, None)  # what differs from it next time is not all somebody's doing
+        else:
+            self._settle(node, era, asked, goal, left)
+        return min((one for one in (again, self.drift.wait(node.name, self._now())) if one is not None), default=None)
+
+    def _settle(self, node: Node, era: object, asked: Asked, goal: Goal, left: frozenset[Act]) -> None:
+        """The pass is over, and has left these acts out."""
+        if era is self._era:
+            contested = ((kind, key) for kind, keys in goal.contested.items() for key in keys)
+            self._settled[node.name] = _Settled(asked, frozenset((*contested, *(act[:2] for act in left))))
+
+    def _goal(self, node: Node, asked: Asked) -> Goal:
+        settings, name = self._settings, node.name
+        return Goal(
+            self._derivations.derive(asked.report, asked.contributions, asked.matched),
             asked.fresh,
             settings.overwrite,
             settings.instance,
-            contested,
+            self.drift.contested(name, self._now()),
+            theirs=self._theirs.get(name, frozenset()) & node.labels.keys(),
+            remembered=self._refusals.remembered.get(name),
             policy=settings.policy,
             proof=settings.proof,
         )
-        refused = self._refusals.of(name, desired.of(Kind.RESOURCES))
-        return goal.leaving_resources(refused) if refused else goal
 
-    def _gives_up_some(self, node: Node, keys: Sequence[Key]) -> bool:
-        """Somebody changed keys of ours, which are to be restored; whether some were restored too often already."""
+    def _note_drift(self, node: Node, drifted: Sequence[Key]) -> None:
+        """Somebody changed keys of ours, or removed them."""
         del self._settled[node.name]
-        given_up = self.drift.note(node.name, node.writer, keys, self._now())
-        restored = [key for kind, key in keys if (kind, key) not in given_up]
-        fields = {"node": node.name, "manager": node.writer or None}
-        if restored:
-            self._metrics.add("drift_restored", len(restored))
-            _log.info("restoring keys that somebody changed", keys=restored, **fields)
-        if given_up:
-            _log.warning("keys left alone for an hour", keys=sorted(key for _, key in given_up), **fields)
-        return bool(given_up)
+        theirs = {key for kind, key in drifted if kind is Kind.LABELS and key in SHARED & node.labels.keys()}
+        if theirs:
+            self._theirs[node.name] = self._theirs.get(node.name, frozenset()) | theirs
+        waits = self.drift.note(node.name, [one for one in drifted if one[1] not in theirs], self._now())
+        self._metrics.add("drift_restored", len(waits))
+        told: dict[tuple[str, float], list[str]] = {}
+        for (kind, key), seconds in waits.items():
+            told.setdefault((_changer(node, kind, key), seconds), []).append(key)
+        for (manager, seconds), keys in told.items():
+            fields = {"node": node.name, "keys": keys, "manager": manager}
+            if seconds:
+                _log.warning("keys are changed again and again; restoring them later", seconds=seconds, **fields)
+            else:
+                _log.info("restoring keys that somebody changed", **fields)
 
-    async def _write(self, planned: NodePlan, goal: Goal) -> None:
-        """Send a plan, but not what was refused before; a refused amount does not take the rest down with it."""
-        name = planned.node.name
-        before = self._refusals.whole(name)
-        if before is not None and before.same_as(planned):
-            return
-        try:
-            await self._send(planned, goal.desired)
-        except Invalid as error:
-            if amounts := self._refusals.learn(planned, error):
-                _log.error(
-                    "node refuses amounts; they are not tried again", node=name, keys=sorted(amounts), error=error
-                )
-                goal = goal.leaving_resources(amounts)
-                if rest := plan_node(goal, planned.node):
-                    await self._write(rest, goal)
-                return
-            _log.error("node refuses the change; it is not tried again as it is", node=name, error=error)
-            self._refusals.refuse(planned)
-            rest = plan_node(goal.without_resources(planned.node), planned.node)
-            if planned.changes[Kind.RESOURCES] and rest:
-                await self._send(rest, goal.desired)
-            return
-        self._refusals.accept(name)
-
-    async def _send(self, planned: NodePlan, desired: Desired) -> None:
-        await apply_plan(self._store, planned, self._metrics)
-        self._metrics.add("node_updates")
-        silent = self._reports.given_up(planned.node.name)
-        for (kind, cause), keys in count_removals(planned, desired, silent=silent).items():
-            self._metrics.add("node_keys_removed", keys, kind=kind, cause=cause)
-        counts = {"written": _count(planned, "write"), "removed": _count(planned, "remove")}
-        _log.info("node updated", node=planned.node.name, **counts)
-
-    def _tell(self, name: str, desired: Desired, planned: NodePlan) -> None:
+    def _tell(self, node: Node, desired: Desired, planned: NodePlan) -> None:
         """Count what was not allowed, and say what was not done, once for as long as it stays the same."""
         for dropped in desired.dropped:
             self._metrics.reject(dropped.kind)
         refused = {key: kind for kind, change in planned.changes.items() for key in change.refused}
-        said = hash((desired.dropped, frozenset(refused), planned.before.doubt, planned.left))
-        if self._said.get(name) == said:
+        others = _contradictions(node, desired, planned)
+        said = hash((desired.dropped, frozenset(refused), planned.before.doubt, planned.left, others))
+        if self._said.get(node.name) == said:
             return
-        self._said[name] = said
+        self._said[node.name] = said
+        self._contradicted.pop(node.name, None)
+        if others:
+            self._contradicted[node.name] = others
         for dropped in desired.dropped[:MOST_TOLD]:
-            _log.warning("not allowed", node=name, label=dropped.key, error=dropped.reason)
+            _log.warning("not allowed", node=node.name, label=dropped.key, error=dropped.reason)
         if more := len(desired.dropped[MOST_TOLD:]):
-            _log.warning("more is not allowed", node=name, labels=more, error=desired.dropped[-1].reason)
+            _log.warning("more is not allowed", node=node.name, labels=more, error=desired.dropped[-1].reason)
         for key, kind in refused.items():
-            _log.info("left to its owner", node=name, label=key, kind=kind)
+            _log.info("left to its owner", node=node.name, label=key, kind=kind)
+        for one in others:
+            _log.warning("label contradicts what was found", node=node.name, label=one.key, error=one.reason)
         if planned.before.doubt:
-            _log.info("lists on the node are not known to be ours", node=name, error=planned.before.doubt)
+            _log.info("lists on the node are not known to be ours", node=node.name, error=planned.before.doubt)
         if planned.left:
             left = sorted(key for _, key in planned.left)
-            _log.warning("keys listed as ours are not ours to remove", node=name, keys=left[:MOST_TOLD])
-
-
-async def apply_plan(store: NodeStore, planned: NodePlan, metrics: Metrics | None = None) -> None:
-    """Send a plan's patches. Raises: Conflict when the Node is no longer the one planned for, and other KubeErrors."""
-    node = planned.node
-    for number, patch in enumerate(patches(planned)):
-        with _observed(metrics) if metrics is not None else nullcontext():
-            node = await store.patch(node.name, guarded(patch, node) if number else patch)
-
-
-@contextmanager
-def _observed(metrics: Metrics) -> Iterator[None]:
-    """A PATCH is timed, and counted by what comes of it."""
-    began, result = time.perf_counter(), FAILED
-    try:
-        yield
-        result = PATCHED
-    except (Conflict, Invalid) as error:
-        result = CONFLICT if isinstance(error, Conflict) else REFUSED
-        raise
-    finally:
-        metrics.observe(PATCH, time.perf_counter() - began)
-        metrics.add("node_patches", result=result)
+            _log.warning("keys listed as ours are not ours to remove", node=node.name, keys=left[:MOST_TOLD])
 
 
 async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], NodePlan]) -> NodePlan:
@@ -303,10 +310,21 @@ async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], N
     raise KubeError(f"node {name}: changed {ATTEMPTS} times while it was being written")
 
 
-def _same(one: Asked | None, other: Asked) -> bool:
-    """Whether nothing else was asked in between; what differs then is somebody's doing."""
-    return one is not None and one.report is other.report and one.contributions is other.contributions
+def _changer(node: Node, kind: Kind, key: str) -> str:
+    """Who changed a key of ours, as far as the API server notes it."""
+    if key not in node.actual(kind):
+        return "unknown, the key was removed"
+    known = node.writers.get(key) if kind is Kind.LABELS else None
+    return known or (node.writer if node.writer not in ("", FIELD_MANAGER) else "unknown")
 
 
-def _count(planned: NodePlan, what: str) -> int:
-    return sum(len(getattr(change, what)) for change in planned.changes.values())
+def _contradictions(node: Node, desired: Desired, planned: NodePlan) -> tuple[Unwritten, ...]:
+    """Labels that another product shares with us and has set to something else than what was found."""
+    wanted, change = desired.of(Kind.LABELS), planned.changes[Kind.LABELS]
+    found = []
+    for key in sorted(SHARED & change.refused):
+        if (theirs := node.labels.get(key)) is not None and theirs != wanted.get(key):
+            by = node.writers.get(key, "somebody")
+            reason = f"set to {theirs!r} by {by}, though {wanted.get(key)!r} was found"
+            found.append(Unwritten(Kind.LABELS.one, key, by, reason, (node.name,)))
+    return tuple(found)

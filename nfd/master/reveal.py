@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from nfd.features import Features
 from nfd.master.config import NamespaceSelector
+from nfd.master.unwritten import Unwritten, parse_unwritten, render_unwritten
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
 
@@ -43,6 +44,8 @@ class Standing:
     namespace_selector: NamespaceSelector | None = None
     node_selector: str = ""
     publish: bool = True
+    unwritten: tuple[Unwritten, ...] = ()
+    """What it cannot write at present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,16 @@ def render_standing(standing: Standing) -> dict[str, Any]:
     rest = {one.name: getattr(standing, one.name) for one in fields(standing) if one.name != "policy"}
     selector = standing.namespace_selector
     told = None if selector is None else selector.model_dump(mode="json", by_alias=True)
-    return {"policy": found, **rest, "namespace_selector": told}
+    return {
+        "policy": found,
+        **rest,
+        "namespace_selector": told,
+        "unwritten": [*map(render_unwritten, standing.unwritten)],
+    }
 
 
 def parse_standing(data: Mapping[str, Any]) -> Standing:
-    """The reverse. Raises: ValueError, TypeError for what is none."""
+    """The reverse. Raises: KeyError, ValueError, TypeError for what is none."""
     policy = dict(data["policy"])
     known = {one.name for one in fields(Policy)}
     values: dict[str, Any] = {
@@ -73,6 +81,7 @@ def parse_standing(data: Mapping[str, Any]) -> Standing:
     rest["fixed"] = tuple((str(name), value, str(origin)) for name, value, origin in data.get("fixed") or ())
     if (selector := data.get("namespace_selector")) is not None:
         rest["namespace_selector"] = NamespaceSelector.model_validate(selector)
+    rest["unwritten"] = tuple(map(parse_unwritten, data.get("unwritten") or ()))
     return Standing(Policy(**values), **rest)
 
 

@@ -25,6 +25,7 @@ from nfd.master.reconcile import Reconciler, Settings
 from nfd.master.resources import CustomResources
 from nfd.master.reveal import Heard
 from nfd.master.security import Security
+from nfd.master.unwritten import Unwritten
 from nfd.rpc.server import LabelerServer
 from nfd.store.base import Node, NodeStore
 
@@ -86,7 +87,10 @@ class Service:
         instance = options.settings.instance
         self._proof = options.settings.proof
         self._intake = Intake(store, self.leadership, self._hearing, self.queue, self.metrics, instance, self._proof)
-        self._reconciler = Reconciler(store, self._intake.reports, self._with_resources(options.settings), self.metrics)
+        self._reconciler = Reconciler(
+            store, self._intake.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
+        )
+        self.metrics.unwritten = self.unwritten
         security = options.security
         self._labeler = LabelerServer(self._intake.accept, security.gate, security.tls, options.service_name)
         self._intake.blobs = self._labeler.blobs
@@ -114,6 +118,10 @@ class Service:
     def nodes(self) -> list[Node]:
         """All Nodes as last heard of."""
         return [node for name in list(self._store.names()) if (node := self._store.get(name)) is not None]
+
+    def unwritten(self) -> list[Unwritten]:
+        """Keys that nodes should have and do not get."""
+        return [*self._reconciler.refused(), *self._reconciler.contradicted()]
 
     def starting(self) -> str:
         """What is still missing before nodes are known; "" if they are."""

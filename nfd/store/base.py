@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -12,6 +13,9 @@ from nfd import names
 
 FIELD_MANAGER = "nfd-gfd"
 """How our writes are named in `metadata.managedFields`."""
+
+PREDECESSOR = "nfd-master"
+"""How NFD's are named there; we go on with what it wrote."""
 
 LONGEST_ANNOTATION = 1024
 """Bytes; NFD's limit for feature annotations. A longer annotation is never one of ours, but for the bookkeeping."""
@@ -40,6 +44,8 @@ class Node:
 
     `version` is the resourceVersion; `resources` are the extended resources of `status.capacity`; `taints` are whole.
     `writer` is who last wrote anything but the status, as far as `metadata.managedFields` tells; "" otherwise.
+    `writers` are the managers of labels that neither we nor NFD set, those of Kubernetes itself left out. `spec`
+    changes with the rest of the spec.
     """
 
     name: str
@@ -51,6 +57,8 @@ class Node:
     resources: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     writer: str = ""
+    writers: Mapping[str, str] = field(default_factory=dict)
+    spec: int = 0
 
     def actual(self, kind: Kind) -> Mapping[str, str]:
         """The present values of one kind; a taint is `KEY:EFFECT` → value."""
@@ -60,11 +68,16 @@ class Node:
         return found
 
     def same_content(self, other: Node) -> bool:
-        """Whether a plan made for one holds for the other: all but version and writer."""
+        """Whether a plan made for one holds for the other: all but version and last writer."""
         return all(getattr(self, name) == getattr(other, name) for name in _CONTENT)
 
+    def same_but_status(self, other: Node) -> bool:
+        """Whether the API server's admission sees the same Node, but for what kubelets write into its status."""
+        return all(getattr(self, name) == getattr(other, name) for name in _DECLARED)
 
-_CONTENT = ("uid", "boot_id", "labels", "annotations", "resources", "taints")
+
+_DECLARED = ("uid", "labels", "annotations", "taints", "spec")
+_CONTENT = (*_DECLARED, "boot_id", "resources", "writers")
 
 
 def taint_id(taint: Mapping[str, str]) -> str:
@@ -143,6 +156,8 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
         },
         taints=_taints(spec.get("taints")),
         writer=last_writer(metadata.get("managedFields")),
+        writers=label_writers(metadata.get("managedFields")),
+        spec=zlib.crc32(repr(sorted((key, spec[key]) for key in spec if key != "taints")).encode()) if spec else 0,
     )
 
 
@@ -176,6 +191,36 @@ def last_writer(managed: Any) -> str:
         if isinstance(entry, Mapping) and not entry.get("subresource")
     ]
     return sys.intern(max(candidates, default=("", True, ""))[2])
+
+
+def label_writers(managed: Any) -> Mapping[str, str]:
+    """Label → manager, as far as `metadata.managedFields` tells of others (Kubernetes, "Server-Side Apply")."""
+    found: dict[str, str] = {}
+    ours: set[str] = set()
+    for manager, key in _managed_labels(managed):
+        if manager in (FIELD_MANAGER, PREDECESSOR):
+            ours.add(key)
+        elif not _is_kubernetes(names.namespace_of(key)):
+            found[sys.intern(key)] = sys.intern(manager)
+    return {key: manager for key, manager in found.items() if key not in ours} if found else _NOBODY
+
+
+_NOBODY: Mapping[str, str] = {}
+
+
+def _is_kubernetes(namespace: str) -> bool:
+    """Labels of kubelets and cloud providers, of which every Node has a dozen."""
+    return namespace != names.FEATURE_NS and namespace.endswith(("kubernetes.io", "k8s.io"))
+
+
+def _managed_labels(managed: Any) -> Iterator[tuple[str, str]]:
+    for entry in managed if isinstance(managed, list) else ():
+        part: Any = entry
+        for name in ("fieldsV1", "f:metadata", "f:labels"):
+            part = part.get(name) if isinstance(part, Mapping) else None
+        for key in part if isinstance(part, Mapping) else ():
+            if str(key).startswith("f:"):
+                yield str(entry.get("manager", "")), str(key)[2:]
 
 
 def _taints(value: Any) -> tuple[Mapping[str, str], ...]:

@@ -83,7 +83,8 @@ class KubeStore:
             raise Unavailable(f"PATCH {node_path(name)}: the answer is not JSON: {error}") from error
         node, known = trim(answer), self._nodes.get(name)
         if not whole and known is not None and known.uid == node.uid:
-            node = replace(node, boot_id=known.boot_id, resources=known.resources, taints=known.taints)
+            rest = ("boot_id", "resources", "taints", "spec")
+            node = replace(node, **{name: getattr(known, name) for name in rest})
         return self._learn(node)
 
     async def close(self) -> None:

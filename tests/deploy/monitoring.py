@@ -17,6 +17,7 @@ from nfd.gc.collector import KINDS
 from nfd.gc.metrics import Metrics as GcMetrics
 from nfd.health import Family
 from nfd.master import metrics as master
+from nfd.master.unwritten import Unwritten
 from nfd.topology.metrics import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics
 from tests.deploy.rendering import CHART, OVERLAYS, ROOT
@@ -52,6 +53,7 @@ def families() -> dict[str, list[Family]]:
     """All metrics of each program, with a sample for every label there is."""
     counted = master.Metrics("0", 0.0)
     counted.gauges = lambda: dict.fromkeys(master.GAUGES, 0.0)
+    counted.unwritten = lambda: [Unwritten("label", "vendor.io/x", "webhook w", "no", ("n1",))]
     worker = WorkerMetrics("0", "node", 0.0, taken_at=0.0)
     devices = {"nvidia": dict.fromkeys(("present", "usable", "failing"), 1)}
     worker.scanned(Discovery({"pci": Scan()}, devices=devices), 0.0, full=True)

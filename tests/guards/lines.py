@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.guards.gpus import GPUS
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
 from tests.guards.lives import LIVES
 from tests.guards.proofs import PROOFS
 from tests.guards.rules import RULES
 from tests.guards.trust import TRUST
+from tests.guards.writes import IN_THE_WAY
 
 STATES = "tests/master/test_states.py::"
 FLEETS = "tests/faults/test_fleets.py::"
@@ -189,18 +189,6 @@ WRITES = (
         "if ",
         STATES + "test_gpu_present_of_the_operator_stays_the_operators",
     ),
-    Guard(  # a fight ends
-        "nfd/master/drift.py",
-        "if len(times) >= TIMES:",
-        "if False:",
-        "tests/master/test_drift.py::test_a_stubborn_manager_wins_for_an_hour",
-    ),
-    Guard(  # what is refused is not sent again
-        "nfd/master/reconcile.py",
-        "if before is not None and before.same_as(planned):",
-        "if False:",
-        TROUBLE + "test_content_that_is_refused_is_not_sent_again",
-    ),
     Guard(  # a server that asks for time gets it
         "nfd/master/queue.py",
         "max(delay, at_least)",
@@ -242,4 +230,4 @@ CONFIGURATION = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST, *GPUS, *LIVES, *PROOFS)
+GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST, *LIVES, *PROOFS, *IN_THE_WAY)

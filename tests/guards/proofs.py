@@ -55,7 +55,7 @@ PROOFS = (
     ),
     Guard(  # what is not ours to touch is not touched
         "nfd/master/plan.py",
-        "before = _ours(listed, goal.policy)",
+        "before = _ours(listed, goal, node)",
         "before = listed",
         POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
     ),

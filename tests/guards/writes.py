@@ -1,0 +1,103 @@
+"""Guards of what is written where something stands in the way: admission that refuses, and others who write, too."""
+
+from __future__ import annotations
+
+from tests.guards.guard import Guard
+
+ADMISSION = "tests/master/test_admission.py::"
+DRIFT = "tests/master/test_drift.py::"
+ROWS = ADMISSION + "test_what_is_refused_holds_up_nothing_else"
+FLEET = ADMISSION + "test_three_nodes_are_enough_and_a_canary_sets_all_free"
+
+IN_THE_WAY = (
+    Guard(  # a key comes back after seconds or minutes
+        "nfd/master/drift.py",
+        "2.0 ** min(times - FREE - 1, 10), longest)",
+        "2.0 ** min(times - FREE - 1, 10), 3600.0)",
+        DRIFT + "test_a_key_comes_back_later_each_time_and_never_later_than_minutes",
+    ),
+    Guard(  # a fight is no hot loop
+        "nfd/master/drift.py",
+        "if times <= FREE:",
+        "if True:",
+        DRIFT + "test_a_key_that_others_keep_changing_or_removing_comes_back",
+    ),
+    Guard(  # a shared label is its latest writer's, by what the API server notes
+        "nfd/master/plan.py",
+        "theirs = SHARED & (goal.theirs | node.writers.keys())",
+        "theirs = SHARED & goal.theirs",
+        DRIFT + "test_a_shared_label_of_another_is_never_removed",
+    ),
+    Guard(  # and by what was seen
+        "nfd/master/reconcile.py",
+        "self._theirs[node.name] = self._theirs.get(node.name, frozenset()) | theirs",
+        "pass",
+        DRIFT + "test_a_shared_label_is_left_at_once_to_whoever_changes_it",
+    ),
+    Guard(  # our lists name what is on the Node
+        "nfd/master/plan.py",
+        "for left in (change.refused, change.held, refused, contested))",
+        "for left in (change.refused, change.held, contested))",
+        ROWS,
+    ),
+    Guard(  # a taint that cannot be noted is not written
+        "nfd/master/plan.py",
+        "    if kind is Kind.TAINTS and goal.unlisted(kind):",
+        "    if False:",
+        ROWS,
+    ),
+    Guard(  # what admission refuses is found, whatever its status
+        "nfd/kube/connect.py",
+        "    if by := denied_by(said):",
+        "    if status == 422 and (by := denied_by(said)):",
+        ROWS,
+    ),
+    Guard(  # a webhook in trouble refuses nothing
+        "nfd/kube/connect.py",
+        "    if status in _WAIT or status >= 500:",
+        "    if status in _WAIT:",
+        ADMISSION + "test_a_webhook_in_trouble_is_no_refusal",
+    ),
+    Guard(  # nor does a right that is missing, which holds up resources alone
+        "nfd/master/writer.py",
+        "if resources := [act for act in self._planned().acts() if act[0] is Kind.RESOURCES]:",
+        "if False:",
+        ADMISSION + "test_a_missing_right_is_not_halved_and_holds_up_resources_alone",
+    ),
+    Guard(  # twelve PATCHes and no more
+        "nfd/master/writer.py",
+        "if len(todo) > self.budget.left:",
+        "if False:",
+        ADMISSION + "test_two_policies_at_once",
+    ),
+    Guard(  # what is refused is not sent again
+        "nfd/master/refusals.py",
+        "if here is not None and here.value in (_ANY, value):",
+        "if False:",
+        "tests/faults/test_api_trouble.py::test_content_that_is_refused_is_not_sent_again",
+    ),
+    Guard(  # three nodes are enough
+        "nfd/master/refusals.py",
+        "if len(one.surely) >= NODES and ",
+        "if False and ",
+        FLEET,
+    ),
+    Guard(  # a canary sets all free
+        "nfd/master/refusals.py",
+        "                    one.leave(other)\n                    self._wake(other, 0.0)\n",
+        "                    pass\n",
+        FLEET,
+    ),
+    Guard(  # a Node that changes is tried at once
+        "nfd/master/refusals.py",
+        "        if self._retries(node, now):",
+        "        if False:",
+        ADMISSION + "test_a_change_of_the_node_is_tried_at_once_and_a_kubelets_status_is_not",
+    ),
+    Guard(  # a kubelet's status is no such change
+        "nfd/store/base.py",
+        '_DECLARED = ("uid", "labels", "annotations", "taints", "spec")',
+        '_DECLARED = ("uid", "labels", "annotations", "taints", "spec", "resources", "boot_id", "version")',
+        ADMISSION + "test_a_change_of_the_node_is_tried_at_once_and_a_kubelets_status_is_not",
+    ),
+)
