@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from gfd.inventory import Driver, Gpu, Inventory, Trouble
+from gfd.inventory import Driver, Fact, Gpu, Inventory, Trouble, join_facts
 
 LIBRARY = "libcuda.so.1"
 MIB = 1024 * 1024
@@ -67,22 +67,31 @@ class Reading:
 
 
 def read_device(library: Any, index: int) -> Gpu:
-    """One device: its name at least; what else fails is not known."""
+    """One device, each fact by itself. Raises CudaError if there is no handle of it."""
     device = ctypes.c_int(integer(lambda out: call(library, "cuDeviceGet", out, index)))
-    name = ctypes.create_string_buffer(_NAME_SIZE)
-    call(library, "cuDeviceGetName", name, _NAME_SIZE, device)
-    total = ctypes.c_size_t()
+    name, total = ctypes.create_string_buffer(_NAME_SIZE), ctypes.c_size_t()
     failing: list[str] = []
-    memory = attempt(failing, lambda out: call(library, "cuDeviceTotalMem_v2", ctypes.byref(total), device))
+    unread: set[Fact] = set()
+
+    def ask(fact: Fact, question: Callable[[Any], None]) -> int | None:
+        answer = attempt(failing, question)
+        if answer is None:
+            unread.add(fact)
+        return answer
+
+    ask(Fact.NAME, lambda _: call(library, "cuDeviceGetName", name, _NAME_SIZE, device))
+    ask(Fact.MEMORY, lambda _: call(library, "cuDeviceTotalMem_v2", ctypes.byref(total), device))
+    unified = ask(Fact.MEMORY, lambda out: get_attribute(library, out, _INTEGRATED, device))
     return Gpu(
         index,
         name=name.value.decode("utf-8", "replace"),
-        memory=total.value // MIB if memory is not None and total.value else None,
-        memory_unified=bool(attempt([], lambda out: get_attribute(library, out, _INTEGRATED, device))),
-        compute_major=attempt(failing, lambda out: get_attribute(library, out, _MAJOR, device)),
-        compute_minor=attempt(failing, lambda out: get_attribute(library, out, _MINOR, device)),
+        memory=total.value // MIB if total.value else None,
+        memory_unified=bool(unified),
+        compute_major=ask(Fact.COMPUTE, lambda out: get_attribute(library, out, _MAJOR, device)),
+        compute_minor=ask(Fact.COMPUTE, lambda out: get_attribute(library, out, _MINOR, device)),
         mig_capable=False,
         failing=failing[0] if failing else "",
+        unread=join_facts(unread),
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gfd.backends import is_tegra, read_devices
-from gfd.inventory import Gpu, Inventory, Node
-from gfd.pci import NVIDIA, VFIO, Functions, display_devices, driver_of, read_vgpu
+from gfd.inventory import Fact, Gpu, Inventory, Node, join_facts
+from gfd.pci import NVIDIA, Functions, display_devices, driver_of, is_vfio, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
 from nfd.host.replay import LIBRARY_VARIABLE
@@ -35,11 +35,12 @@ def discover(host: Host, options: Options, functions: Functions) -> Inventory:
 
     `functions` are those that `gfd.pci.read_functions` has just found.
 
-    Reads: the driver library; sys/bus/pci/devices; the machine-type file; proc/meminfo, where memory is the system's.
+    Reads: the driver library; sys/bus/pci/devices; the machine-type file; proc/meminfo.
     Absent: a library that cannot be loaded is the inventory's `trouble`.  Raises: HostError, as `read_devices`.
     """
     inventory = read_devices(host, options.strategy, options.timeout, functions) or Inventory()
-    gpus = tuple(complete(host, gpu, functions) for gpu in inventory.gpus)
+    total, reason = read_total(host) if inventory.gpus else (None, "")
+    gpus = tuple(complete(gpu, total, reason, functions) for gpu in inventory.gpus)
     inventory = replace(inventory, gpus=gpus)
     return replace(inventory, node=read_node(host, inventory, options.machine_type_file, functions))
 
@@ -58,19 +59,34 @@ def is_worth_trying(host: Host, functions: Functions) -> bool:
     )
 
 
-def complete(host: Host, gpu: Gpu, functions: Functions) -> Gpu:
-    """A device with its class on PCI, and with the system's memory where it has none of its own."""
-    memory = system_memory(host) if gpu.memory_unified and gpu.memory is None else gpu.memory
-    return replace(gpu, pci_class=gpu.pci_class or functions.get(gpu.pci_address, ""), memory=memory)
+def complete(gpu: Gpu, total: int | None, reason: str, functions: Functions) -> Gpu:
+    """A device with its class on PCI, and with the machine's memory where it has none of its own.
+
+    `total` are that memory's MiB, `reason` tells why they could not be read. Some drivers (GB10) give them as the
+    device's.
+    """
+    gpu = replace(gpu, pci_class=gpu.pci_class or functions.get(gpu.pci_address, ""))
+    if gpu.memory is not None:
+        return replace(gpu, memory_unified=gpu.memory_unified or gpu.memory == total)
+    if not gpu.memory_unified:
+        return gpu
+    if not reason:
+        return replace(gpu, memory=total)
+    failing = gpu.failing or f"memory: {reason}"
+    return replace(gpu, failing=failing, unread=join_facts({Fact.MEMORY, *map(Fact, gpu.unread.split())}))
 
 
-def system_memory(host: Host) -> int | None:
-    """MiB. Reads: proc/meminfo (proc(5)), MemTotal in kB."""
-    for line in (host.value("proc/meminfo") or "").splitlines():
+def read_total(host: Host) -> tuple[int | None, str]:
+    """The machine's memory in MiB, and why it cannot be read. Reads: proc/meminfo (proc(5)), MemTotal in kB."""
+    try:
+        text = host.text("proc/meminfo") or ""
+    except HostError as error:
+        return None, str(error)
+    for line in text.splitlines():
         name, _, rest = line.partition(":")
         if name == "MemTotal" and rest.split() and rest.split()[0].isdigit():
-            return int(rest.split()[0]) // 1024
-    return None
+            return int(rest.split()[0]) // 1024, ""
+    return None, ""
 
 
 def read_node(host: Host, inventory: Inventory, machine_type_file: str, functions: Functions) -> Node:
@@ -79,7 +95,7 @@ def read_node(host: Host, inventory: Inventory, machine_type_file: str, function
     return Node(
         machine=read_machine(host, machine_type_file),
         pci_gpus=len(drivers),
-        pci_passed=sum(driver == VFIO for driver in drivers.values()),
+        pci_passed=sum(map(is_vfio, drivers.values())),
         pci_missing=count_missing(inventory, drivers),
         vgpu_present=present,
         vgpu_version=vgpu.version,

@@ -6,7 +6,7 @@ for what is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -30,6 +30,25 @@ class Trouble(StrEnum):
     """The library is missing, or the kernel module is not loaded."""
     DRIVER_ERROR = "driver-error"
     """The library is there and does not work."""
+
+
+class Fact(StrEnum):
+    """What is asked of a device, each by a call of its own; the values are words in `Gpu.unread`."""
+
+    NAME = "name"
+    PCI = "pci"
+    MEMORY = "memory"
+    COMPUTE = "compute"
+    MIG = "mig"
+    """The MIG mode, and with it the MIG devices."""
+    MIGS = "migs"
+    """One of the MIG devices at least."""
+    CLIQUE = "clique"
+
+
+def join_facts(facts: Iterable[Fact]) -> str:
+    """As `Gpu.unread` has them."""
+    return " ".join(sorted(facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +87,15 @@ class Gpu:
     mig_changing: bool = False
     """The mode that is asked for is not the one in force."""
     mig_held: bool = False
-    """It has no MIG devices now; those listed are of the last good reading."""
+    """It has no MIG devices now; those listed are of the last reading that had some."""
     clique: str = ""
     """`<cluster uuid>.<clique id>` once the fabric is up."""
     failing: str = ""
     """What a call ended with that should not have failed."""
+    unread: str = ""
+    """Facts that could not be read and are not known from before, as words between blanks."""
     mute: int = 0
-    """For how many readings in a row it gave no handle, or not even a name; more than `LOST` are not told apart."""
+    """For how many readings in a row it gave no handle, or not a single fact; more than `LOST` are not told apart."""
 
     @property
     def counts(self) -> bool:
@@ -84,6 +105,11 @@ class Gpu:
     @property
     def display_only(self) -> bool:
         return self.name in DISPLAY_ONLY
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Facts that are not known, neither from this reading nor from one before."""
+        return frozenset(Fact) if self.mute and not self.name else frozenset(self.unread.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +143,7 @@ class Node:
     pci_gpus: int = 0
     """NVIDIA display controllers on PCI."""
     pci_passed: int = 0
-    """Those of them that are bound to vfio-pci, for virtual machines."""
+    """Those of them that are bound to a driver of VFIO, for virtual machines."""
     pci_missing: int = 0
     """Those that are bound to the driver of NVIDIA, and that it does not list."""
     vgpu_present: bool | None = None

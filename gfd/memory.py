@@ -1,18 +1,26 @@
-"""How a reading goes over the last one, so that a device keeps its identity while the driver is busy or unwell."""
+"""How a reading goes over the last one, so that a device keeps its identity while the driver is busy or unwell.
+
+What a reading could not tell is either held, which takes one before it that could, or unknown: then `gaps` says so, and
+labels that stand on the Node from earlier must not go, for as long as that lasts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gfd.inventory import LOST, Driver, Gpu, Inventory, MigDevice, Trouble
+from gfd.inventory import LOST, Driver, Fact, Gpu, Inventory, MigDevice, Trouble, join_facts
+
+NONE_LISTED = "the driver lists no device"
+NOT_LISTED = "is on PCI, and the driver does not list it"
 
 
 def resume(fresh: Inventory, last: Inventory) -> Inventory:
     """The fresh reading, with what it could not tell taken from the last one.
 
-    After a failed reading that is every device; otherwise those that do not answer, what a failing one or the driver
-    did not say, and the MIG devices of a GPU that has none at the moment. The time stamp stays while nothing changes.
+    After a failed reading that is every device; otherwise those that do not answer or that the driver does not list,
+    facts that a device or the driver did not tell, and the MIG devices of a GPU that has none at the moment. The time
+    stamp stays while nothing changes.
     """
     result = _whole(fresh, last) if last.gpus else fresh
     if fresh.node.timestamp is None:
@@ -26,15 +34,45 @@ def resume(fresh: Inventory, last: Inventory) -> Inventory:
 
 def gaps(inventory: Inventory) -> str:
     """Why labels may be missing that the devices had before; empty if nothing is."""
+    if reason := unread(inventory):
+        return reason
+    bare = [gpu for gpu in inventory.compute_gpus if is_bare(inventory, gpu)]
+    return f"GPU {bare[0].index} is in MIG mode and has no MIG device" if bare else ""
+
+
+def unread(inventory: Inventory) -> str:
+    """What could not be read and is not known from before; empty if nothing. MIG devices that are not there are no part
+    of that.
+    """
     if inventory.trouble is not None and not inventory.stale:
-        return inventory.reason
+        return inventory.reason or str(inventory.trouble)
+    if lists_none(inventory):
+        return NONE_LISTED
     if inventory.driver.failing and not inventory.driver.is_complete:
         return inventory.driver.failing
-    missing = [gpu for gpu in inventory.gpus if gpu.failing and not _is_complete(inventory, gpu)]
-    if missing:
-        return f"GPU {missing[0].index}: {missing[0].failing}"
-    empty = [gpu for gpu in inventory.gpus if is_empty(inventory, gpu) and not gpu.mig_held]
-    return f"GPU {empty[0].index} is in MIG mode and has no MIG device" if empty else ""
+    if (number := count_not_listed(inventory)) > 0:
+        return f"GPU on PCI that the driver does not list, of which nothing is known: {number}"
+    missing = [gpu for gpu in inventory.gpus if gpu.unknown and not gpu.display_only]
+    return f"GPU {missing[0].index}: {missing[0].failing or 'not all is known from before'}" if missing else ""
+
+
+def count_not_listed(inventory: Inventory) -> int:
+    """Devices that the driver has and does not list, and that are not known from before."""
+    carried = sum(gpu.failing == NOT_LISTED for gpu in inventory.gpus)
+    return 0 if inventory.stale else inventory.node.pci_missing - carried
+
+
+def are_some_unknown(inventory: Inventory) -> bool:
+    """Whether there is a GPU of which is not known whether it is capable of MIG."""
+    unknown = any(Fact.MIG in gpu.unknown for gpu in inventory.gpus if not gpu.display_only)
+    return unknown or count_not_listed(inventory) > 0
+
+
+def lists_none(inventory: Inventory) -> bool:
+    """Whether the driver works and lists no device, although PCI has one that is no virtual machine's."""
+    node = inventory.node
+    asked = inventory.backend not in ("", "vfio") and inventory.trouble is None
+    return asked and not inventory.gpus and node.pci_gpus > node.pci_passed
 
 
 def is_empty(inventory: Inventory, gpu: Gpu) -> bool:
@@ -42,12 +80,18 @@ def is_empty(inventory: Inventory, gpu: Gpu) -> bool:
     return gpu.mig_enabled and not gpu.failing and (gpu.mig_held or not inventory.migs_of(gpu))
 
 
+def is_bare(inventory: Inventory, gpu: Gpu) -> bool:
+    """In MIG mode, without MIG devices, and none known from before: what they were cannot be told."""
+    return gpu.mig_enabled and not inventory.migs_of(gpu)
+
+
+def are_migs_unknown(inventory: Inventory) -> bool:
+    """Whether a GPU may have, or may have had, MIG devices of which nothing is known."""
+    return any(is_bare(inventory, gpu) or {Fact.MIG, Fact.MIGS} & gpu.unknown for gpu in inventory.compute_gpus)
+
+
 def _without_times(inventory: Inventory) -> Inventory:
     return replace(inventory, node=replace(inventory.node, timestamp=None, read_at=None))
-
-
-def _is_complete(inventory: Inventory, gpu: Gpu) -> bool:
-    return bool(gpu.name) and None not in (gpu.memory, gpu.compute_major, gpu.mig_capable)
 
 
 def _whole(fresh: Inventory, last: Inventory) -> Inventory:
@@ -55,13 +99,23 @@ def _whole(fresh: Inventory, last: Inventory) -> Inventory:
         return _stale(fresh, last) if _is_still_there(fresh, last) else fresh
     gpus: list[Gpu] = []
     migs: list[MigDevice] = []
-    for gpu, before in _paired(fresh, last):
-        merged = gpu if before is None else _merged(fresh, gpu, before)
-        kept = merged.mig_held or (merged.mig_enabled and gpu.failing and not fresh.migs_of(gpu))
-        found = last.migs_of(before) if kept and before is not None else fresh.migs_of(gpu)
+    paired = list(_paired(fresh, last))
+    for gpu, before in paired:
+        merged, kept = (gpu, fresh.migs_of(gpu)) if before is None else _merged(fresh, gpu, last, before)
         gpus.append(merged)
-        migs.extend(replace(mig, gpu=gpu.index) for mig in found)
+        migs.extend(replace(mig, gpu=gpu.index) for mig in kept)
+    for lost in _not_listed(fresh, last, [before for _, before in paired if before is not None]):
+        index = max(gpu.index for gpu in gpus) + 1
+        gpus.append(replace(lost, index=index, failing=NOT_LISTED, mute=min(lost.mute + 1, LOST)))
+        migs.extend(replace(mig, gpu=index) for mig in last.migs_of(lost))
     return replace(fresh, driver=_driver(fresh.driver, last.driver), gpus=tuple(gpus), migs=tuple(migs))
+
+
+def _not_listed(fresh: Inventory, last: Inventory, found: Iterable[Gpu]) -> list[Gpu]:
+    """Devices of before that the driver has and does not list any more, although PCI still does."""
+    seen, addresses = {gpu.index for gpu in found}, {gpu.pci_address for gpu in fresh.gpus}
+    left = [gpu for gpu in last.gpus if gpu.index not in seen and gpu.pci_class and gpu.pci_address not in addresses]
+    return left[: fresh.node.pci_missing]
 
 
 def _driver(fresh: Driver, last: Driver) -> Driver:
@@ -75,7 +129,7 @@ def _driver(fresh: Driver, last: Driver) -> Driver:
 
 def _stale(fresh: Inventory, last: Inventory) -> Inventory:
     trouble = fresh.trouble or Trouble.DRIVER_ERROR
-    reason = fresh.reason or "the driver lists no device"
+    reason = fresh.reason or NONE_LISTED
     return replace(last, trouble=trouble, reason=reason, stale=True, node=fresh.node)
 
 
@@ -92,25 +146,45 @@ def _paired(fresh: Inventory, last: Inventory) -> Iterator[tuple[Gpu, Gpu | None
     left = [gpu for gpu in last.gpus if gpu.uuid not in seen]
     for gpu in fresh.gpus:
         before = by_uuid.get(gpu.uuid) if gpu.uuid else None
-        if before is None and not gpu.uuid:
-            before = next((one for one in left if one.index == gpu.index), left[0] if left else None)
+        if before is None:
+            same_place = (one for one in left if one.index == gpu.index and not (gpu.uuid and one.uuid))
+            before = next(same_place, left[0] if left and not gpu.uuid else None)
             left = [one for one in left if one is not before]
         yield gpu, before
 
 
-def _merged(fresh: Inventory, gpu: Gpu, before: Gpu) -> Gpu:
+def _merged(fresh: Inventory, gpu: Gpu, last: Inventory, before: Gpu) -> tuple[Gpu, tuple[MigDevice, ...]]:
+    """The device with what of it is held, and its MIG devices."""
     if gpu.mute:
-        return replace(before, index=gpu.index, failing=gpu.failing, mute=min(before.mute + 1, LOST))
-    if gpu.failing:
-        return replace(
-            gpu,
-            pci_address=gpu.pci_address or before.pci_address,
-            pci_class=gpu.pci_class or before.pci_class,
-            memory=gpu.memory if gpu.memory is not None else before.memory,
-            compute_major=gpu.compute_major if gpu.compute_major is not None else before.compute_major,
-            compute_minor=gpu.compute_minor if gpu.compute_minor is not None else before.compute_minor,
-            mig_capable=before.mig_capable if gpu.mig_capable is None else gpu.mig_capable,
-            mig_enabled=before.mig_enabled if gpu.mig_capable is None else gpu.mig_enabled,
-            clique=gpu.clique or before.clique,
-        )
-    return replace(gpu, mig_held=True) if is_empty(fresh, gpu) else gpu
+        mute = min(before.mute + 1, LOST)
+        return replace(before, index=gpu.index, failing=gpu.failing, mute=mute), last.migs_of(before)
+    held = gpu.unknown - before.unknown - ({Fact.MIGS} if is_bare(last, before) else set())
+    merged = _filled(replace(gpu, uuid=gpu.uuid or before.uuid), before, held)
+    found, old = fresh.migs_of(gpu), last.migs_of(before)
+    still = join_facts(Fact(one) for one in merged.unknown | (before.unknown & {Fact.MIGS}))
+    if Fact.MIG in held:
+        return replace(merged, unread=still), old
+    if Fact.MIGS in gpu.unknown:
+        known = {mig.uuid for mig in found if mig.uuid}
+        return merged, (*found, *(mig for mig in old if mig.uuid not in known and mig not in found))
+    if gpu.mig_enabled and not found and old:
+        return replace(merged, unread=still, mig_held=True), old
+    return merged, found
+
+
+def _filled(gpu: Gpu, before: Gpu, held: frozenset[str]) -> Gpu:
+    """The device with those facts as they were before."""
+    filled = replace(gpu, unread=join_facts(Fact(one) for one in gpu.unknown - held))
+    if Fact.NAME in held:
+        filled = replace(filled, name=before.name)
+    if Fact.PCI in held:
+        filled = replace(filled, pci_address=before.pci_address, pci_class=before.pci_class)
+    if Fact.MEMORY in held:
+        filled = replace(filled, memory=before.memory, memory_unified=before.memory_unified)
+    if Fact.COMPUTE in held:
+        filled = replace(filled, compute_major=before.compute_major, compute_minor=before.compute_minor)
+    if Fact.MIG in held:
+        filled = replace(filled, mig_capable=before.mig_capable, mig_enabled=before.mig_enabled)
+    if Fact.CLIQUE in held:
+        filled = replace(filled, clique=before.clique)
+    return filled

@@ -7,6 +7,8 @@ instance (NVML API reference, "Multi Instance GPU Management": NVML_GPU_INSTANCE
 
 from __future__ import annotations
 
+import re
+
 GPU_INSTANCES: tuple[tuple[int, str], ...] = (
     (1, ""),
     (2, ""),
@@ -37,12 +39,25 @@ _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
 
 
+_PROFILE = re.compile(r"(?:MIG )?((?:\d+c\.)?\d+g\.\d+gb(?:[+.-][a-z0-9.+-]*)?)$", re.ASCII)
+
+
 def profile_name(gi_profile: int, ci_profile: int, memory_mb: int, total_bytes: int) -> str:
     """The name of a MIG device, from its profile numbers, its memory in MB and that of its GPU in bytes."""
     slices, suffix = GPU_INSTANCES[gi_profile]
+    return f"{compute_prefix(gi_profile, ci_profile)}{slices}g.{gigabytes(memory_mb, total_bytes)}gb{suffix}"
+
+
+def compute_prefix(gi_profile: int, ci_profile: int) -> str:
+    """`1c.` for a compute instance of one slice in a GPU instance of several; empty for one that is all of it."""
     computing = COMPUTE_INSTANCES[ci_profile]
-    compute = "" if computing == slices else f"{computing}c."
-    return f"{compute}{slices}g.{gigabytes(memory_mb, total_bytes)}gb{suffix}"
+    return "" if computing == GPU_INSTANCES[gi_profile][0] else f"{computing}c."
+
+
+def parse_profile(text: str) -> str:
+    """The profile's name at the end of a name of the driver's, `MIG 1g.10gb+me`, as labels have it; "" if none is."""
+    found = _PROFILE.search(text)
+    return found[1].replace("+", ".") if found else ""
 
 
 def gigabytes(memory_mb: int, total_bytes: int) -> int:

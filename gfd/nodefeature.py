@@ -44,6 +44,8 @@ class NodeFeatureOutput:
         self._kubeconfig = kubeconfig
         self._guard = guard
         self._owners: list[dict[str, Any]] | None = None
+        """None as long as they are not known."""
+        self._told = ""
 
     @property
     def place(self) -> str:
@@ -79,11 +81,13 @@ class NodeFeatureOutput:
             found: Mapping[str, Any] = await client.json("GET", self._path())
         except NotFound:
             return None
+        if found.get("kind") != "NodeFeature" or not isinstance(found.get("metadata"), dict):
+            raise KubeError(f"{self.place}: the answer is no NodeFeature")
         return found
 
     async def _write(self, client: KubeClient, labels: Mapping[str, str]) -> bool:
         if self._owners is None:
-            self._owners = await self._read_owners(client)
+            self._owners = await self._try_owners(client)
         for attempt in range(_ATTEMPTS):
             found = await self._get(client)
             wanted = self._wanted(found, labels)
@@ -105,26 +109,36 @@ class NodeFeatureOutput:
             return
 
     def _wanted(self, found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> dict[str, Any]:
-        """The object as it is, with our label, owners and labels of the node; without one, a new object."""
+        """The object as it is, with our label, owners and labels of the node; without one, a new object.
+
+        Owners that are not known stay as they are.
+        """
         metadata = dict(found["metadata"]) if found else {"name": self._name(), "namespace": self._namespace}
         metadata["labels"] = {f"{NFD_NS}/node-name": self._node}
         if self._owners:
             metadata["ownerReferences"] = self._owners
-        else:
+        elif self._owners is not None:
             metadata.pop("ownerReferences", None)
         spec = {"features": EMPTY, "labels": dict(labels)}
         return {**(found or {}), "apiVersion": GROUP, "kind": "NodeFeature", "metadata": metadata, "spec": spec}
 
+    async def _try_owners(self, client: KubeClient) -> list[dict[str, Any]] | None:
+        """None, with a warning that is not repeated, if the pod cannot be read now: the next pass tries again."""
+        try:
+            return await self._read_owners(client)
+        except (KubeError, LookupError, TypeError, AttributeError) as error:
+            reason = str(error) if isinstance(error, KubeError) else "the answer is no Pod"
+            if reason != self._told:
+                _log.warning("owner of the NodeFeature object not known", error=reason)
+            self._told = reason
+            return None
+
     async def _read_owners(self, client: KubeClient) -> list[dict[str, Any]]:
-        """The pod and the DaemonSet it is of; none if it is not known, or of something else."""
+        """The pod and the DaemonSet it is of; none without a pod, or if that is of something else. Raises KubeError."""
         if not self._pod:
             return []
         path = f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods/{quote(self._pod, safe='')}"
-        try:
-            metadata = (await client.json("GET", path))["metadata"]
-        except KubeError as error:
-            _log.warning("owner of the NodeFeature object not known", error=str(error))
-            return []
+        metadata = (await client.json("GET", path))["metadata"]
         owners = (one for one in metadata.get("ownerReferences") or () if one.get("kind") == "DaemonSet")
         daemon_set = next(owners, None)
         if daemon_set is None:

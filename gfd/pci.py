@@ -6,6 +6,7 @@ Reads: sys/bus/pci/devices/*/{vendor,class,device,config,uevent,driver,physfn} (
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from gfd.inventory import Gpu, Inventory
@@ -16,7 +17,7 @@ from nfd.errors import HostError
 from nfd.host import Host
 
 DEVICES = "sys/bus/pci/devices"
-NVIDIA, VFIO = "nvidia", "vfio-pci"
+NVIDIA = "nvidia"
 VENDOR = "0x10de"
 DISPLAY = "0x03"
 GRAPHICS, COMPUTE = "0x030000", "0x030200"
@@ -71,6 +72,15 @@ def driver_of(host: Host, address: str) -> str:
         os.close(folder)
 
 
+def is_vfio(driver: str) -> bool:
+    """Whether a driver gives the device to a virtual machine: vfio-pci, or one of its variants for certain devices.
+
+    All of them end alike, whichever dash is in their names: `nvgrace-gpu-vfio-pci`, `mlx5_vfio_pci` (Linux,
+    drivers/vfio/pci; Documentation/driver-api/vfio-pci-device-specific-driver-acceptance.rst).
+    """
+    return "vfio" in re.split("[-_]", driver)
+
+
 def read_vgpu(host: Host, functions: Functions) -> tuple[bool | None, Vgpu]:
     """Whether a device is a vGPU (None: cannot be told), and what the last of those says of itself."""
     if not host.exists(DEVICES):
@@ -95,7 +105,7 @@ def read_space(host: Host, address: str) -> bytes:
 
 
 def read_passed_through(host: Host, functions: Functions) -> Inventory:
-    """The GPUs that are bound to vfio-pci, in the order of their addresses; virtual functions are not among them.
+    """The GPUs bound to a driver of VFIO, in the order of their addresses; virtual functions are not among them.
 
     PCI tells neither memory nor compute capability of a device, nor is there a driver.
     """
@@ -104,7 +114,7 @@ def read_passed_through(host: Host, functions: Functions) -> Inventory:
         for address, pci_class in functions.items()
         if pci_class[:6] in (GRAPHICS[:6], COMPUTE[:6])
         and not is_virtual(host, address)
-        and driver_of(host, address) == VFIO
+        and is_vfio(driver_of(host, address))
     }
     names = read_names(host) if found else {}
     gpus = tuple(

@@ -15,7 +15,8 @@ GPU = f"{PREFIX}gpu"
 LONGEST = 500
 """Characters of a value or key in a message."""
 
-_STRATEGIES = {"mps": "mps", "timeSlicing": "time-slicing"}
+MPS = "mps"
+_STRATEGIES = {"mps": MPS, "timeSlicing": "time-slicing"}
 """In the order in which they count: with an `mps` section, the other has no effect."""
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _FORMS = rf"((urn:uuid:)?{_UUID}|\{{{_UUID}\}}|[0-9a-fA-F]{{32}})"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gfd.backends import is_tegra
 from gfd.config import Config
 from gfd.discover import discover as read_inventory
 from gfd.discover import is_worth_trying
 from gfd.features import from_features, to_features
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
+from gfd.labels.settings import Settings
+from gfd.labels.uncertain import is_uncertain
 from gfd.memory import gaps
 from gfd.memory import resume as resume_inventory
 from gfd.pci import read_functions
@@ -31,12 +34,20 @@ def discover(host: Host, config: Config) -> Features:
     if not isinstance(host, Replay) and not is_worth_trying(host, functions):
         return Features()
     inventory = read_inventory(host, config.options(), functions)
-    if not inventory.gpus and not inventory.node.pci_gpus and inventory.trouble is not Trouble.DRIVER_ERROR:
+    if not inventory.gpus and not inventory.node.pci_gpus and not may_have_gpus(host, inventory):
         return Features()
     if config.no_timestamp or not (inventory.backend or inventory.trouble):
         return to_features(inventory)
     times = replace(inventory.node, timestamp=booted_at(host), read_at=int(host.now()))
     return to_features(replace(inventory, node=times))
+
+
+def may_have_gpus(host: Host, inventory: Inventory) -> bool:
+    """Whether a machine without a device on PCI has one that cannot be asked now.
+
+    So it is on Tegra, whose GPU is part of the chip, and where a library is loaded that does not work.
+    """
+    return inventory.trouble is Trouble.DRIVER_ERROR or (inventory.trouble is not None and is_tegra(host))
 
 
 def booted_at(host: Host) -> int:
@@ -63,11 +74,22 @@ def resume(found: Features, before: Features) -> Features:
 
 
 def labels(features: Features, config: Config) -> Labelled:
-    """`nvidia.com/*`, as GPU feature discovery has them. Where a reading has gaps, none of them is to be removed."""
+    """`nvidia.com/*`, as GPU feature discovery has them.
+
+    Where a reading has gaps that nothing from before fills, none of them is to be removed, and those whose value it
+    cannot tell are left out: the master keeps what stands on the Node.
+    """
     inventory = from_features(features)
     if inventory is None:
         return Labelled({})
-    return label(inventory, config.settings())._replace(error=gaps(inventory))
+    settings = config.settings()
+    found = label(inventory, settings)
+    told = {key: value for key, value in found.labels.items() if is_told(inventory, settings, key)}
+    return found._replace(labels=told, error=gaps(inventory))
+
+
+def is_told(inventory: Inventory, settings: Settings, key: str) -> bool:
+    return not is_uncertain(inventory, settings.mig_strategy, key.partition("/")[2])
 
 
 def devices(features: Features) -> dict[str, int]:

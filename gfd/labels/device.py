@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gfd.families import family_of
-from gfd.inventory import Inventory
+from gfd.inventory import Fact, Inventory
 from gfd.labels.models import Model, models
 from gfd.labels.settings import MIG_STRATEGIES, NONE, Settings
-from gfd.labels.text import product
-from gfd.sharing import GPU, Shared
+from gfd.labels.text import compose
+from gfd.sharing import GPU, MPS, Shared
 from nfd.source import Labelled
 
 _MODES = {"0x030000": "graphics", "0x030200": "compute"}
@@ -16,7 +16,8 @@ _MODES = {"0x030000": "graphics", "0x030200": "compute"}
 def capabilities(inventory: Inventory, settings: Settings) -> Labelled:
     """`mig.capable`, `mps.capable` and the configured `mig.strategy`.
 
-    MPS does not work beside a GPU in MIG mode: then the node is not capable of it, whatever is configured.
+    MPS does not work beside a GPU in MIG mode: then the node is not capable of it, whatever is configured, and nothing
+    is shared.
 
     Labels:
         mig.capable = true, false: whether a GPU can be divided by MIG
@@ -26,14 +27,14 @@ def capabilities(inventory: Inventory, settings: Settings) -> Labelled:
     gpus = inventory.compute_gpus
     if not gpus:
         return Labelled({})
-    labels = {"mps.capable": _text(settings.sharing.strategy == "mps")}
+    impossible = settings.is_mps_impossible(inventory)
+    labels = {"mps.capable": _text(settings.sharing.strategy == MPS and not impossible)}
     known = [gpu.mig_capable for gpu in gpus if gpu.mig_capable is not None]
     if known:
         labels["mig.capable"] = _text(any(known))
     if settings.mig_strategy in MIG_STRATEGIES and settings.mig_strategy != NONE:
         labels["mig.strategy"] = settings.mig_strategy
-    if settings.sharing.strategy == "mps" and any(gpu.mig_enabled for gpu in gpus):
-        labels["mps.capable"] = "false"
+    if impossible:
         return Labelled(labels, (("mps.capable", "false: MPS sharing is configured, and a GPU is in MIG mode"),))
     return Labelled(labels)
 
@@ -59,21 +60,19 @@ def whole_gpus(inventory: Inventory, settings: Settings) -> Labelled:
     return Labelled(
         {
             "gpu.count": str(model.count),
-            **whole_gpu(model, settings),
+            **whole_gpu(model, settings.shared(inventory, GPU)),
             **architecture(model, settings),
             **({"gpu.memory.unified": "true"} if any(gpu.memory_unified for gpu in model.gpus) else {}),
         }
     )
 
 
-def whole_gpu(model: Model, settings: Settings) -> dict[str, str]:
-    """GPUs in MIG mode have no replicas, and a model without a name has no suffix."""
-    shared = Shared(replicas=0) if model.carved else settings.sharing.of(GPU)
-    labels = {
-        "gpu.product": product(model.name) + (shared.suffix if model.name else ""),
-        "gpu.replicas": str(shared.replicas),
-        "gpu.sharing-strategy": shared.strategy,
-    }
+def whole_gpu(model: Model, shared: Shared) -> dict[str, str]:
+    """GPUs in MIG mode have no replicas, and a model without a name is no product."""
+    shared = Shared(replicas=0) if model.carved else shared
+    labels = {"gpu.replicas": str(shared.replicas), "gpu.sharing-strategy": shared.strategy}
+    if name := model.name and compose(model.name, suffix=shared.suffix):
+        labels["gpu.product"] = name
     return labels if model.memory is None else {**labels, "gpu.memory": str(model.memory)}
 
 
@@ -88,12 +87,13 @@ def architecture(model: Model, settings: Settings) -> dict[str, str]:
 
 
 def mode(inventory: Inventory, settings: Settings) -> Labelled:
-    """After the PCI class that all devices have.
+    """After the PCI class that all devices have, as far as their place on PCI is known.
 
     Labels:
         gpu.mode = graphics, compute, unknown: whether the GPUs are display controllers
     """
-    classes = {gpu.pci_class for gpu in inventory.compute_gpus if not gpu.mute or gpu.pci_class}
+    told = (gpu for gpu in inventory.compute_gpus if not gpu.mute and Fact.PCI not in gpu.unknown)
+    classes = {gpu.pci_class for gpu in told} | {gpu.pci_class for gpu in inventory.compute_gpus if gpu.pci_class}
     if not classes:
         return Labelled({})
     return Labelled({"gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"})

@@ -21,9 +21,10 @@ def timestamp(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def machine(inventory: Inventory, settings: Settings) -> Labelled:
-    """The product.
+    """The product. Firmware that leaves its name empty, or gives one of which nothing can stand in a label, says none.
 
     Labels:
         gpu.machine = text: the machine's product name, or `unknown`
     """
-    return Labelled({"gpu.machine": sanitize(inventory.node.machine)} if inventory.compute_gpus else {})
+    name = sanitize(inventory.node.machine)
+    return Labelled({"gpu.machine": name} if name and inventory.compute_gpus else {})

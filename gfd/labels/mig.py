@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gfd.inventory import Gpu, Inventory, MigDevice
+from gfd.inventory import Fact, Gpu, Inventory, MigDevice
 from gfd.labels.settings import MIXED, SINGLE, Settings
-from gfd.labels.text import product
+from gfd.labels.text import compose
 from gfd.memory import is_empty
 from gfd.sharing import GPU, PREFIX, Shared
 from nfd.source import Labelled
@@ -44,13 +44,13 @@ def devices(inventory: Inventory, settings: Settings) -> Labelled:
         problem = layout_problem(inventory)
         if problem:
             return Labelled({}, (("mig.strategy", f"single does not fit: {problem}"),))
-        return Labelled(_labels("gpu", found, settings.sharing.of(GPU))) if found else Labelled({})
+        return Labelled(_labels("gpu", found, settings.shared(inventory, GPU))) if found else Labelled({})
     if settings.mig_strategy != MIXED:
         return Labelled({})
     labels: dict[str, str] = {}
     for profile in dict.fromkeys(mig.profile for _, mig in found):
         same = [(gpu, mig) for gpu, mig in found if mig.profile == profile]
-        labels |= _labels(f"mig-{profile}", same, settings.sharing.of(f"{PREFIX}mig-{profile}"))
+        labels |= _labels(f"mig-{profile}", same, settings.shared(inventory, f"{PREFIX}mig-{profile}"))
     return Labelled(labels)
 
 
@@ -79,9 +79,10 @@ def is_pending(inventory: Inventory) -> bool:
 
 
 def _labels(prefix: str, found: list[tuple[Gpu, MigDevice]], shared: Shared) -> dict[str, str]:
-    gpu, mig = found[0]
+    _, mig = found[0]
+    named = next((gpu for gpu, _ in found if Fact.NAME not in gpu.unknown), None)
     labels = {
-        "product": product(gpu.name, "MIG", mig.profile) + shared.suffix,
+        **({"product": compose(named.name, mig.profile, shared.suffix)} if named else {}),
         "count": str(sum(gpu.counts for gpu, _ in found) or len(found)),
         "replicas": str(shared.replicas),
         "sharing-strategy": shared.strategy,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gfd.inventory import Gpu, Inventory
+from gfd.inventory import Fact, Gpu, Inventory
 from gfd.labels.settings import Settings
 from gfd.labels.text import product
 from nfd import names
@@ -60,9 +61,26 @@ def models(inventory: Inventory) -> tuple[Model, ...]:
     """
     by_name: dict[str, list[Gpu]] = {}
     for gpu in inventory.compute_gpus:
-        by_name.setdefault(gpu.name, []).append(gpu)
+        name = gpu.name if Fact.NAME not in gpu.unknown else _likely_name(gpu, inventory.compute_gpus)
+        if name is not None:
+            by_name.setdefault(name, []).append(gpu)
     found = (Model(name, tuple(gpus)) for name, gpus in by_name.items())
     return tuple(sorted(found, key=_rank))
+
+
+def _likely_name(gpu: Gpu, gpus: Sequence[Gpu]) -> str | None:
+    """Of a device whose name could not be read: that of the only model like it. Empty if no device has a name, None if
+    no model, or more than one, is like it.
+    """
+    named = [one for one in gpus if Fact.NAME not in one.unknown]
+    alike = {one.name for one in named if _traits(one) == _traits(gpu)}
+    if not named:
+        return ""
+    return alike.pop() if len(alike) == 1 else None
+
+
+def _traits(gpu: Gpu) -> tuple[int | None, int | None, int | None]:
+    return gpu.memory, gpu.compute_major, gpu.compute_minor
 
 
 def _rank(model: Model) -> tuple[bool, int, int, str]:
@@ -83,7 +101,8 @@ def per_model(inventory: Inventory, settings: Settings) -> Labelled:
         return Labelled({})
     labels = {"gpu.mixed": "true"}
     for key, model in zip(keys([product(model.name) for model in found]), found, strict=True):
-        labels[f"{_PREFIX}{key}.product"] = product(model.name)
+        if text := product(model.name):
+            labels[f"{_PREFIX}{key}.product"] = text
         labels[f"{_PREFIX}{key}.count"] = str(model.count)
         if model.memory is not None:
             labels[f"{_PREFIX}{key}.memory"] = str(model.memory)

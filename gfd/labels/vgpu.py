@@ -19,7 +19,8 @@ def guest(inventory: Inventory, settings: Settings) -> Labelled:
     if node.vgpu_present is None or not (settings.alone or inventory.gpus):
         return Labelled({})
     labels = {"vgpu.present": str(node.vgpu_present).lower()}
-    if node.vgpu_version is not None and node.vgpu_branch is not None:
+    if node.vgpu_version:
         labels["vgpu.host-driver-version"] = node.vgpu_version
+    if node.vgpu_branch:
         labels["vgpu.host-driver-branch"] = node.vgpu_branch
     return Labelled(labels)

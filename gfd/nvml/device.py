@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gfd.inventory import Gpu, MigDevice
-from gfd.nvml.library import UNKNOWN_HERE, optional
+from gfd.inventory import Fact, Gpu, MigDevice, join_facts
+from gfd.nvml.library import REPLACED, UNKNOWN_HERE, optional, read_text, said, text_of
 from gfd.nvml.mig import read_mig
 
 T = TypeVar("T")
@@ -22,34 +22,50 @@ _EMPTY_SLOT = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_
 _FABRIC_COMPLETED = 3
 _HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED})
 """What a device may lack of that which every library can ask for."""
+_NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
+_UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
+
+INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
+"""Compute capabilities of GPUs that share the memory of the machine: Tegra K1, X1, X2, Xavier, Orin, Thor (under two
+numbers), GB10 (https://developer.nvidia.com/cuda/gpus, "Jetson" and "DGX Spark").
+"""
 
 
 class Device:
-    """Reads one device; `gpu` and `migs` are what came out."""
+    """Reads one device, each fact by itself; `gpu` and `migs` are what came out."""
 
     def __init__(self, index: int) -> None:
         self.gpu = Gpu(index)
         self.migs: tuple[MigDevice, ...] = ()
         self._failing: list[str] = []
+        self._unread: set[Fact] = set()
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            self.gpu = replace(self.gpu, name=pynvml.nvmlDeviceGetName(handle))
-        except (pynvml.NVMLError, UnicodeDecodeError) as error:
-            self.gpu = Gpu(index, failing=str(error), mute=1)
+        except pynvml.NVMLError as error:
+            self.gpu = Gpu(index, failing=said(error), mute=1)
             return
         memory_bytes = self._read(handle)
+        if not _tells_anything(self.gpu):
+            self.gpu = Gpu(index, failing=self._failing[0] if self._failing else "no answer", mute=1)
+            return
         if self.gpu.mig_enabled:
             self.migs = tuple(self._read_migs(handle, memory_bytes))
-        self.gpu = replace(self.gpu, failing=self._failing[0] if self._failing else "")
+        failing = self._failing[0] if self._failing else ""
+        self.gpu = replace(self.gpu, failing=failing, unread=join_facts(self._unread))
 
     def _read(self, handle: Any) -> int:
-        memory, unified = self._memory(handle)
+        """Fill `gpu`; returns its memory in bytes, 0 if that is not known."""
+        name = self._ask(Fact.NAME, "name", lambda: read_text("nvmlDeviceGetName", _NAME, handle), frozenset())
         capable, mode = self._mig_mode(handle)
-        compute = self._ask("compute capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), _HERE)
+        compute = self._ask(
+            Fact.COMPUTE, "compute capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), _HERE
+        )
+        memory, unified = self._memory(handle, compute is not None and tuple(compute) in INTEGRATED)
         self.gpu = replace(
             self.gpu,
-            uuid=optional(lambda: pynvml.nvmlDeviceGetUUID(handle), "") or "",
-            pci_address=self._ask("PCI address", lambda: pci_address(handle), _HERE) or "",
+            name=name or "",
+            uuid=optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, handle), ""),
+            pci_address=self._ask(Fact.PCI, "PCI address", lambda: pci_address(handle), _HERE) or "",
             memory=memory // MIB if memory else None,
             memory_unified=unified,
             compute_major=compute[0] if compute else None,
@@ -57,7 +73,7 @@ class Device:
             mig_capable=capable,
             mig_enabled=bool(mode[0]),
             mig_changing=mode[0] != mode[1],
-            clique=self._ask("fabric", lambda: read_clique(handle)) or "",
+            clique=self._ask(Fact.CLIQUE, "fabric", lambda: read_clique(handle)) or "",
         )
         return memory
 
@@ -68,32 +84,40 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value in UNKNOWN_HERE:
                 return False, (0, 0)
-            self._failing.append(f"MIG mode: {error}")
+            self._fails(Fact.MIG, f"MIG mode: {said(error)}")
             return None, (0, 0)
         return True, (current, pending)
 
-    def _memory(self, handle: Any) -> tuple[int, bool]:
-        """Bytes (0: not known), and whether the device says that it has none of its own."""
+    def _memory(self, handle: Any, integrated: bool) -> tuple[int, bool]:
+        """Bytes (0: not known), and whether the memory is the machine's.
+
+        Of an integrated GPU drivers tell Not Supported, a total of 0, or that of the machine.
+        """
         try:
-            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), False
+            total = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 return 0, True
-            self._failing.append(f"memory: {error}")
-            return 0, False
+            self._fails(Fact.MEMORY, f"memory: {said(error)}")
+            return 0, integrated
+        if not total and not integrated:
+            self._fails(Fact.MEMORY, "memory: the driver tells 0 bytes")
+        return total, integrated
 
     def _read_migs(self, handle: Any, memory_bytes: int) -> list[MigDevice]:
         found: list[MigDevice] = []
-        slots = self._ask("MIG devices", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
-        if slots is None:
-            self._failing.append("MIG devices cannot be listed")
+        slots = self._ask(Fact.MIGS, "MIG devices", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), frozenset())
         for slot in range(slots or 0):
             try:
                 mig = self._mig_handle(handle, slot)
-                if mig is not None:
-                    found.append(read_mig(self.gpu.index, mig, memory_bytes))
+                if mig is None:
+                    continue
+                device, failing = read_mig(self.gpu.index, mig, memory_bytes)
             except (pynvml.NVMLError, LookupError) as error:
-                self._failing.append(f"MIG device {slot}: {error}")
+                self._fails(Fact.MIGS, f"MIG device {slot}: {said(error)}")
+                continue
+            found.append(device)
+            self._failing += [f"MIG device {slot}: {one}" for one in failing]
         return found
 
     def _mig_handle(self, handle: Any, slot: int) -> Any | None:
@@ -104,22 +128,40 @@ class Device:
             if error.value in _EMPTY_SLOT:
                 return None
             raise
-        return mig if pynvml.nvmlDeviceIsMigDeviceHandle(mig).value else None
+        is_mig = self._ask(None, f"MIG device {slot}", lambda: pynvml.nvmlDeviceIsMigDeviceHandle(mig).value)
+        return None if is_mig == 0 else mig
 
-    def _ask(self, what: str, call: Callable[[], T], unknown: frozenset[int] = UNKNOWN_HERE) -> T | None:
-        """The answer, None where there is no such thing; after an error the device counts as failing."""
+    def _ask(
+        self, fact: Fact | None, what: str, call: Callable[[], T], unknown: frozenset[int] = UNKNOWN_HERE
+    ) -> T | None:
+        """The answer, None where there is no such thing; after an error that fact is unread, and the device failing."""
         try:
             return call()
-        except (pynvml.NVMLError, UnicodeDecodeError) as error:
-            if getattr(error, "value", None) not in unknown:
-                self._failing.append(f"{what}: {error}")
+        except pynvml.NVMLError as error:
+            if error.value not in unknown:
+                self._fails(fact, f"{what}: {said(error)}")
             return None
+
+    def _fails(self, fact: Fact | None, reason: str) -> None:
+        if fact is not None:
+            self._unread.add(fact)
+        self._failing.append(reason)
+
+
+def _tells_anything(gpu: Gpu) -> bool:
+    """Whether any fact could be read: a device of which none can is one that does not answer."""
+    return bool(gpu.name or gpu.memory or gpu.pci_address or gpu.mig_capable or gpu.compute_major is not None)
 
 
 def pci_address(handle: Any) -> str:
-    """The device's address as sysfs has it, empty if NVML's is none: `00000000:3B:00.0` is `0000:3b:00.0`."""
+    """The device's address as sysfs has it, empty if NVML's is none: `00000000:3B:00.0` is `0000:3b:00.0`.
+
+    Where bytes of the text are wrong, its numbers stand beside it.
+    """
     info = pynvml.nvmlDeviceGetPciInfo(handle)
-    text = str(info.busId or info.busIdLegacy).lower()
+    text = (text_of(info, "busId") or text_of(info, "busIdLegacy")).lower()
+    if REPLACED in text:
+        text = f"{info.domain:x}:{info.bus:02x}:{info.device:02x}.0"
     domain, colon, rest = text.partition(":")
     with suppress(ValueError):
         return f"{int(domain, 16):04x}:{rest}" if colon else ""

@@ -6,7 +6,7 @@ import _ctypes
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pynvml
 
@@ -22,6 +22,9 @@ _OLDER = {
     "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
 }
 """Names that old libraries have for what pynvml asks for; the C signatures agree as far as they go."""
+
+REPLACED = "\ufffd"
+"""Stands for bytes that are no UTF-8."""
 
 UNKNOWN_HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 """The device or the library has no such thing: an answer, not a failure."""
@@ -73,8 +76,8 @@ def attempt(what: str, failing: list[str], call: Callable[[], T]) -> T | None:
     """The answer to what every library and driver must know; None, and a reason in `failing`, after any error."""
     try:
         return call()
-    except (pynvml.NVMLError, UnicodeDecodeError) as error:
-        failing.append(f"{what}: {error}")
+    except pynvml.NVMLError as error:
+        failing.append(f"{what}: {said(error)}")
         return None
 
 
@@ -82,5 +85,30 @@ def optional(call: Callable[[], T], otherwise: T) -> T:
     """The answer, or `otherwise` after any error."""
     try:
         return call()
-    except (pynvml.NVMLError, UnicodeDecodeError):
+    except pynvml.NVMLError:
         return otherwise
+
+
+def said(error: Exception) -> str:
+    """The text of an error; that of a code that only the library knows need not be UTF-8."""
+    try:
+        return str(error)
+    except UnicodeDecodeError:
+        return f"NVML error {getattr(error, 'value', '')}"
+
+
+def read_text(function: str, size: int, *handle: Any) -> str:
+    """What a function writes into a buffer of so many bytes; bytes that are no UTF-8 become U+FFFD.
+
+    The binding's own functions decode strictly. Raises NVMLError.
+    """
+    buffer = ctypes.create_string_buffer(size)
+    call = pynvml._nvmlGetFunctionPointer(function)
+    pynvml._nvmlCheckReturn(call(*handle, buffer, ctypes.c_uint(size)))
+    return buffer.value.decode("utf-8", "replace")
+
+
+def text_of(struct: ctypes.Structure, name: str) -> str:
+    """A text in a struct of the binding, which decodes strictly too."""
+    value: bytes = getattr(type(struct), name).__get__(struct)
+    return value.decode("utf-8", "replace")

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
 from gfd.inventory import MigDevice
-from gfd.mig import COMPUTE_INSTANCES, GPU_INSTANCES, profile_name
-from gfd.nvml.library import optional
+from gfd.mig import COMPUTE_INSTANCES, GPU_INSTANCES, compute_prefix, parse_profile, profile_name
+from gfd.nvml.library import attempt, optional, read_text, said, text_of
 
 _NO_PROFILE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 _SHARED_ENGINES = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+_NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
+_UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 
-def read_mig(gpu: int, mig: Any, memory_bytes: int) -> MigDevice:
-    """One MIG device. Raises LookupError if its profile has no name."""
-    attributes = pynvml.nvmlDeviceGetAttributes(mig)
-    memory = int(attributes.memorySizeMB)
-    gi_profile, ci_profile = read_profiles(mig)
-    if not memory_bytes:
-        raise LookupError("no name, since the memory of its GPU is not known")
+class Profiles(NamedTuple):
+    """What a MIG device is made from: the numbers of its two profiles, and what NVML says of them."""
+
+    parent: Any
+    gi_number: int
+    gi: Any
+    ci_number: int
+    ci: Any
+
+
+def read_mig(gpu: int, mig: Any, memory_bytes: int) -> tuple[MigDevice, list[str]]:
+    """One MIG device, and the calls that failed of which another one told the same.
+
+    Its attributes are those of its profiles, and its name is part of what the driver calls it; so either is enough.
+    `memory_bytes` of its GPU: 0 if they are not known.
+
+    Raises: NVMLError, or LookupError if its profile has no name, when what is missing cannot be told otherwise.
+    """
+    failing: list[str] = []
+    try:
+        profiles = read_profiles(mig)
+    except (pynvml.NVMLError, LookupError) as error:
+        attributes = pynvml.nvmlDeviceGetAttributes(mig)
+        name = told_name(mig)
+        if not name:
+            raise
+        failing.append(f"profile: {said(error)}")
+        return make_device(gpu, mig, name, attributes), failing
+    attributes = attempt("attributes", failing, lambda: pynvml.nvmlDeviceGetAttributes(mig)) or derive(profiles)
+    return make_device(gpu, mig, read_name(mig, profiles, attributes, memory_bytes), attributes), failing
+
+
+def make_device(gpu: int, mig: Any, profile: str, attributes: Any) -> MigDevice:
     return MigDevice(
         gpu,
-        profile_name(gi_profile, ci_profile, memory, memory_bytes),
-        uuid=optional(lambda: pynvml.nvmlDeviceGetUUID(mig), "") or "",
-        memory=memory,
+        profile,
+        uuid=optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, mig), ""),
+        memory=int(attributes.memorySizeMB),
         multiprocessors=attributes.multiprocessorCount,
         slices_gi=attributes.gpuInstanceSliceCount,
         slices_ci=attributes.computeInstanceSliceCount,
@@ -38,30 +66,76 @@ def read_mig(gpu: int, mig: Any, memory_bytes: int) -> MigDevice:
     )
 
 
-def read_profiles(mig: Any) -> tuple[int, int]:
-    """The numbers of its GPU-instance and compute-instance profiles."""
+def derive(profiles: Profiles) -> Any:
+    """The attributes of a MIG device made from these profiles."""
+    gi, ci = profiles.gi, profiles.ci
+    return pynvml.c_nvmlDeviceAttributes(
+        multiprocessorCount=ci.multiprocessorCount,
+        sharedCopyEngineCount=ci.sharedCopyEngineCount,
+        sharedDecoderCount=ci.sharedDecoderCount,
+        sharedEncoderCount=ci.sharedEncoderCount,
+        sharedJpegCount=ci.sharedJpegCount,
+        sharedOfaCount=ci.sharedOfaCount,
+        gpuInstanceSliceCount=gi.sliceCount,
+        computeInstanceSliceCount=ci.sliceCount,
+        memorySizeMB=gi.memorySizeMB,
+    )
+
+
+def read_name(mig: Any, profiles: Profiles, attributes: Any, memory_bytes: int) -> str:
+    """The profile's name, for which the GPU's memory is needed, or the driver's own word. Raises LookupError."""
+    if memory_bytes:
+        numbers = profiles.gi_number, profiles.ci_number
+        return profile_name(*numbers, int(attributes.memorySizeMB), memory_bytes)
+    name = told_profile(profiles) or told_name(mig)
+    if not name:
+        raise LookupError("no name, since the memory of its GPU is not known")
+    return name
+
+
+def told_profile(profiles: Profiles) -> str:
+    """The name that the driver has for the profile; empty if it tells none.
+
+    NVML API reference, `nvmlDeviceGetGpuInstanceProfileInfoV`: `nvmlGpuInstanceProfileInfo_v2_t.name`.
+    """
+    number = profiles.gi_number
+    info = optional(lambda: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(profiles.parent, number, 2), None)
+    name = parse_profile(text_of(info, "name")) if info is not None else ""
+    return compute_prefix(number, profiles.ci_number) + name if name else ""
+
+
+def told_name(mig: Any) -> str:
+    """The profile in the name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb`; empty if there is none."""
+    return parse_profile(optional(lambda: read_text("nvmlDeviceGetName", _NAME, mig), ""))
+
+
+def read_profiles(mig: Any) -> Profiles:
+    """Its GPU-instance and compute-instance profiles. Raises NVMLError, and LookupError for one nobody knows."""
     parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
     gi = pynvml.nvmlDeviceGetGpuInstanceById(parent, pynvml.nvmlDeviceGetGpuInstanceId(mig))
     ci = pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, pynvml.nvmlDeviceGetComputeInstanceId(mig))
     gi_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
     ci_id = pynvml.nvmlComputeInstanceGetInfo(ci).profileId
-    return (
-        find_profile(gi_id, len(GPU_INSTANCES), lambda n: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(parent, n, 1)),
-        find_profile(
-            ci_id,
-            len(COMPUTE_INSTANCES),
-            lambda n: pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, n, _SHARED_ENGINES, 1),
-        ),
+    gi_found = find_profile(
+        gi_id, len(GPU_INSTANCES), lambda n: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(parent, n, 1)
     )
+    ci_found = find_profile(
+        ci_id,
+        len(COMPUTE_INSTANCES),
+        lambda n: pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, n, _SHARED_ENGINES, 1),
+    )
+    return Profiles(parent, *gi_found, *ci_found)
 
 
-def find_profile(wanted: int, count: int, ask: Callable[[int], Any]) -> int:
-    """The number under which a profile is known that has the wanted id."""
+def find_profile(wanted: int, count: int, ask: Callable[[int], Any]) -> tuple[int, Any]:
+    """The number under which a profile is known that has the wanted id, and what NVML says of it."""
     for number in range(count):
         try:
-            if ask(number).id == wanted:
-                return number
+            info = ask(number)
         except pynvml.NVMLError as error:
             if error.value not in _NO_PROFILE:
                 raise
+            continue
+        if info.id == wanted:
+            return number, info
     raise LookupError(f"no profile has the id {wanted}")

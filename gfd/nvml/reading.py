@@ -8,7 +8,7 @@ import pynvml
 
 from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Trouble
 from gfd.nvml.device import Device
-from gfd.nvml.library import LIBRARY, attempt, is_absent, is_replaced, load, unload
+from gfd.nvml.library import LIBRARY, attempt, is_absent, is_replaced, load, read_text, said, unload
 
 _NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
 
@@ -55,13 +55,14 @@ class Reading:
             self._trouble = (Trouble.NO_DRIVER if is_absent(self._library, error) else Trouble.DRIVER_ERROR, str(error))
         else:
             trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
-            self._trouble = (trouble, f"NVML: {error}")
+            self._trouble = (trouble, f"NVML: {said(error)}")
         if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH and is_replaced():
             unload()  # the next reading is to find the library of the new driver
 
     def _read(self) -> None:
         failing: list[str] = []
-        version = attempt("driver version", failing, pynvml.nvmlSystemGetDriverVersion)
+        size = pynvml.NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+        version = attempt("driver version", failing, lambda: read_text("nvmlSystemGetDriverVersion", size))
         cuda = attempt("CUDA version", failing, pynvml.nvmlSystemGetCudaDriverVersion)
         self._driver = Driver(version or "", cuda, failing[0] if failing else "")
         self._count = pynvml.nvmlDeviceGetCount()

@@ -1,60 +1,105 @@
-"""Texts without what identifies machines, packed into one archive."""
+"""Texts and objects without what identifies machines, people and networks, packed into one archive."""
 
 from __future__ import annotations
 
 import io
-import ipaddress
-import re
+import json
 import tarfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from nfd.config.yamltext import dump
 from nfd.errors import ConfigError
-from nfd.host.scrub import Scrubber
+from nfd.host.identifying import Identifying
+from nfd.host.pseudonyms import Pseudonyms
 
 FOLDER = "nfd-report"
-_V4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
-_V6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
-_FIELD = re.compile(r"(?i)(\"?[\w./-]*(?:serial|asset.?tag|machine.?id)[\w./-]*\"?\s*[:=]\s*\"?)([^\"\s,}]+)")
-_TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
+_MACHINE = ("cpu.", "kernel.", "memory.", "pci.", "storage.", "system.osrelease", "usb.")
+"""Features that the kernel and its drivers say, not people."""
+_CONTENT = ("flags", "attributes", "instances")
+_SHORTEST_ALIAS = 3
+_COMMON = frozenset({"worker", "master", "node", "control-plane", "localhost", "gpu", "cpu", "nfd", "default", "host"})
+"""First parts of names that many nodes share, and texts of ours have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Several YAML documents of one file."""
+
+    items: tuple[Any, ...]
 
 
 class Cleaner:
-    """Replaces the same value by the same text; the key is thrown away. `names` are replaced as well."""
+    """Replaces the same value by the same text; the key is thrown away.
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._scrubber = Scrubber()
-        self._addresses: dict[str, str] = {}
-        self._names = {name: f"node-{number}" for number, name in enumerate(sorted(names, key=len, reverse=True), 1)}
-        parts = "|".join(map(re.escape, self._names))
-        self._pattern = re.compile(rf"(?<![\w.-])(?:{parts})(?![\w-]|\.\w)") if parts else None
+    With `names`, these and names of hosts are replaced as well, each also where it stands without its domain.
+    """
+
+    def __init__(self, names: Iterable[str] | None = None) -> None:
+        pseudonyms = Pseudonyms()
+        known = None if names is None else _replacements(names)
+        self._people = Identifying(pseudonyms, free=True, names=known)
+        self._machine = Identifying(pseudonyms, names=known)
 
     def text(self, text: str) -> str:
         """The same text, cleaned."""
-        text = _TOKEN.sub("(token)", text)
-        text = self._scrubber.probe(text)
-        text = _FIELD.sub(lambda found: found[1] + self._secret(found[2]), text)
-        for pattern in (_V4, _V6):
-            text = pattern.sub(lambda found: self._address(found[0]), text)
-        if self._pattern is not None:
-            text = self._pattern.sub(lambda found: self._names[found[0]], text)
-        return text
+        return self._people.text(text)
 
-    def _secret(self, text: str) -> str:
-        """Values that the recordings' scrubber knows by the name of their field."""
-        return self._scrubber.probe(f"serial={text}").removeprefix("serial=")
+    def value(self, value: Any, key: str = "") -> Any:
+        """The same JSON value, its keys cleaned too; `key` is the name that it has in what it is from."""
+        match value:
+            case str():
+                return self._people.text(value, key)
+            case Documents():
+                return Documents(tuple(self.value(one) for one in value.items))
+            case Mapping() if key == "features" and value.keys() <= set(_CONTENT):
+                return {
+                    kind: {name: self._feature(name, one) for name, one in sets.items()} for kind, sets in value.items()
+                }
+            case Mapping():
+                return {self._people.text(str(name)): self.value(one, str(name)) for name, one in value.items()}
+            case list() | tuple():
+                return [self.value(one, key) for one in value]
+        return value
 
-    def _address(self, text: str) -> str:
-        """Another address of the ranges for documentation (RFC 5737, RFC 3849); what means nobody stays."""
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
-            return text
-        if address.is_loopback or address.is_unspecified:
-            return text
-        number = len(self._addresses) + 1
-        fresh = f"192.0.2.{number % 255}" if address.version == 4 else f"2001:db8::{number:x}"
-        return self._addresses.setdefault(str(address), fresh)
+    def _feature(self, name: str, content: Any) -> Any:
+        clean = self._machine if name.startswith(_MACHINE) else self._people
+        return _walk(clean, content, "")
+
+
+def _walk(clean: Identifying, value: Any, key: str) -> Any:
+    match value:
+        case str():
+            return clean.text(value, key)
+        case Mapping():
+            return {clean.text(str(name)): _walk(clean, one, str(name)) for name, one in value.items()}
+        case list() | tuple():
+            return [_walk(clean, one, key) for one in value]
+    return value
+
+
+def _replacements(names: Iterable[str]) -> dict[str, str]:
+    """Names of nodes become node-1 and so on, with a domain node-1.example; so does their first part."""
+    found: dict[str, str] = {}
+    whole = sorted(set(names), key=lambda name: (-len(name), name))
+    for number, name in enumerate(whole, 1):
+        found[name] = f"node-{number}.example" if "." in name else f"node-{number}"
+    for number, name in enumerate(whole, 1):
+        alias = name.partition(".")[0]
+        if len(alias) >= _SHORTEST_ALIAS and alias not in _COMMON and not alias.isdigit():
+            found.setdefault(alias, f"node-{number}")
+    return found
+
+
+def render(name: str, value: Any) -> str:
+    """A file's text: JSON or YAML by its name, a text as it is."""
+    if isinstance(value, str):
+        return value
+    if name.endswith(".json"):
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return "---\n".join(map(dump, value.items)) if isinstance(value, Documents) else dump(value)
 
 
 def write_bundle(path: Path, files: Mapping[str, str]) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nfd import __version__
+from nfd.cli.bundle import Documents
 from nfd.cli.cluster import ask_cluster, read_node
 from nfd.cli.online import authorization, read_reports
-from nfd.config.yamltext import dump
 from nfd.errors import KubeError, NfdError, NotFound
 from nfd.features import to_json
 from nfd.fleet.nodes import summarize
@@ -30,9 +29,12 @@ Json = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Found:
-    """Files by name; `missing` says what could not be had, `names` are those of all nodes."""
+    """Texts, or what is to be JSON or YAML, by file name.
 
-    files: dict[str, str] = field(default_factory=dict)
+    `missing` says what could not be had, `names` are those of all nodes and what their hosts are called.
+    """
+
+    files: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -43,10 +45,10 @@ def gather(args: Namespace) -> Found:
     async def ask(client: KubeClient) -> Found:
         node = await read_node(client, args.node)
         found = Found()
-        found.files["node.yaml"] = dump(_told(node))
-        found.files["summary.json"] = _json(summary_json(summarize(node)))
+        found.files["node.yaml"] = _told(node)
+        found.files["summary.json"] = summary_json(summarize(node))
         versions = {"nfd": __version__, "node": (node.get("status") or {}).get("nodeInfo") or {}}
-        found.names = await _try(found, "the names of other nodes", _names(client)) or [args.node]
+        found.names = await _try(found, "the names of other nodes", _names(client)) or _names_of(node)
         versions["server"] = await _try(found, "the version of the API server", client.json("GET", "/version")) or {}
         await _objects(client, args.node, found)
         pods = await _try(found, "the pods of nfd", _pods(client, args.namespace, args.node)) or []
@@ -57,7 +59,7 @@ def gather(args: Namespace) -> Found:
             await _logs(client, pod, found)
         if args.master:
             await _try(found, "features", _features(client, args, found))
-        found.files["versions.json"] = _json(versions)
+        found.files["versions.json"] = versions
         return found
 
     return ask_cluster(args.kubeconfig, ask)
@@ -84,11 +86,21 @@ def _told(node: Json) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
+HOSTNAME = "kubernetes.io/hostname"
+_HOSTS = ("Hostname", "InternalDNS", "ExternalDNS")
 _STATUS = ("capacity", "allocatable", "conditions", "nodeInfo")
 
 
 async def _names(client: KubeClient) -> list[str]:
-    return await list_all(client, "/api/v1/nodes", lambda node: str(node["metadata"]["name"]))
+    return [name for names in await list_all(client, "/api/v1/nodes", _names_of) for name in names]
+
+
+def _names_of(node: Json) -> list[str]:
+    """The Node's name, and what its host is called in its label and addresses, IP addresses left out."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    addresses = (one for one in status.get("addresses") or () if one.get("type") in _HOSTS)
+    hosts = (str((metadata.get("labels") or {}).get(HOSTNAME, "")), *(str(one.get("address", "")) for one in addresses))
+    return [str(metadata["name"]), *(host for host in hosts if host.strip("0123456789.:"))]
 
 
 async def _objects(client: KubeClient, node: str, found: Found) -> None:
@@ -97,7 +109,7 @@ async def _objects(client: KubeClient, node: str, found: Found) -> None:
     for name, (path, query) in asked.items():
         items = await _try(found, name, list_if_known(client, path, _without_managers, query))
         if items:
-            found.files[name] = "---\n".join(map(dump, items))
+            found.files[name] = Documents(tuple(items))
 
 
 def _without_managers(item: Json) -> dict[str, Any]:
@@ -167,13 +179,9 @@ async def _features(client: KubeClient, args: Namespace, found: Found) -> None:
     if args.node not in heard:
         raise KubeError(f"{args.node} has not reported to {args.master}")
     one = heard[args.node].report
-    found.files["features.yaml"] = dump({"features": to_json(one.features)})
+    found.files["features.yaml"] = {"features": to_json(one.features)}
     told = {name: dict(getattr(one, name)) for name in ("labels", "annotations", "origins")}
     sources = {name: {"state": str(state.state), "error": state.error} for name, state in one.sources.items()}
     settings = {"overwrite": standing.overwrite, "instance": standing.instance, "policy": str(standing.policy)}
     report = {"version": one.version, "age": heard[args.node].age, "sources": sources, **told}
-    found.files["report.json"] = _json({"report": report, "settings": settings})
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    found.files["report.json"] = {"report": report, "settings": settings}

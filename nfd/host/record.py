@@ -122,7 +122,7 @@ class Recorder(Host):
             "probes": {name: text for name, text in probes.items() if name not in PROBE_FILES},
             "failures": {scrub.name(path): answer for path, answer in self._failures.items()},
             "unreachable": {scrub.name(path): answer for path, answer in self._unreachable.items()},
-            "environment": {name: scrub.name(value) for name, value in self._variables.items()},
+            "environment": {name: scrub.variable(value) for name, value in self._variables.items()},
             "time": self._time,
             "folders": [scrub.name(path) for path in sorted(self._empty())],
         }

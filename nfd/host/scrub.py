@@ -1,93 +1,86 @@
-"""Takes out of a recording what identifies one machine: MAC addresses, UUIDs, serial numbers, asset tags.
+"""Takes out of a recording what identifies one machine or is a secret, so that it may be given to strangers.
 
-Replacements keep length, case and separators, and are equal for equal originals within one recording. They are keyed
-hashes with a key that is thrown away, so that short originals cannot be found by trying.
+Of files that the kernel, its drivers or a distribution write, the addresses, UUIDs and keys are replaced, and all of
+such as hold nothing but what identifies. Files that people write (`features.d`, `custom.d`), and those that no source
+of ours reads, lose all that is not known to be harmless (`nfd.host.identifying`).
 """
 
 from __future__ import annotations
 
+import gzip
 import re
-import secrets
-from hashlib import blake2b
+import zlib
 
-_MAC = re.compile(rb"(?<![0-9A-Fa-f:-])[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4,18}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:-])")
-"""Ethernet has 6 bytes, InfiniBand 20."""
-_NAMED_MAC = re.compile(rb"(?<=\benx)[0-9a-f]{12}\b")
-"""An interface named after its address (systemd.net-naming-scheme)."""
-_UUID = re.compile(rb"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])")
-_FIELD = re.compile(rb"(?i)((?:serial|uuid|sequence code|asset.?tag)[\w ]*\"?[ \t]*[:=][ \t]*\"?)([^\"\s,}]+)")
-"""`Serial : 10000000abcdef01`, `"serial": "1322…"`."""
+from nfd.host.identifying import Identifying
+from nfd.host.pseudonyms import Pseudonyms
 
 _SECRET_FILES = re.compile(
-    r"(?:sys|proc)/.*(?:serial|uuid|asset_tag|boot_id|wwid|wwn|nguid|eui|unique_id|vpd_pg8[03])[^/]*|etc/machine-id"
+    r"(?:sys|proc)/.*(?:serial|uuid|asset_tag|boot_id|wwid|wwn|nguid|eui|unique_id|vpd_pg8[03]|subsysnqn|hostnqn|system-id"
+    r"|_guid|node_desc|port_name|node_name|initiatorname|ifalias|phys_(?:port|switch)_id)[^/]*|etc/machine-id"
 )
-_FILES_WITH_FIELDS = re.compile(r"proc/(cpuinfo|sysinfo)|sys/.*/uevent")
-_COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_VERSION_FILES = re.compile(
+    r".*/[^/]*(?:release|version|modalias|rev|bios|firmware|sku|family|product_name|board_name)[^/]*"
+)
+"""What has dots there is no address."""
+_FIELD_FILES = re.compile(r"proc/(?:cpuinfo|sysinfo)|sys/.*/uevent")
+_WRITTEN = re.compile(r"(?:sys|proc|boot|lib|usr)/.*|etc/(?:os-release|nv_tegra_release|machine-id)|cpuid|auxv")
+"""By the kernel, its drivers or a distribution."""
+_CMDLINE = "proc/cmdline"
+_CONFIGURATIONS = re.compile(r"proc/config\.gz|(?:boot|lib|usr)/.*config[^/]*")
+_OPTION = re.compile(
+    r"(?m)^(CONFIG_(?:\w*CMDLINE\w*|DEFAULT_HOSTNAME|BUILD_SALT|INITRAMFS_SOURCE|\w+_KEYS?)=\")(.+)(\")$"
+)
+"""The options of a kernel's configuration into which people write."""
+_GZIP = b"\x1f\x8b"
+_MAX_UNPACKED = 16 * 1024 * 1024
 
 
 class Scrubber:
-    """Replaces identifying values, the same ones always by the same."""
+    """Replaces identifying values, the same ones always by the same; see `Pseudonyms`."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        self._key = secrets.token_bytes(32) if key is None else key
+        self._pseudonyms = Pseudonyms(key)
+        self._written = Identifying(self._pseudonyms, free=False)
+        self._free = Identifying(self._pseudonyms, free=True, strict=True)
 
     def file(self, path: str, data: bytes) -> bytes:
-        """A file's content; compressed ones stay as they are."""
-        if data.startswith(_COMPRESSED):
-            return data
-        fresh = self.anything(data)
-        if fresh == data and _SECRET_FILES.fullmatch(path):
-            return self._secret(data)
-        return self._fields(fresh) if _FILES_WITH_FIELDS.fullmatch(path) else fresh
+        """A file's content. A packed one is packed anew if something in it was replaced."""
+        if path.endswith(".gz") and data.startswith(_GZIP):
+            return self._packed(path, data)
+        text = data.decode("utf-8", "surrogateescape")
+        return self._file(path, text).encode("utf-8", "surrogateescape")
 
     def probe(self, text: str) -> str:
         """The text of a probe."""
-        return self._fields(self.anything(text.encode("utf-8", "surrogateescape"))).decode("utf-8", "surrogateescape")
+        return self._written.text(text)
 
     def name(self, path: str) -> str:
-        """A path: addresses and UUIDs in its names."""
-        return self.anything(path.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+        """A path: what has an address, a UUID or the like in its name. Numbers with dots in it are versions."""
+        return "/".join(self._written.text(part, "version") for part in path.split("/"))
 
-    def anything(self, data: bytes) -> bytes:
-        """MAC addresses and UUIDs wherever they stand."""
-        for pattern in (_MAC, _NAMED_MAC, _UUID):
-            data = pattern.sub(lambda found: self._hex(found.group()), data)
-        return data
+    def variable(self, text: str) -> str:
+        """The value of an environment variable."""
+        return self._written.text(text)
 
-    def _fields(self, data: bytes) -> bytes:
-        """Values named serial, UUID and the like, but for those that `anything` has replaced already."""
-        return _FIELD.sub(
-            lambda found: found[1] + (found[2] if _is_replaced(found[2]) else self._secret(found[2])), data
-        )
+    def label(self, key: str, value: str) -> str:
+        """What becomes of a label's value that comes from a feature file."""
+        return self._free.text(f"{key}={value}").partition("=")[2]
 
-    def _hex(self, text: bytes) -> bytes:
-        """Hexadecimal digits anew, separators kept; all zeros or all ones mean nothing and stay."""
-        digits = re.sub(rb"[:-]", b"", text).lower()
-        if set(digits) <= set(b"0") or set(digits) <= set(b"f"):
-            return text
-        fresh = iter(b"02" + self._digest(digits)[2:] if len(digits) == 12 else self._digest(digits))
-        spread = bytes(byte if byte in b":-" else next(fresh) for byte in text)
-        return spread.upper() if text != text.lower() else spread
+    def _file(self, path: str, text: str) -> str:
+        if _SECRET_FILES.fullmatch(path):
+            return self._written.value(text)
+        if path == _CMDLINE or not _WRITTEN.fullmatch(path):
+            return self._free.text(text)
+        if _CONFIGURATIONS.fullmatch(path):
+            return _OPTION.sub(lambda found: found[1] + self._free.text(found[2]) + found[3], text)
+        return self._written.text(text, "version" if _VERSION_FILES.fullmatch(path) else "")
 
-    def _secret(self, text: bytes) -> bytes:
-        """Letters and digits anew, everything else kept; zeros alone mean nothing and stay."""
-        if not text.strip(b"0 \n"):
-            return text
-        noise = self._digest(text.strip())
-        return bytes(_exchange(byte, noise[index % len(noise)]) for index, byte in enumerate(text))
-
-    def _digest(self, text: bytes) -> bytes:
-        """64 hexadecimal digits that only this recording's key gives for this text."""
-        return blake2b(text, key=self._key, digest_size=32).hexdigest().encode()
-
-
-def _is_replaced(text: bytes) -> bool:
-    return bool(_MAC.search(text) or _UUID.search(text))
-
-
-def _exchange(byte: int, noise: int) -> int:
-    """Another character of the same class."""
-    if not bytes((byte,)).isalnum():
-        return byte
-    first, size = (ord("0"), 10) if byte <= ord("9") else (ord("A"), 26) if byte <= ord("Z") else (ord("a"), 26)
-    return first + noise % size
+    def _packed(self, path: str, data: bytes) -> bytes:
+        """What cannot be unpacked no scan can read either, and stays out."""
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            text = unpacker.decompress(data, _MAX_UNPACKED).decode("utf-8", "surrogateescape")
+        except zlib.error:
+            return _GZIP
+        fresh = self._file(path, text)
+        return data if fresh == text else gzip.compress(fresh.encode("utf-8", "surrogateescape"), mtime=0)

@@ -5,8 +5,8 @@ keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`, in 
 lists cannot say is JSON in `nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of
 the lists it belongs to; `proof` that we wrote it, for these lists, on this very Node; `alone`, where objects of third
 parties are all that ever spoke for the node; and per kind the keys of each origin, left out where the key says it
-itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has one origin, `*` where
-all keys have.
+itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has one origin, `*` for
+all keys that are not named.
 
 Whoever may annotate a Node may write all of that. So without a proof that holds, nothing of `origins` counts, and every
 key of the lists is CLAIMED: it may be ours, from a source that nobody knows.
@@ -160,18 +160,23 @@ def implied_origin(key: str) -> Origin:
 def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str, list[str]]]:
     """The list of the keys, and origin → short keys, for all keys whose origin is not the implied one."""
     keys = dict(owned)
-    text, origins = ",".join(sorted(map(_short, keys))), {*keys.values()}
-    if origins in ({None}, {CLAIMED}):
-        return text, {_NAMELESS if None in origins else CLAIMED: [_ALL]}
-    uniform = _uniform_namespaces(keys)
+    uniform, rest = _uniform_namespaces(keys), _rest(keys)
     groups: dict[str, set[str]] = {}
     for key, origin in keys.items():
         if origin == implied_origin(key) and origin is not None:
             continue
-        namespace = names.namespace_of(key)
-        item = f"{namespace}/*" if namespace in uniform else _short(key)
-        groups.setdefault(_NAMELESS if origin is None else origin, set()).add(item)
+        namespace, group = names.namespace_of(key), _NAMELESS if origin is None else origin
+        item = _ALL if group == rest else f"{namespace}/*" if namespace in uniform else _short(key)
+        groups.setdefault(group, set()).add(item)
+    text = ",".join(sorted(map(_short, keys)))
     return text, {origin: sorted(items) for origin, items in sorted(groups.items())}
+
+
+def _rest(keys: Mapping[str, Origin]) -> str:
+    """The origin, as it is written, of all keys that are not named: NFD's workers name none for scores of them."""
+    if any(origin is not None and origin == implied_origin(key) for key, origin in keys.items()):
+        return ""
+    return _NAMELESS if None in keys.values() else CLAIMED
 
 
 def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:

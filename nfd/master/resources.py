@@ -18,6 +18,7 @@ from nfd import log, tasks
 from nfd.kube.connect import KubeClient
 from nfd.kube.watch import Watch
 from nfd.master.config import NamespaceSelector
+from nfd.master.definitions import Definitions
 from nfd.master.desired import UNREPORTED, derive_desired, derive_freshness
 from nfd.master.ignored import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED, Ignored
 from nfd.master.lost import Lost
@@ -89,8 +90,16 @@ class CustomResources:
         self._watches = {
             path: Watch(client, path, mirror, wishes.page_size, math.inf) for path, mirror in self._wanted()
         }
+        self._definitions = Definitions(client, self._told)
         self._statuses = Statuses(
-            client, self.verdicts, (self.rules, self.groups), metrics, self._nodes, self._is_silent
+            client,
+            self.verdicts,
+            (self.rules, self.groups),
+            metrics,
+            self._nodes,
+            self._is_silent,
+            lambda: self._definitions.no_status,
+            wishes.publish,
         )
         self._revise = asyncio.Event()
         self._rules_synced = False
@@ -121,8 +130,8 @@ class CustomResources:
         self._bind()
         self._tasks += [tasks.start("first list", partial(self._first, watch)) for watch in self._watches.values()]
         self._tasks.append(tasks.start("rule revisions", self._revisions))
-        if self._wishes.publish:
-            self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
+        self._tasks.append(tasks.start("definitions", self._definitions.run))
+        self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
 
     async def stop(self) -> None:
         await tasks.cancel(self._tasks)

@@ -22,6 +22,9 @@ LONGEST_MESSAGE = 500
 MOST_MEMBERS = 1000
 """Nodes that the status of a group lists."""
 
+STATUS: Mapping[str, Any] = {"rules": {"[]": {"name": {}, "problems": {"[]": {"message": {}}}}}}
+"""What of the status of a NodeFeatureRule tells of problems, as a Shape of `definitions`."""
+
 BUILT_IN = frozenset(
     (
         *("cpu.coprocessor", "cpu.cpuid", "cpu.cstate", "cpu.hardware_multithreading", "cpu.model", "cpu.pstate"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,14 +12,16 @@ from typing import Any
 from urllib.parse import quote
 
 from nfd import log
-from nfd.errors import Conflict, KubeError, NotFound
+from nfd.errors import Conflict, Forbidden, KubeError, NotFound
 from nfd.kube.connect import MERGE_PATCH, METADATA_ONLY, KubeClient
 from nfd.master.metrics import Metrics
 from nfd.master.mirror import API, RULES, Key, Mirrored
+from nfd.master.problemlog import LoggedProblems
 from nfd.master.rulebook import Sheet
 from nfd.master.rulestatus import Membership, Tally, listed_nodes, render_group, render_status, same_status
 from nfd.master.verdicts import SLICE, Verdicts
 from nfd.rules.compiled import Group
+from nfd.rules.parse import GROUP, RULE
 from nfd.store.base import FIELD_MANAGER
 
 DEBOUNCE = 0.5
@@ -28,13 +31,19 @@ EVERY = 10.0
 PATIENCE = 900.0
 """Seconds after the start until counts are written although some workers have not spoken yet."""
 
+REFUSED = 300.0
+"""Seconds after which a status is tried again that could not be written for want of a right or a subresource."""
+NO_SUBRESOURCE = "the cluster's definition has no such subresource"
+NO_PUBLISH = "noPublish is set"
+
 _log = log.get("master")
 
 
 class Statuses:
     """`everybody` tells how many nodes there are: counts are written once all of them are judged, or time is up.
 
-    `silent` tells whether nothing at present speaks for a node that exists.
+    `silent` tells whether nothing at present speaks for a node that exists, `lost` why a status of rules would be lost
+    ("" if it would not). Problems of which no status can tell are logged; without `publish` none is written.
     """
 
     def __init__(
@@ -45,6 +54,8 @@ class Statuses:
         metrics: Metrics,
         everybody: Callable[[], int],
         silent: Callable[[str], bool],
+        lost: Callable[[], str] = lambda: "",
+        publish: bool = True,
     ) -> None:
         self.dirty = asyncio.Event()
         self._client = client
@@ -56,13 +67,19 @@ class Statuses:
         self._started = time.monotonic()
         self._written: dict[str, float] = {}
         self._sent: dict[tuple[str, str], Mapping[str, Any]] = {}
-        self._no_subresource = False
+        self._lost = lost
+        self._forbidden = {} if publish else dict.fromkeys((RULE, GROUP), (NO_PUBLISH, math.inf))
+        self._refusals: dict[str, tuple[str, float]] = dict(self._forbidden)
+        """Why no status of a kind can be written, and until when that is not tried again."""
+        self._said: dict[str, str] = {}
+        self._logged = LoggedProblems()
 
     def clear(self) -> None:
         """Start over: another master may have written meanwhile."""
         self._started = time.monotonic()
         self._written.clear()
         self._sent.clear()
+        self._refusals = dict(self._forbidden)
 
     async def run(self, leads: asyncio.Event) -> None:
         """Until cancelled; one of several masters writes only while it leads."""
@@ -91,6 +108,7 @@ class Statuses:
         tally = await self._count()
         if tally is None or book is not self._verdicts.book:
             return DEBOUNCE
+        self._logged.keep({*(sheet.name for sheet in book.sheets), *map("/".join, self._groups.items)})
         waits = [0.0]
         first = 0
         for sheet in book.sheets:
@@ -98,7 +116,7 @@ class Statuses:
             first += len(sheet.rules)
         for key in [key for key, group in self._groups.items.items() if group in book.groups]:
             waits.append(await self._write_group(key, tally.group(key)))
-        return min((wait for wait in waits if wait), default=0.0)
+        return min((wait for wait in waits if 0 < wait < math.inf), default=0.0)
 
     async def _count(self) -> Tally | None:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
@@ -117,48 +135,87 @@ class Statuses:
         return tally
 
     async def _write_rules(self, sheet: Sheet, first: int, tally: Tally) -> float:
-        if self._no_subresource:
-            return 0.0
+        status = render_status(sheet, first, tally, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        wait = await self._offer_rules(sheet, status)
+        if self._is_untold(RULE):
+            early = {*sheet.mistakes, *(text for rule in sheet.rules for text in rule.mistakes)}
+            only = early if self._awaits_workers() else None
+            self._logged.tell(sheet.name, (sheet.uid, sheet.generation), status, only)
+        return wait
+
+    async def _offer_rules(self, sheet: Sheet, status: Mapping[str, Any]) -> float:
         path = f"{RULES}/{quote(sheet.name, safe='')}/status"
         known = self._rules.statuses.get(("", sheet.name), {})
-        status = render_status(sheet, first, tally, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        if wait := self._refused_for(RULE):
+            return wait
         if same_status(status, known) or same_status(status, self._sent.get((path, sheet.uid), {})):
             return 0.0
         if known.get("observedGeneration") == sheet.generation and (wait := self._not_yet(path)):
             return wait
-        try:
-            await self._patch(path, sheet.uid, status)
-        except NotFound:
-            if ("", sheet.name) in self._rules.items:
-                self._no_subresource = True
-                _log.warning(
-                    "NodeFeatureRules get no status: the cluster's definition has no such subresource", path=path
-                )
-        else:
+        if await self._send(RULE, path, sheet.uid, status, lambda: ("", sheet.name) in self._rules.items):
             self._metrics.add("nodefeaturerule_status_updates")
-        return 0.0
+        return self._refused_for(RULE)
 
     async def _write_group(self, key: Key, found: Membership) -> float:
         """Nodes that nothing is heard of stay members for as long as they exist, and those on which a rule failed."""
         known = self._groups.statuses.get(key, {})
         kept = {node for node in listed_nodes(known) if node in found.unsure or self._silent(node)}
         status = render_group(found.nodes | kept, found)
+        wait = await self._offer_group(key, status, known)
+        if self._is_untold(GROUP):
+            self._logged.tell("/".join(key), None, status)
+        return wait
+
+    async def _offer_group(self, key: Key, status: Mapping[str, Any], known: Mapping[str, Any]) -> float:
         path = f"{API}/namespaces/{quote(key[0], safe='')}/nodefeaturegroups/{quote(key[1], safe='')}/status"
+        if wait := self._refused_for(GROUP):
+            return wait
         if status == known or (known and status == self._sent.get((path, ""))):
             return 0.0
         if known and (wait := self._not_yet(path, known.get("truncated", False))):
             return wait
+        if await self._send(GROUP, path, "", status, lambda: key in self._groups.items):
+            self._metrics.add("node_feature_group_update_requests")
+        return self._refused_for(GROUP)
+
+    def _is_untold(self, kind: str) -> bool:
+        """Whether nobody can read a status of that kind, which is said when it begins and when it ends."""
+        reason = self._refusals[kind][0] if kind in self._refusals else self._lost() if kind == RULE else ""
+        before, self._said[kind] = self._said.get(kind, ""), reason
+        if reason and reason != before:
+            known = f": {reason}" if reason in (NO_SUBRESOURCE, NO_PUBLISH) else ""
+            _log.warning(f"{kind}s get no status{known}", error=f"{reason}; their problems are logged")
+        elif before and not reason:
+            _log.info(f"{kind}s get a status again")
+        return bool(reason)
+
+    def _refused_for(self, kind: str) -> float:
+        """Seconds until a status of that kind is tried again; 0 if none was refused."""
+        return max(self._refusals[kind][1] - time.monotonic(), 0.0) if kind in self._refusals else 0.0
+
+    async def _send(
+        self, kind: str, path: str, uid: str, status: Mapping[str, Any], exists: Callable[[], bool]
+    ) -> bool:
+        """Whether it was written. If none of that kind can be, none is tried for a while. Raises: KubeError."""
         try:
-            await self._patch(path, "", status)
-        except NotFound:
-            return 0.0
-        self._metrics.add("node_feature_group_update_requests")
-        return 0.0
+            await self._patch(path, uid, status)
+        except (NotFound, Forbidden) as error:
+            self._sent.pop((path, uid), None)
+            if isinstance(error, Forbidden) or exists():
+                reason = str(error) if isinstance(error, Forbidden) else NO_SUBRESOURCE
+                self._refusals[kind] = reason, time.monotonic() + REFUSED
+            return False
+        self._refusals.pop(kind, None)
+        return True
+
+    def _awaits_workers(self) -> bool:
+        """Whether some nodes have yet to be judged, and may be soon."""
+        return len(self._verdicts) < self._everybody() and time.monotonic() - self._started < PATIENCE
 
     def _not_yet(self, path: str, counts_everybody: bool = True) -> float:
         """Seconds until counts may be written for an object; 0 if they may."""
         now = time.monotonic()
-        if counts_everybody and len(self._verdicts) < self._everybody() and now - self._started < PATIENCE:
+        if counts_everybody and self._awaits_workers():
             return EVERY
         return max(EVERY - (now - self._written.get(path, -EVERY)), 0.0)
 

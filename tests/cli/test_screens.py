@@ -78,7 +78,7 @@ def test_reports_lose_what_names_a_machine() -> None:
     assert [value for value in HARMLESS if value not in clean] == []
     assert cleaner.text("10.20.30.40 10.20.30.41 10.20.30.40").split()[0::2] == [cleaner.text("10.20.30.40")] * 2
     assert cleaner.text("gpu-10 gpu-1 gpu-1.x gpu-100") == "node-1 node-2 gpu-1.x gpu-100"
-    assert cleaner.text("Bearer eyJhbGciOiJSUzI1.eyJpc3MiOiJrdWJl.c2lnbmF0dXJl") == "Bearer (token)"
+    assert cleaner.text("Bearer eyJhbGciOiJSUzI1.eyJpc3MiOiJrdWJl.c2lnbmF0dXJl") == "Bearer (token 1)"
 
 
 def test_a_plan_on_recorded_machines(run: Run, tmp_path: Path) -> None:

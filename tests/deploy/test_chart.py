@@ -91,6 +91,27 @@ def test_definitions_are_those_of_deploy_crds() -> None:
         ({"master": {"metricsPort": 9100}}, "Deployment", "master", {"--http-port=9100"}),
         ({"master": {"instance": "blue"}}, "Job", "prune", {"--prune", "--instance=blue"}),
         (POOL, "Job", "prune", {"--prune", "--node-selector=pool in (a,b)"}),
+        (
+            SETTINGS["many-flags"],
+            "Job",
+            "prune",
+            {
+                "--prune",
+                "--delete-secret",
+                "--namespace=node-feature-discovery",
+                "--certificate-objects=nfd-node-feature-discovery-master-ca",
+                "--extra-label-ns=a.io,b.io",
+                "--deny-label-ns=*.c.io",
+                "--enable-taints",
+                "--feature-gates=DisableAutoPrefix=false,NodeFeatureGroupAPI=true",
+            },
+        ),
+        (
+            {"master": {"config": {"noPublish": True, "restrictions": {"disableLabels": True}}}},
+            "Job",
+            "prune",
+            {'--options={"restrictions":{"disableLabels":true}}'},
+        ),
         (POOL, "Deployment", "master", {"--node-selector=pool in (a,b)"}),
         ({"gc": {"enable": True, "interval": "5m"}}, "Deployment", "gc", {"--gc-interval=5m", "--port=8080"}),
         (
@@ -111,6 +132,20 @@ def test_definitions_are_those_of_deploy_crds() -> None:
 )
 def test_values_become_flags(values: Values, kind: str, name: str, flags: set[str]) -> None:
     assert flags <= set(container_of(one(chart_objects(values), kind, name))["args"])
+
+
+@pytest.mark.parametrize("values", [{}, SETTINGS["no-auth"], SETTINGS["tls"]], ids=["default", "no auth", "tls"])
+def test_the_key_of_proofs_has_its_secret_whatever_auth_says(values: Values) -> None:
+    """The master may fill it, the job that prunes read and delete it, by its name; and it is there until then."""
+    objects = chart_objects(values)
+    name = "nfd-node-feature-discovery-master-ca"
+    assert one(objects, "Secret")["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert f"--certificate-objects={name}" in container_of(one(objects, "Deployment", "master"))["args"]
+    for role, verbs in (("master", ["get", "list", "watch", "update"]), ("prune", ["get", "delete"])):
+        (rule,) = (rule for rule in one(objects, "Role", role)["rules"] if "secrets" in rule["resources"])
+        assert (rule["resourceNames"], rule["verbs"]) == ([name], verbs)
+    kept = chart_objects(values | {"postDeleteCleanup": False})
+    assert "annotations" not in one(kept, "Secret")["metadata"], "nobody would delete it"
 
 
 def test_ports_follow_the_values() -> None:

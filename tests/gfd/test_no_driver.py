@@ -42,8 +42,9 @@ def test_audio_functions_and_bridges_are_no_gpus(pci_class: str, tmp_path: Path,
     assert not found.failed
 
 
-def test_passed_through_gpus_need_no_driver(tmp_path: Path, no_library: dict[str, str]) -> None:
-    found = scan(Host(no_driver(tmp_path, {**PCI, "driver": "vfio-pci"}), no_library))
+@pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace_gpu_vfio_pci"])
+def test_passed_through_gpus_need_no_driver(driver: str, tmp_path: Path, no_library: dict[str, str]) -> None:
+    found = scan(Host(no_driver(tmp_path, {**PCI, "driver": driver}), no_library))
     assert dict(found.labels) == {"nvidia.com/gpu.present": "true"}
 
 
@@ -56,7 +57,7 @@ def test_passed_through_gpus_need_no_driver(tmp_path: Path, no_library: dict[str
     ],
 )
 def test_names_are_those_of_the_machine_or_our_own(listed: str | None, name: str, tmp_path: Path) -> None:
-    root = no_driver(tmp_path, {**PCI, "driver": "vfio-pci"})
+    root = no_driver(tmp_path, {**PCI, "driver": "mlx5_vfio_pci"})
     if listed is not None:
         (root / "usr/share/misc").mkdir(parents=True)
         (root / "usr/share/misc/pci.ids").write_text(listed)

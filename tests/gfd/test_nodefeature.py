@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from gfd.nodefeature import GROUP, NodeFeatureOutput
+from nfd.errors import KubeError
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
-from tests.faults.proxy import FaultProxy
-from tests.faults.trouble import answer
+from tests.faults.proxy import Exchange, Fault, FaultProxy
+from tests.faults.trouble import answer, cut, garbage
 from tests.gfd.cases import Start, prepare, read_labels, run_process
 from tests.gfd.machines import H100
 from tests.gfd.test_agent import wait_for
@@ -21,7 +24,14 @@ from tests.nvml.asking import needs_compiler
 CRD = yaml.safe_load((Path(__file__).parents[2] / "deploy" / "crds" / "nodefeatures.yaml").read_text())
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = f"/apis/{GROUP}/namespaces/default/nodefeatures"
+PODS = "/api/v1/namespaces/default/pods"
+NUMBERS = count(1)
 LABELS = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.product": "NVIDIA-L4"}
+
+
+async def no_pod(exchange: Exchange) -> web.StreamResponse:
+    """A status of success, and JSON that is no object of Kubernetes."""
+    return web.json_response({"error": "made up by the test"})
 
 
 def status(plane: ControlPlane) -> int:
@@ -45,8 +55,8 @@ def nodefeatures(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         wait_for(lambda: status(control_plane) == 404, "the resource is gone")
 
 
-def output(plane: ControlPlane, node: str, pod: str = "") -> NodeFeatureOutput:
-    return NodeFeatureOutput(node, "default", pod, str(plane.kubeconfig_for("admin")))
+def output(plane: ControlPlane, node: str, pod: str = "", kubeconfig: Path | None = None) -> NodeFeatureOutput:
+    return NodeFeatureOutput(node, "default", pod, str(kubeconfig or plane.kubeconfig_for("admin")))
 
 
 def get(plane: ControlPlane, node: str) -> dict[str, Any]:
@@ -70,21 +80,63 @@ def test_create_update_and_leave_alone(nodefeatures: ControlPlane) -> None:
     assert one.read() == {}
 
 
-def test_the_daemon_set_owns_it(nodefeatures: ControlPlane) -> None:
+def make_pod(nodefeatures: ControlPlane, name: str) -> list[dict[str, Any]]:
+    """A pod of a DaemonSet of that name; what owns its NodeFeature."""
     template = {"metadata": {"labels": {"app": "gfd"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"app": "gfd"}}, "template": template}
     sets = "/apis/apps/v1/namespaces/default/daemonsets"
-    owner = nodefeatures.request("POST", sets, {"metadata": {"name": "gfd"}, "spec": spec})["metadata"]["uid"]
-    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gfd", "uid": owner, "controller": True}
+    owner = nodefeatures.request("POST", sets, {"metadata": {"name": name}, "spec": spec})["metadata"]["uid"]
+    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": owner, "controller": True}
     nodefeatures.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-    pod = {"metadata": {"name": "gfd-x", "ownerReferences": [reference]}, "spec": template["spec"]}
-    uid = nodefeatures.request("POST", "/api/v1/namespaces/default/pods", pod)["metadata"]["uid"]
+    pod = {"metadata": {"name": f"{name}-x", "ownerReferences": [reference]}, "spec": template["spec"]}
+    uid = nodefeatures.request("POST", PODS, pod)["metadata"]["uid"]
+    return [reference, {"apiVersion": "v1", "kind": "Pod", "name": f"{name}-x", "uid": uid}]
+
+
+def test_the_daemon_set_owns_it(nodefeatures: ControlPlane) -> None:
+    wanted = make_pod(nodefeatures, "gfd")
     assert output(nodefeatures, "n2", "gfd-x").write(LABELS)
-    owners = get(nodefeatures, "n2")["metadata"]["ownerReferences"]
-    assert owners == [reference, {"apiVersion": "v1", "kind": "Pod", "name": "gfd-x", "uid": uid}]
+    assert get(nodefeatures, "n2")["metadata"]["ownerReferences"] == wanted
     assert not output(nodefeatures, "n2", "gfd-x").write(LABELS)
     assert output(nodefeatures, "n2").write(LABELS), "without a pod there is no owner"
     assert "ownerReferences" not in get(nodefeatures, "n2")["metadata"]
+
+
+@pytest.mark.parametrize("trouble", [answer(500), answer(403), answer(404), answer(429), cut, garbage, no_pod])
+def test_a_failed_read_of_the_pod_takes_no_owner_away(nodefeatures: ControlPlane, trouble: Fault) -> None:
+    """What was there stays, and the next pass tries again, with no more than one warning of a kind."""
+    name = f"pod-{next(NUMBERS)}"
+    wanted = make_pod(nodefeatures, name)
+    with FaultProxy(nodefeatures) as proxy:
+        before = output(nodefeatures, name, f"{name}-x")
+        assert before.write(LABELS)
+        one = output(nodefeatures, name, f"{name}-x", proxy.kubeconfig())
+        with proxy.inject(trouble, method="GET", path="/pods/") as rule:
+            assert not one.write(LABELS), "nothing differs"
+            assert one.write({**LABELS, "nvidia.com/gpu.count": "2"})
+        assert rule.hits >= 2
+        assert get(nodefeatures, name)["metadata"]["ownerReferences"] == wanted
+
+
+def test_an_owner_that_is_not_known_at_first_is_added_later(nodefeatures: ControlPlane) -> None:
+    wanted = make_pod(nodefeatures, "late")
+    with FaultProxy(nodefeatures) as proxy:
+        one = output(nodefeatures, "late", "late-x", proxy.kubeconfig())
+        with proxy.inject(answer(503), method="GET", path="/pods/"):
+            assert one.write(LABELS)
+        assert "ownerReferences" not in get(nodefeatures, "late")["metadata"]
+        assert one.write(LABELS)
+    assert get(nodefeatures, "late")["metadata"]["ownerReferences"] == wanted
+
+
+def test_an_answer_that_is_no_node_feature_is_trouble(nodefeatures: ControlPlane) -> None:
+    """Taken for an object without labels, it would take away what a new process has to hold."""
+    assert output(nodefeatures, "odd").write(LABELS)
+    with FaultProxy(nodefeatures) as proxy, proxy.inject(no_pod, method="GET", path="/nodefeatures/"):
+        one = output(nodefeatures, "odd", kubeconfig=proxy.kubeconfig())
+        with pytest.raises(KubeError, match="no NodeFeature"):
+            one.read()
+    assert output(nodefeatures, "odd").read() == LABELS
 
 
 def cluster_start(plane: ControlPlane, folder: Path, *flags: str, kubeconfig: Path | None = None) -> Start:

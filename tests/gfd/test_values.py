@@ -17,9 +17,9 @@ from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node, Trouble, from
 from gfd.labels import label
 from gfd.labels.models import keys
 from gfd.labels.settings import MIG_STRATEGIES, Settings
-from gfd.labels.text import product, sanitize
+from gfd.labels.text import compose, is_product_of, product, sanitize
 from gfd.memory import resume
-from gfd.mig import gigabytes, profile_name
+from gfd.mig import gigabytes, parse_profile, profile_name
 from gfd.options import OPTIONS
 from gfd.pci import parse_names
 from gfd.process import renamed
@@ -79,6 +79,53 @@ def test_product_parts() -> None:
     assert product("", "MIG") == "MIG"
 
 
+LONG = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
+"""55 characters as a label."""
+
+
+@pytest.mark.parametrize("model", [LONG, LONG.replace("Max-Q ", ""), "x" * 100, "NVIDIA L4", "()", "A- -B" * 20])
+def test_no_end_that_tells_products_apart_is_lost(model: str) -> None:
+    """For each model every profile, shared or not: legal as it is, and unlike the others."""
+    profiles = ["", *(name for *_, name in PROFILES), "1c.7g.180gb", "1g.24gb.gfx", "2g.24gb.gfx"]
+    found: dict[str, str] = {}
+    for profile in dict.fromkeys(profiles):
+        for suffix in ("", "-SHARED"):
+            text = names.clean(compose(model, profile, suffix))
+            assert text not in found or not (profile or suffix), f"{text}: {found.get(text)}"
+            found[text] = profile + suffix
+            if profile or suffix:
+                assert len(text) <= names.MAX_NAME
+                assert text.endswith(f"MIG-{profile}{suffix}" if profile else "SHARED")
+            assert is_product_of(text, model) or not sanitize(model)
+    assert len(found) == 2 * len(dict.fromkeys(profiles))
+
+
+def test_a_long_model_is_shortened_in_its_middle() -> None:
+    assert compose(LONG, "1g.24gb.gfx") == "NVIDIA-RTX-PRO-6000-Bla..-Q-Workstation-Edition-MIG-1g.24gb.gfx"
+    assert compose(LONG, suffix="-SHARED") == sanitize(LONG) + "-SHARED"
+    assert compose(LONG) == sanitize(LONG)
+    assert compose("x" * 70) == "x" * 70, "what is not composed is cut at its end, as ever"
+    assert not is_product_of(compose(LONG, "1g.24gb.gfx"), LONG.replace("Max-Q ", ""))
+    assert not is_product_of("NVIDIA-L40S", "NVIDIA L4")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("MIG 1g.10gb", "1g.10gb"),
+        ("MIG 1g.10gb+me", "1g.10gb.me"),
+        ("NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", "1c.3g.20gb"),
+        ("MIG 1g.24gb-me", "1g.24gb-me"),
+        ("MIG 1g.24gb+me.all", "1g.24gb.me.all"),
+        ("NVIDIA A100-SXM4-40GB", ""),
+        ("", ""),
+        ("MIG \ufffd", ""),
+    ],
+)
+def test_a_profile_in_a_name(text: str, name: str) -> None:
+    assert parse_profile(text) == name
+
+
 @pytest.mark.parametrize(
     ("capability", "family"),
     [
@@ -126,6 +173,7 @@ GPUS = st.builds(
     mig_changing=st.booleans(),
     clique=st.sampled_from(["", "a.1", "b.2"]),
     failing=st.sampled_from(["", "GPU is lost"]),
+    unread=st.sampled_from(["", "memory", "mig", "clique name"]),
     mute=st.integers(0, 2),
 )
 PROFILE_NAMES = st.sampled_from(["1g.5gb", "1c.3g.20gb"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.guards.gpus import GPUS
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
 from tests.guards.lives import LIVES
@@ -230,4 +231,16 @@ CONFIGURATION = (
     ),
 )
 
-GUARDS = (*ATTRIBUTION, *NODES, *WRITES, *LEADERSHIP, *RULES, *CONFIGURATION, *TRUST, *LIVES, *PROOFS, *IN_THE_WAY)
+GUARDS = (
+    *ATTRIBUTION,
+    *NODES,
+    *WRITES,
+    *LEADERSHIP,
+    *RULES,
+    *CONFIGURATION,
+    *TRUST,
+    *GPUS,
+    *LIVES,
+    *PROOFS,
+    *IN_THE_WAY,
+)

@@ -43,11 +43,11 @@ def readers(control_plane: ControlPlane) -> Iterator[None]:
 @pytest.mark.usefixtures("readers")
 @pytest.mark.parametrize("sender", ["10.0.0.1", "10.0.0.2"])
 async def test_made_up_tokens_use_up_nobodys_turn(control_plane: ControlPlane, client: KubeClient, sender: str) -> None:
-    """A flood from one address: whom the API server knew goes on, whoever brings its token has a turn, and who is
-    behind the same address with a token that nobody can check has one when it comes again.
+    """A flood from one address: whom the API server knew has a turn, whatever its address, and so have a service
+    account, whose token can be checked, and whoever comes from elsewhere with one that cannot.
     """
-    access, clock = Access(client), [0.0]
-    access._now = access._allowed._now = lambda: clock[0]
+    clock = [0.0]
+    access = Access(client, lambda: clock[0])
     alice = f"Bearer {control_plane.token('alice')}"
     account = f"Bearer {control_plane.service_account_token('reader', 'access')}"
     await access.check(alice, PATH, sender)

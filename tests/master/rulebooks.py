@@ -124,11 +124,15 @@ class RuleMasters:
         groups: bool = False,
         deny_labels: bool = False,
         selector: NamespaceSelector | None = None,
+        kubeconfig: Path | None = None,
+        publish: bool = True,
     ) -> Service:
         policy = policy or Policy(enable_taints=True)
-        client = await connect(str(self.plane.kubeconfig))
-        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(policy, proof=PROOF))
-        wishes = Wishes(Joining(policy, OWN, deny_labels), selector or NamespaceSelector(), groups, page_size=2)
+        client = await connect(str(kubeconfig or self.plane.kubeconfig))
+        settings = Settings(policy, publish=publish, proof=PROOF)
+        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=settings)
+        joining = Joining(policy, OWN, deny_labels)
+        wishes = Wishes(joining, selector or NamespaceSelector(), groups, publish, page_size=2)
         service = Service(KubeStore(client, 50), options, lambda metrics: CustomResources(client, wishes, metrics))
         self.stack.push_async_callback(service.stop)
         await service.start()

@@ -179,6 +179,12 @@ def test_many_keys_without_a_source_make_no_long_record() -> None:
     assert json.loads(notes[N + "origins"])["labels"] == {"-": ["*"]}
     assert len(notes[N + "origins"]) < 100
     assert parse(notes).of(Kind.LABELS) == owned.of(Kind.LABELS)
+    ruled = {F + "ruled": "rule:o/r", "v.io/x": "rule:o/r", "v.io/y": "rule:o/s", "w.io/z": None}
+    mixed = Owned({Kind.LABELS: {**owned.of(Kind.LABELS), **ruled}})
+    notes = render(mixed)
+    groups = {"-": ["*"], "rule:o/r": ["ruled", "v.io/x"], "rule:o/s": ["v.io/y"]}
+    assert json.loads(notes[N + "origins"])["labels"] == groups
+    assert parse(notes).of(Kind.LABELS) == mixed.of(Kind.LABELS)
 
 
 def test_a_key_that_ends_with_the_process_adds_no_record_where_there_was_none() -> None:

@@ -194,6 +194,23 @@ async def test_nothing_of_others_goes_whatever_a_kubelet_writes(node: Poisoned, 
     node.check()
 
 
+async def test_an_older_record_that_is_written_back_names_nothing_of_others(node: Poisoned, masters: Masters) -> None:
+    """Its proof holds: a master wrote it on this Node. So what it names was ours, and is of no use to who wrote it."""
+    place, name, worker = node.place, node.name, Worker(node.name)
+    master = await masters.start(policy=POLICY)
+    await send(master, worker.report(OURS))
+    older = {key: text for key, text in notes_of(place, name).items() if key.startswith(N)}
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    node.write(older)
+    await until(lambda: notes_of(place, name)[N + "feature-labels"] == "cpu-a")
+    await master.stop()
+    node.write(older)
+    second = await masters.start(policy=POLICY)
+    await send(second, Worker(name, started=2).report({F + "cpu-a": "1"}))
+    assert labels_of(place, name) == THEIRS | {F + "cpu-a": "1"}
+    node.check()
+
+
 async def test_what_policy_lets_us_write_goes_and_a_kubelet_could_have_removed_it_itself(
     node: Poisoned, masters: Masters
 ) -> None:

@@ -210,6 +210,35 @@ async def test_a_rolled_key_loses_no_label_freezes_nothing_and_costs_one_patch_a
     place.delete(name)
 
 
+async def test_an_upgrade_costs_one_patch_a_node_when_its_worker_reports(control_plane: ControlPlane) -> None:
+    """Records of the release before have no proof. Nothing is written at the start, nor for a failing source."""
+    place, names = Cluster(control_plane), [f"upgraded-{next(_numbers)}-{number}" for number in range(5)]
+    masters = Masters(place)
+    labels = {F + "cpu-a": "1", F + "pci-b": "1", "vendor.io/c": "1"}
+    async with masters.stack:
+        first = await masters.start()
+        for name in names:
+            place.create(name, {}, {}, BOOT)
+            await until(lambda name=name: first._store.get(name) is not None)  # type: ignore[misc]
+            await send(first, Worker(name).report(labels))
+        await first.stop()
+        for name in names:
+            record = json.loads(notes_of(place, name)[N + "origins"])
+            del record["proof"]
+            place.edit(name, {"metadata": {"annotations": {N + "origins": json.dumps(record)}}})
+        mark = control_plane.mark()
+        second = await masters.start()
+        await second.queue.idle()
+        assert control_plane.writes(mark) == []
+        for name in names:
+            for failed in ((), ("usb",), ()):
+                await send(second, Worker(name, started=2).report(labels, failed=failed))
+            assert labels_of(place, name) == labels
+        assert sorted(event.name for event in control_plane.writes(mark)) == sorted(names)
+    for name in names:
+        place.delete(name)
+
+
 async def test_a_key_that_does_not_last_is_no_reason_to_write(control_plane: ControlPlane) -> None:
     """Without a Secret a master that starts anew leaves what its predecessor wrote as it is."""
     place, name = Cluster(control_plane), f"fleeting-{next(_numbers)}"

@@ -124,9 +124,12 @@ def build(machine: Machine, directory: Path) -> Libraries:
 
 
 def write_machine(machine: Machine, path: Path) -> None:
-    """Write the JSON file in one step, so that a running process never reads half of it."""
+    """Write the JSON file in one step, so that a running process never reads half of it.
+
+    A lone surrogate stands for a byte that is no UTF-8, as `surrogateescape` has it: a driver may give any.
+    """
     temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(machine))
+    temporary.write_bytes(json.dumps(machine, ensure_ascii=False).encode("utf-8", "surrogateescape"))
     temporary.replace(path)
 
 

@@ -15,6 +15,7 @@ from nfd.master.objects import Joining, join_objects, parse_feature_object
 from nfd.master.ownership import annotation, bookkeeping, parse_owned, render_owned
 from nfd.master.patch import patches
 from nfd.master.plan import Goal, plan_node
+from nfd.master.proof import Proof
 from nfd.quantity import parse_quantity, same_quantity
 from nfd.report import Order, Report
 from nfd.rules.policy import Policy
@@ -28,6 +29,7 @@ from tests.fuzz.targets.rules import FEATURES
 from tests.fuzz.trees import Trees, encoded
 
 F = "feature.node.kubernetes.io/"
+UID, PROOF = "u1", Proof(b"the key in the Secret of masters")
 REPORT = Report(
     "n1", "", "u1", Order("boot", 1, 1), {F + "cpu-a": "1", "nvidia.com/gpu.present": "true"}, {F + "note": "x"}
 )
@@ -45,7 +47,7 @@ def some_node() -> dict[str, Any]:
     """One that was labelled before, by us and by others."""
     empty = trim({"metadata": {"name": "n1", "uid": "u1", "resourceVersion": "7"}})
     before = Report("n1", "", "u1", Order("boot", 1, 1), {F + "cpu-b": "1", "mine": "1"}, {}, {"mine": "local"})
-    planned = plan_node(Goal(derive_desired(before, Policy())), empty)
+    planned = plan_node(Goal(derive_desired(before, Policy()), proof=PROOF), empty)
     notes = {
         **planned.records,
         annotation("taints"): "vendor.io/t=v:NoSchedule",
@@ -83,10 +85,10 @@ def run_node(data: bytes) -> Made:
     item = _mapping(data)
     node = trim(item)
     legal_before = node.labels
-    owned = parse_owned(node.annotations)
+    owned = parse_owned(node.annotations, "", node.uid, PROOF)
     found = []
     for overwrite in (True, False):
-        goal = Goal(DESIRED, overwrite=overwrite)
+        goal = Goal(DESIRED, overwrite=overwrite, policy=Policy(enable_taints=True), proof=PROOF)
         planned = plan_node(goal, node)
         for kind, change in planned.changes.items():
             check(change.remove <= owned.of(kind).keys(), "only what is recorded as ours is removed")
@@ -110,11 +112,13 @@ def run_ownership(data: bytes) -> Made:
     """The bookkeeping alone, as four texts: what is written again says the same."""
     texts = data.decode("utf-8", "replace").split("\n")
     keys = sorted(bookkeeping())
-    owned = parse_owned(dict(zip(keys, texts, strict=False)))
-    written = render_owned(owned)
+    owned = parse_owned(dict(zip(keys, texts, strict=False)), "", UID, PROOF)
+    written = render_owned(owned, "", UID, PROOF)
     keys_of = (key for kind in Kind for key in owned.of(kind))
     if all(legal.is_key(key.partition(":")[0]) for key in keys_of):  # no Node has others
-        check(render_owned(parse_owned(written)) == written, "bookkeeping that was read is written as it was")
+        again = parse_owned(written, "", UID, PROOF)
+        check(not again.doubt, "what we wrote is proven")
+        check(render_owned(again, "", UID, PROOF) == written, "bookkeeping that was read is written as it was")
     return f"{[len(owned.of(kind)) for kind in Kind]} {len(written)}", written
 
 
@@ -188,6 +192,7 @@ _words = (
     "k=v:NoSchedule",
     ":",
     "lists",
+    "proof",
     "boot",
     "origins",
     "0xff",

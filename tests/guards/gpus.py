@@ -1,0 +1,121 @@
+"""Guards of what GPU labels hold: MIG devices, facts that cannot be read, a NodeFeature's owners."""
+
+from __future__ import annotations
+
+from tests.guards.guard import Guard
+
+HELD = "tests/gfd/test_held.py::"
+RESTART = HELD + "test_a_restart_loses_nothing_that_the_state_holds"
+FIRST = "tests/gfd/test_unreadable.py::test_at_first_no_other_label_is_missing_or_another"
+OWNERS = "tests/gfd/test_nodefeature.py::"
+
+GPUS = (
+    Guard(  # a GPU that is emptied keeps its MIG devices
+        "gfd/memory.py",
+        "return replace(merged, unread=still, mig_held=True), old",
+        "return merged, found",
+        "tests/gfd/test_source.py::test_mig_devices_are_held_while_a_gpu_is_carved_anew",
+    ),
+    Guard(  # MIG devices that nobody knows are no MIG devices that are gone
+        "gfd/memory.py",
+        "bare = [gpu for gpu in inventory.compute_gpus if is_bare(inventory, gpu)]",
+        "bare = [gpu for gpu in () if is_bare(inventory, gpu)]",
+        RESTART,
+    ),
+    Guard(  # nor does what was not known before fill what cannot be read now
+        "gfd/memory.py",
+        " - ({Fact.MIGS} if is_bare(last, before) else set())",
+        "",
+        HELD + "test_one_state_after_another_loses_nothing",
+    ),
+    Guard(
+        "gfd/memory.py",
+        " | (before.unknown & {Fact.MIGS})",
+        "",
+        HELD + "test_one_state_after_another_loses_nothing",
+    ),
+    Guard(
+        "gfd/memory.py",
+        "held = gpu.unknown - before.unknown",
+        "held = gpu.unknown",
+        RESTART,
+    ),
+    Guard(  # a driver that lists no device says nothing of those on PCI
+        "gfd/memory.py",
+        "return asked and not inventory.gpus and node.pci_gpus > node.pci_passed",
+        "return False",
+        RESTART,
+    ),
+    Guard(  # nor one that lists some of them
+        "gfd/memory.py",
+        "return 0 if inventory.stale else inventory.node.pci_missing - carried",
+        "return 0",
+        RESTART,
+    ),
+    Guard(  # a value that cannot be told does not take the place of the one on the Node
+        "gfd/source.py",
+        "if is_told(inventory, settings, key)",
+        "if key",
+        RESTART,
+    ),
+    Guard(  # and that of the file stays
+        "gfd/remembered.py",
+        "return {**_full(added), **labels, **_full(instead)}",
+        "return {**_full(added), **labels}",
+        RESTART,
+    ),
+    Guard(  # the GPU of a Tegra is not on PCI
+        "gfd/source.py",
+        " or (inventory.trouble is not None and is_tegra(host))",
+        "",
+        HELD + "test_the_gpu_of_a_tegra_is_there_while_its_driver_is_not",
+    ),
+    Guard(
+        "gfd/remembered.py",
+        " or (not on_pci and inventory.trouble is not None)",
+        "",
+        HELD + "test_the_gpu_of_a_tegra_is_there_while_its_driver_is_not",
+    ),
+    Guard(  # one that left PCI is gone
+        "gfd/remembered.py",
+        "(not on_pci and inventory.trouble is not None)",
+        "inventory.trouble is not None",
+        HELD + "test_a_gpu_that_left_pci_takes_its_labels_along",
+    ),
+    Guard(  # a fact that cannot be read is not known
+        "gfd/nvml/device.py",
+        "self._unread.add(fact)",
+        "pass",
+        FIRST,
+    ),
+    Guard(  # a text may have any bytes
+        "gfd/nvml/library.py",
+        'return buffer.value.decode("utf-8", "replace")',
+        "return buffer.value.decode()",
+        "tests/gfd/test_unreadable.py::test_bytes_that_are_no_utf_8",
+    ),
+    Guard(  # the driver's word serves where the memory is refused
+        "gfd/nvml/mig.py",
+        "name = told_profile(profiles) or told_name(mig)",
+        'name = ""',
+        "tests/gfd/test_unreadable.py::test_a_gpu_that_refuses_its_memory_keeps_its_mig_labels",
+    ),
+    Guard(  # the end of a product tells it from others
+        "gfd/labels/text.py",
+        "return shorten(name, names.MAX_NAME - len(tail)) + tail if tail else name",
+        "return name + tail",
+        "tests/gfd/test_values.py::test_no_end_that_tells_products_apart_is_lost",
+    ),
+    Guard(  # owners that are not known stay as they are
+        "gfd/nodefeature.py",
+        "elif self._owners is not None:",
+        "else:",
+        OWNERS + "test_a_failed_read_of_the_pod_takes_no_owner_away",
+    ),
+    Guard(  # an answer that is no NodeFeature has no labels to go on from
+        "gfd/nodefeature.py",
+        'if found.get("kind") != "NodeFeature" or not isinstance(found.get("metadata"), dict):',
+        "if False:",
+        OWNERS + "test_an_answer_that_is_no_node_feature_is_trouble",
+    ),
+)
