@@ -14,6 +14,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from itertools import count
 
+_STAYS = re.compile(r"(?i)[ymn]|true|false|yes|no|null|none|nil|unknown|\d{0,3}|0+|f+")
+"""Values that are not replaced, and so replace none."""
 _SEPARATORS = re.compile(r"[^0-9A-Fa-f]")
 _TRIES = 64
 """Replacements of a short text that are tried before it becomes longer."""
@@ -82,7 +84,7 @@ class Pseudonyms:
         for attempt in count():
             noise = self._noise(f"{kind}\0{text}\0{attempt}", length)
             fresh = make(noise) + noise[: attempt // _TRIES]
-            if fresh != text and fresh not in self._taken and (kind, fresh) not in self._fresh:
+            if fresh != text and fresh not in self._taken and not _STAYS.fullmatch(fresh):
                 break
         self._taken.add(fresh)
         self._fresh[kind, text] = fresh
