@@ -188,7 +188,7 @@ class _Labelling:
         if found.error:
             self.incomplete[source.name] = found.error
             self.whole |= {source.name} if found.whole else set()
-        naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
+        naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned, source.written)
         derived = derive(naming, found.labels, self.allowed)
         self.problems.extend(derived.problems)
         for key in sorted(derived.cleaned & self.labels.keys() - self.cleaned):

@@ -24,6 +24,7 @@ class Naming:
     verbatim: bool = False
     namespaced: bool = False
     cleaned: bool = True
+    written: bool = False
 
 
 @dataclass(slots=True)
@@ -38,12 +39,12 @@ class Derived:
 def derive(naming: Naming, labels: Labels, allowed: Searcher | None = None) -> Derived:
     """Name, clean and filter the labels of one source; what is cleaned never takes the place of what was legal.
 
+    An empty text that the machine gave, and nobody wrote, is no label value: there is no such label.
     `allowed` is searched in the part of the key after its first slash; None allows all.
     """
     derived = Derived()
-    made = sorted(
-        ((name, *_legal(naming, name, value)) for name, value in labels.items()), key=lambda one: bool(one[3])
-    )
+    given = ((name, value) for name, value in labels.items() if value or naming.written)
+    made = sorted(((name, *_legal(naming, name, value)) for name, value in given), key=lambda one: bool(one[3]))
     legal = {names.full_key(key) for _, key, _, reasons in made if key is not None and not reasons}
     for name, key, text, reasons in made:
         if reasons and key is not None and names.full_key(key) in legal:

@@ -77,7 +77,9 @@ class Signals:
 
     def wait(self, seconds: float) -> None:
         """Until a signal, that long at most."""
-        select.select([self._pipe[0]], [], [], seconds)
+        arrival = select.poll()  # select(2) knows no descriptor above 1023
+        arrival.register(self._pipe[0], select.POLLIN)
+        arrival.poll(max(0.0, seconds) * 1000)
         self.drain()
 
     def drain(self) -> None:

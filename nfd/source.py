@@ -69,6 +69,8 @@ class Source:
     """A slash in a label name ends a namespace, instead of being an illegal character."""
     cleaned: bool = True
     """Illegal names and values are cleaned; otherwise dropped with a reason, since a rule's author can see it."""
+    written: bool = False
+    """Label values are what somebody wrote, so that an empty one is meant; a machine's empty text is no value."""
     dependent: bool = False
     """Its labels come from the features of other sources: none is removed before all of these have been read once."""
     wakes: frozenset[str] = frozenset()

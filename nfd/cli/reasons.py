@@ -56,7 +56,7 @@ class Case:
 
         def make(features: Features) -> Labels:
             found = source.labels(features, config)
-            naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned)
+            naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned, source.written)
             labels = found.labels if isinstance(found, Labelled) else found
             return prefix_keys(derive(naming, labels).labels, self.policy)
 

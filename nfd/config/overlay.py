@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Final
 
 from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
-from nfd.config.section import Checked, Replaces, Section, United
+from nfd.config.section import Checked, Distinct, Replaces, Section, United
 from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
 from nfd.visible import visible
@@ -110,8 +110,8 @@ class Overlay:
             new = self._value(shape_of(one, loose=model.loose), old, value, (*path, key))
             if new is _KEEP:
                 continue
-            if checked := find_mark(one, Checked):
-                for index, reason in checked.problems(new):
+            for mark in (find_mark(one, Checked), find_mark(one, Distinct)):
+                for index, reason in mark.problems(new) if mark else ():
                     self._warn((*path, key, index), reason)
             if find_mark(one, United) and key in tree and self._layer.origin in _UNITING:
                 new = list(dict.fromkeys([*tree[key], *new]))

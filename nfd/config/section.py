@@ -70,6 +70,23 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Distinct:
+    """A list of texts; one that adds nothing is a warning. With `prefixes` each stands for all that begin with it."""
+
+    prefixes: bool = False
+
+    def problems(self, items: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """Index and problem."""
+        listed = [item.lower() if self.prefixes else item for item in items]
+        for index, item in enumerate(listed):
+            wider = (one for one in listed if self.prefixes and item != one and item.startswith(one))
+            if item in listed[:index]:
+                yield index, f"{item!r} stands there twice"
+            elif (one := next(wider, None)) is not None:
+                yield index, f"{one!r}, which is there too, includes {item!r}"
+
+
+@dataclass(frozen=True, slots=True)
 class Replaces:
     """A deprecated key: given in a file, its value replaces that of the named field beside it; elsewhere ignored."""
 

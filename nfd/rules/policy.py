@@ -24,7 +24,7 @@ MAX_ANNOTATION = 1024
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _KUBERNETES = "kubernetes.io"
 _K8S = "k8s.io"
-ANNOTATION = "annotation"
+LABEL, ANNOTATION = "label", "annotation"
 _REFERENCE = re.compile(r"@[\w-]+\.[\w-]+\.\S+", re.ASCII)
 """In an annotation, which may have any text: `@team` and `@team see a.b.c` are text."""
 _LEGAL = "0"
@@ -87,7 +87,7 @@ def allow_labels(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> A
     """Labels that the node gets, references looked up."""
     if policy.disable_labels:
         return Allowed()
-    return _allow("label", wanted, lambda key, value: _label_problem(key, value, policy), lookup)
+    return _allow(LABEL, wanted, lambda key, value: _label_problem(key, value, policy), lookup)
 
 
 def allow_sources(kind: str, wanted: Mapping[str, str], origins: Mapping[str, str | None], policy: Policy) -> Allowed:
@@ -139,7 +139,7 @@ def may_write(kind: str, key: str, policy: Policy) -> bool:
 
     Restrictions such as `disableLabels` do not count: they say what is published, not what is ours.
     """
-    if kind == "label":
+    if kind == LABEL:
         return _label_key_problem(key, policy) is None
     if kind == "taint" and not (policy.enable_taints and namespace_of(key)):
         return False
@@ -155,7 +155,7 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
     namespace = namespace_of(key)
     if proven:
         return not is_protected(kind, namespace) or may_write(kind, key, policy)
-    if _is_below(namespace, _K8S) and not (kind == "label" and namespace in policy.extra_label_ns):
+    if _is_below(namespace, _K8S) and not (kind == LABEL and namespace in policy.extra_label_ns):
         return False
     return may_write(kind, key, policy)
 
@@ -163,7 +163,7 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
 @lru_cache(maxsize=4096)
 def is_protected(kind: str, namespace: str) -> bool:
     """Whether it is Kubernetes' own, and none of ours for that kind."""
-    ours = (FEATURE_NS, PROFILE_NS) if kind == "label" else (FEATURE_NS,)
+    ours = (FEATURE_NS, PROFILE_NS) if kind == LABEL else (FEATURE_NS,)
     return (_is_kubernetes(namespace) or _is_below(namespace, _K8S)) and not _is_ours(namespace, *ours)
 
 
@@ -187,6 +187,8 @@ def _allow(kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str]
     dropped: list[Dropped] = []
     for key, text in wanted.items():
         value, unresolved = resolve(text, lookup) if is_reference(kind, text) else (text, None)
+        if kind == LABEL and text and not value:
+            unresolved = f"reference {text!r}: the attribute is an empty text"
         problem = _joined(problem_of(key, _LEGAL if unresolved else value), unresolved)
         if problem:
             dropped.append(Dropped(kind, key, problem))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nfd.features import Features, Instance
+from nfd.rules import modules
 from nfd.rules.ops import Matcher
 
 Element = Mapping[str, str]
@@ -102,14 +103,14 @@ def match_term(term: Term, view: View, collected: list[Element] | None) -> bool:
     feature = view.get(term.key)
     if feature is None:
         return False
-    if term.expressions is not None and not _match_expressions(term.expressions, feature, collected):
+    if term.expressions is not None and not _match_expressions(term, term.expressions, feature, collected):
         return False
-    return term.name is None or _match_name(term.name, feature, collected)
+    return term.name is None or _match_name(term, term.name, feature, collected)
 
 
-def _match_expressions(expressions: Expressions, feature: Feature, collected: list[Element] | None) -> bool:
+def _match_expressions(term: Term, expressions: Expressions, feature: Feature, collected: list[Element] | None) -> bool:
     elements: list[Element] | None = None if collected is None else []
-    union = _match_union(expressions, feature, elements)
+    union = _match_union(term, expressions, feature, elements)
     if not feature.instances and not elements:
         return union
     first_will_do = collected is None and all(matcher.is_safe for _, matcher in expressions)
@@ -134,13 +135,13 @@ def _match_instances(expressions: Expressions, instances: Iterable[Instance], fi
     return found
 
 
-def _match_union(expressions: Expressions, feature: Feature, elements: list[Element] | None) -> bool:
+def _match_union(term: Term, expressions: Expressions, feature: Feature, elements: list[Element] | None) -> bool:
     """Every expression must hold among the flags or the attributes; what asks for absence, among both."""
     flags, attributes = feature.flags, feature.attributes
     if flags is None and attributes is None:
         return False
     for name, matcher in expressions:
-        by_flag = flags is not None and matcher.holds_for_flag(name in flags)
+        by_flag = flags is not None and matcher.holds_for_flag(_is_among(term, flags, name))
         by_value = attributes is not None and matcher.holds(attributes.get(name))
         if matcher.on_flag == "absent":
             if (flags is not None and not by_flag) or (attributes is not None and not by_value):
@@ -155,9 +156,14 @@ def _match_union(expressions: Expressions, feature: Feature, elements: list[Elem
     return True
 
 
-def _match_name(matcher: Matcher, feature: Feature, collected: list[Element] | None) -> bool:
+def _is_among(term: Term, flags: frozenset[str], name: str) -> bool:
+    return modules.has(flags, name) if term.key in modules.FEATURES else name in flags
+
+
+def _match_name(term: Term, matcher: Matcher, feature: Feature, collected: list[Element] | None) -> bool:
     """The expression is asked about names; an instance counts if one of its attribute names holds."""
-    flags = sorted(name for name in feature.flags or () if matcher.holds(name))
+    test = modules.test_of(matcher) if term.key in modules.FEATURES else matcher.holds
+    flags = sorted(name for name in feature.flags or () if test(name))
     attributes = feature.attributes or {}
     named = sorted(name for name in attributes if matcher.holds(name))
     instances = [one for one in feature.instances or () if _any_holds(matcher, one)]

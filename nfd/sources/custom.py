@@ -191,6 +191,7 @@ SOURCE = Source(
     verbatim=True,
     namespaced=True,
     cleaned=False,
+    written=True,
     dependent=True,
     watches=(CUSTOM_D,),
 )

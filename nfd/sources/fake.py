@@ -48,4 +48,4 @@ def labels(features: Features, config: Config) -> Labels:
     return dict(config.labels)
 
 
-SOURCE = Source("fake", Config, discover, labels, default=False, namespaced=True, settled=True)
+SOURCE = Source("fake", Config, discover, labels, default=False, namespaced=True, written=True, settled=True)

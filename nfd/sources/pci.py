@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nfd.config.section import Section
+from typing import Annotated
+
+from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance, printable
 from nfd.host import Host
 from nfd.host.text import trim
@@ -23,9 +25,9 @@ CLASS_DIGITS = 4
 class Config(Section):
     """Which PCI devices are labelled, and how."""
 
-    device_class_whitelist: tuple[str, ...] = ("03", "0b40", "12")
+    device_class_whitelist: Annotated[tuple[str, ...], Distinct(prefixes=True)] = ("03", "0b40", "12")
     """Beginnings of the classes that get labels: display controllers, co-processors, processing accelerators."""
-    device_label_fields: tuple[str, ...] = ("class", "vendor")
+    device_label_fields: Annotated[tuple[str, ...], Distinct()] = ("class", "vendor")
     """Parts of a label's name, of class, vendor, device, subsystem_vendor and subsystem_device."""
     vendor_alias: bool = True
     """Also set `pci-<vendor>.present`, the name that charts for GPU nodes ask for."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from nfd.config.section import Section
+from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance
 from nfd.host import Host
 from nfd.source import Labelled, Partial, Source
@@ -24,9 +25,9 @@ PER_INTERFACE = "00"
 class Config(Section):
     """Which USB devices are labelled, and how."""
 
-    device_class_whitelist: tuple[str, ...] = ("0e", "ef", "fe", "ff")
+    device_class_whitelist: Annotated[tuple[str, ...], Distinct(prefixes=True)] = ("0e", "ef", "fe", "ff")
     """Beginnings of the classes that get labels: video, miscellaneous, application and vendor specific."""
-    device_label_fields: tuple[str, ...] = ("class", "vendor", "device")
+    device_label_fields: Annotated[tuple[str, ...], Distinct()] = ("class", "vendor", "device")
     """Parts of a label's name, of class, vendor, device and serial."""
 
 

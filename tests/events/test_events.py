@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 from nfd.events import Wake
 from nfd.signals import Interrupted, Signals
+from tests.children import run
 from tests.events.machine import Maker
 
 
@@ -113,3 +115,21 @@ def test_signals_end_a_wait_and_a_blocking_call(make: Maker, signals: Signals, n
     with pytest.raises(Interrupted), signals.interruptible():
         raise AssertionError("a program that is to end starts nothing")
     assert time.monotonic() - started < 30
+
+
+MANY = """
+import os, resource, signal
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+from nfd.signals import Signals
+signals = Signals()
+signals.wait(0.01)
+os.kill(os.getpid(), signal.SIGHUP)
+signals.wait(60)
+assert signals.fileno() > 1023 and signals.reload
+"""
+
+
+def test_a_program_with_many_descriptors_hears_signals() -> None:
+    run([sys.executable, "-c", MANY], timeout=50)

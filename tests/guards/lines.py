@@ -16,6 +16,12 @@ FLEETS = "tests/faults/test_fleets.py::"
 TROUBLE = "tests/faults/test_api_trouble.py::"
 
 ATTRIBUTION = (
+    Guard(  # a rule finds a module in either spelling
+        "nfd/rules/modules.py",
+        "return name in names or spell(name) in _spelled(names)",
+        "return name in names",
+        "tests/rules/test_modules.py::test_either_spelling_matches",
+    ),
     Guard(  # a file that nobody has read holds what it may have given
         "nfd/sources/local/__init__.py",
         "whole=held and not folder.unknown",

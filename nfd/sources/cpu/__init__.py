@@ -7,8 +7,9 @@ Features `cpu.cpuid` (flags; attributes on x86), `cpu.coretype` (flags), and as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated
 
-from nfd.config.section import Section
+from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
@@ -39,13 +40,13 @@ _NX_GZIP = "sys/devices/vio/ibm,compression-v1/nx_gzip_caps"
 
 
 class CpuidConfig(Section):
-    attribute_blacklist: tuple[str, ...] = (
+    attribute_blacklist: Annotated[tuple[str, ...], Distinct()] = (
         *("AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX"),
         *("POPCNT", "RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3", "SSE4", "SSE42", "SSSE3"),
         "TDX_GUEST",
     )
     """CPU flags that become no labels; not looked at when there is a whitelist."""
-    attribute_whitelist: tuple[str, ...] = ()
+    attribute_whitelist: Annotated[tuple[str, ...], Distinct()] = ()
     """The only CPU flags that become labels; empty: all but those of the blacklist."""
 
 

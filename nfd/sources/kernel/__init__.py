@@ -6,7 +6,9 @@ Features `kernel.version`, `kernel.config`, `kernel.selinux`, `kernel.kvm` (attr
 
 from __future__ import annotations
 
-from nfd.config.section import Section
+from typing import Annotated
+
+from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
@@ -25,7 +27,7 @@ class Config(Section):
 
     kconfig_file: str = ""
     """File with the kernel's configuration, tried before the usual places; a name ending in .gz is decompressed."""
-    config_opts: tuple[str, ...] = ("NO_HZ", "NO_HZ_IDLE", "NO_HZ_FULL", "PREEMPT")
+    config_opts: Annotated[tuple[str, ...], Distinct()] = ("NO_HZ", "NO_HZ_IDLE", "NO_HZ_FULL", "PREEMPT")
     """Configuration options that get a label, without CONFIG_."""
 
 
@@ -35,7 +37,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
         host,
         {
             VERSION: read_version,
-            CONFIG: lambda reading: attributes(CONFIG, kconfig.read(host, config.kconfig_file, release_or_none(host))),
+            CONFIG: lambda reading: read_config(reading, config),
             LOADED: lambda reading: _flags(LOADED, modules.read_loaded(host)),
             ENABLED: lambda reading: _flags(ENABLED, modules.read_enabled(reading, release_or_none(host))),
             LSM: read_security_modules,
@@ -66,6 +68,19 @@ def read_version(reading: Reading) -> Features:
     if parts["full"] != release:
         reading.host.note(version.RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
     return attributes(VERSION, parts)
+
+
+def read_config(reading: Reading, config: Config) -> Features:
+    """The options that are set, by name, without CONFIG_.
+
+    Reads: the first of the places in `kconfig` that is there
+    Absent: many kernels are shipped without; then there is no feature, and a note.
+    """
+    release = release_or_none(reading.host)
+    options = kconfig.read(reading.host, config.kconfig_file, release)
+    if options is None and release is not None:
+        reading.host.note(CONFIG, "the kernel's configuration is in none of the usual places")
+    return attributes(CONFIG, options)
 
 
 def read_security_modules(reading: Reading) -> Features:
@@ -122,7 +137,7 @@ def labels(features: Features, config: Config) -> Labels:
     """
     version_of = features.attributes.get(VERSION, {})
     options = features.attributes.get(CONFIG, {})
-    found = {f"version.{part}": text for part, text in version_of.items() if text}
+    found = {f"version.{part}": text for part, text in version_of.items()}
     for name in config.config_opts:
         if name in options:
             found[f"config.{name}"] = "true" if options[name] in ("y", "m") else options[name]

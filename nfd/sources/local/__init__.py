@@ -155,4 +155,14 @@ def labels(features: Features, config: Section) -> Labels:
     return features.attributes.get(LABEL, {})
 
 
-SOURCE = Source("local", Section, discover, labels, priority=20, verbatim=True, namespaced=True, watches=(FOLDER,))
+SOURCE = Source(
+    "local",
+    Section,
+    discover,
+    labels,
+    priority=20,
+    verbatim=True,
+    namespaced=True,
+    written=True,
+    watches=(FOLDER,),
+)

@@ -96,7 +96,8 @@ def scan(source: Source, host: Replay) -> Made:
     finally:
         host._tree.close()
     labels = made.labels if isinstance(made, Labelled) else made
-    derived = naming.derive(Naming(source.name, source.verbatim, source.namespaced, source.cleaned), labels)
+    rules = Naming(source.name, source.verbatim, source.namespaced, source.cleaned, source.written)
+    derived = naming.derive(rules, labels)
     legal.check_labels(derived.labels)
     counts = [len(derived.labels), len(derived.problems), len(host.take_notes())]
     return f"{source.name} {isinstance(found, Partial)} {counts}", (features, derived.labels)
