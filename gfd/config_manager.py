@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import signal
 import sys
@@ -203,33 +202,41 @@ async def watch_labels(settings: Settings, client: KubeClient) -> AsyncIterator[
 
 async def read_node(settings: Settings, client: KubeClient) -> tuple[str, Mapping[str, str]]:
     """Version and labels of the node."""
-    from nfd.kube.connect import METADATA_ONLY, node_path
+    from nfd.kube.connect import node_path
+    from nfd.kube.lists import read_object
 
-    metadata = (await client.json("GET", node_path(settings.node), accept=METADATA_ONLY))["metadata"]
-    return metadata["resourceVersion"], metadata.get("labels") or {}
+    item = await read_object(client, node_path(settings.node), metadata_only=True)
+    return str(item["metadata"].get("resourceVersion") or ""), labels_of(item)
+
+
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """Raises: Unavailable for labels that are none: they are not taken for missing ones."""
+    labels = item["metadata"].get("labels") or {}
+    if not isinstance(labels, Mapping):
+        raise Unavailable(f"node {item['metadata']['name']}: its labels are no mapping")
+    return labels
 
 
 async def changes(settings: Settings, client: KubeClient, version: str) -> AsyncIterator[Mapping[str, str]]:
     """Labels of the node after each change from that version on, until the server ends the watch."""
+    from nfd.kube.answers import parse_event, place_of
     from nfd.kube.connect import METADATA_ONLY, Request
+    from nfd.kube.watch import lines
 
+    nodes = "/api/v1/nodes"
     query = {
         "watch": "true",
         "fieldSelector": f"metadata.name={settings.node}",
         "resourceVersion": version,
         "timeoutSeconds": str(WATCH_SECONDS),
     }
-    try:
-        async with client.open(
-            Request("GET", "/api/v1/nodes", query, accept=METADATA_ONLY), read_timeout=WATCH_SECONDS + 30
-        ) as response:
-            async for line in response.content:
-                event = json.loads(line)
-                if event.get("type") not in ("ADDED", "MODIFIED"):
-                    return
-                yield event["object"]["metadata"].get("labels") or {}
-    except ValueError as error:
-        raise Unavailable(f"watch of node {settings.node}: {error}") from error
+    request = Request("GET", nodes, query, accept=METADATA_ONLY)
+    async with client.open(request, read_timeout=WATCH_SECONDS + 30) as response:
+        async for line in lines(response.content.iter_any()):
+            event = parse_event(line, place_of(nodes, metadata_only=True))
+            if event.type not in ("ADDED", "MODIFIED"):
+                return
+            yield labels_of(event.item)
 
 
 async def run(settings: Settings, asked: Asked) -> None:

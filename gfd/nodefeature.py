@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from gfd.options import Loaded
 from nfd import log, tasks
-from nfd.errors import ConfigError, Conflict, KubeError, NotFound
+from nfd.errors import ConfigError, Conflict, KubeError, NotFound, Unavailable
 from nfd.names import NFD_NS
 
 if TYPE_CHECKING:
@@ -77,13 +77,12 @@ class NodeFeatureOutput:
             return tasks.run(with_client(self._kubeconfig, work))
 
     async def _get(self, client: KubeClient) -> Mapping[str, Any] | None:
+        from nfd.kube.lists import read_object
+
         try:
-            found: Mapping[str, Any] = await client.json("GET", self._path())
+            return await read_object(client, self._path())
         except NotFound:
             return None
-        if found.get("kind") != "NodeFeature" or not isinstance(found.get("metadata"), dict):
-            raise KubeError(f"{self.place}: the answer is no NodeFeature")
-        return found
 
     async def _write(self, client: KubeClient, labels: Mapping[str, str]) -> bool:
         if self._owners is None:
@@ -135,10 +134,12 @@ class NodeFeatureOutput:
 
     async def _read_owners(self, client: KubeClient) -> list[dict[str, Any]]:
         """The pod and the DaemonSet it is of; none without a pod, or if that is of something else. Raises KubeError."""
+        from nfd.kube.lists import read_object
+
         if not self._pod:
             return []
         path = f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods/{quote(self._pod, safe='')}"
-        metadata = (await client.json("GET", path))["metadata"]
+        metadata = (await read_object(client, path))["metadata"]
         owners = (one for one in metadata.get("ownerReferences") or () if one.get("kind") == "DaemonSet")
         daemon_set = next(owners, None)
         if daemon_set is None:
@@ -185,7 +186,10 @@ async def is_served(client: KubeClient) -> bool:
         found = await client.json("GET", f"/apis/{GROUP}")
     except NotFound:
         return False
-    return any(one.get("name") == RESOURCE for one in found.get("resources") or ())
+    listed = found.get("resources") if isinstance(found, Mapping) and found.get("kind") == "APIResourceList" else None
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+        raise Unavailable(f"GET /apis/{GROUP}: the answer is no list of resources; is this a Kubernetes API server?")
+    return any(one.get("name") == RESOURCE for one in listed)
 
 
 async def with_client(kubeconfig: str, work: Callable[[KubeClient], Awaitable[T]]) -> T:

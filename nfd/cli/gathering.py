@@ -16,7 +16,7 @@ from nfd.features import to_json
 from nfd.fleet.nodes import summarize
 from nfd.fleet.nodes import to_json as summary_json
 from nfd.kube.connect import KubeClient, Request
-from nfd.kube.lists import list_all, list_if_known
+from nfd.kube.lists import list_all, list_if_known, read_object
 from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME
 
@@ -152,10 +152,9 @@ async def _configs(client: KubeClient, namespace: str, found: Found) -> None:
 
 async def _if_there(client: KubeClient, path: str) -> Json:
     try:
-        found: Json = await client.json("GET", path)
+        return await read_object(client, path)
     except NotFound:
         return {}
-    return found
 
 
 async def _logs(client: KubeClient, pod: Json, found: Found) -> None:

@@ -27,7 +27,7 @@ from nfd.discovery import Plan, derive_again
 from nfd.errors import ConfigError, KubeError, NotFound
 from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
-from nfd.kube.lists import list_if_known
+from nfd.kube.lists import list_if_known, read_object
 from nfd.master.forecast import Situation
 from nfd.master.mirror import RULES
 from nfd.master.reveal import PATH, Heard, Standing, parse_line, parse_standing
@@ -132,7 +132,7 @@ async def present_config(client: KubeClient, namespace: str, path: str | None) -
         return worker_config(path)
     name, key = WORKER_CONFIG
     try:
-        found = await client.json("GET", f"/api/v1/namespaces/{namespace or 'default'}/configmaps/{name}")
+        found = await read_object(client, f"/api/v1/namespaces/{namespace or 'default'}/configmaps/{name}")
     except NotFound:
         return worker_config(None)
     place = f"ConfigMap {namespace}/{name}"

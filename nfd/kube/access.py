@@ -13,6 +13,7 @@ from typing import Any
 
 from nfd.errors import Forbidden, Unavailable
 from nfd.kube import jwt
+from nfd.kube.answers import check_review, check_token_review, place_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.jwt import MAX_TOKEN, Keys, Verdict
 from nfd.kube.tokens import REVIEWS
@@ -84,9 +85,10 @@ class Access:
 
     async def _user(self, token: str) -> Mapping[str, Any]:
         """Raises: Forbidden for a token that the API server does not know, Unavailable."""
-        review = await self._post(REVIEWS, "authentication", "TokenReview", {"token": token})
-        user: Mapping[str, Any] = review.get("user") or {}
-        if not review.get("authenticated") or not user.get("username"):
+        answer = await self._post(REVIEWS, "authentication", "TokenReview", {"token": token})
+        review = check_token_review(answer, place_of(REVIEWS))
+        user: Mapping[str, Any] = review["user"]
+        if review.get("authenticated") is not True or not user.get("username"):
             raise Forbidden(STRANGER)
         return user
 
@@ -95,14 +97,13 @@ class Access:
         asked = {name: user[name] for name in ("groups", "uid", "extra") if user.get(name)}
         spec = {"user": user["username"], "nonResourceAttributes": {"path": path, "verb": "get"}, **asked}
         answer = await self._post(ACCESS, "authorization", "SubjectAccessReview", spec)
-        if not answer.get("allowed"):
+        status = check_review(answer, place_of(ACCESS))
+        if status.get("allowed") is not True or status.get("denied"):
             raise Forbidden(f"{user['username']} may not get {path}")
 
-    async def _post(self, path: str, group: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _post(self, path: str, group: str, kind: str, spec: Mapping[str, Any]) -> Any:
         body = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
         try:
-            answer = await self._client.json("POST", path, body)
+            return await self._client.json("POST", path, body)
         except Forbidden as error:  # ours, not the caller's
             raise Unavailable(f"we may not ask who may read: {error}") from error
-        status: Mapping[str, Any] = answer.get("status") or {}
-        return status

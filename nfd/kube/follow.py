@@ -10,6 +10,7 @@ from urllib.parse import quote
 from nfd import log
 from nfd.errors import Forbidden
 from nfd.kube.connect import KubeClient
+from nfd.kube.lists import read_object
 from nfd.kube.watch import Watch
 
 _log = log.get("kube")
@@ -45,5 +46,4 @@ class Followed:
         """As last heard of; what is not heard of now, and what is to be `fresh`, is asked for. Raises: KubeError."""
         if self._watch.connected and self._latest is not None and not fresh:
             return copy.deepcopy(self._latest)
-        answer = await self._client.json("GET", self.path)
-        return answer if isinstance(answer, dict) else {}
+        return dict(await read_object(self._client, self.path))

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from nfd.kube.answers import check_object, place_of
 from nfd.kube.connect import KubeClient, Request
 from nfd.kube.watch import PATIENCE
 
@@ -73,6 +74,7 @@ class Lease:
         self._client = client
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
         self._name = name
+        self._place = place_of(f"{self._folder}/{quote(name, safe='')}")
         self._timing = timing
         self._now = now
         self._identity = ""
@@ -251,9 +253,18 @@ class Lease:
                 data = None if body is None else json.dumps(body).encode()
                 async with self._client.open(Request(method, path, limit, data)) as response:
                     found = json.loads(await response.read())
-        except (TimeoutError, ValueError) as error:
+        except (TimeoutError, ValueError, RecursionError) as error:
             raise Unavailable(f"{method} {path}: {error or 'no answer in time'}") from error
-        return found if isinstance(found, dict) else {}
+        return self._checked(found, method, body)
+
+    def _checked(self, answer: Any, method: str, sent: Any) -> dict[str, Any]:
+        """A Lease of our name and, after a write, the one that was written. Raises: Unavailable."""
+        lease = dict(check_object(answer, self._place, method))
+        if not isinstance(lease.get("spec"), Mapping | None):
+            raise Unavailable(f"{method} {self._place.path}: the answer's spec is none")
+        if sent is not None and (_spec(lease).get("holderIdentity") or "") != sent["spec"]["holderIdentity"]:
+            raise Unavailable(f"{method} {self._place.path}: the answer is not the Lease that was written")
+        return lease
 
     def _complain(self, error: KubeError) -> None:
         if not self._failing:

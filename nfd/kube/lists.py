@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from nfd.errors import Expired, NotFound, Unavailable
-from nfd.kube.connect import JSON, KubeClient
+from nfd.kube.answers import check_object, parse_page, place_of
+from nfd.kube.connect import JSON, METADATA_ONLY, KubeClient
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """A list of metadata alone (Kubernetes API concepts, "Metadata-only fetches")."""
@@ -56,34 +57,18 @@ async def _once(
     client: KubeClient, path: str, keep: Callable[[Mapping[str, Any]], T | None], query: dict[str, str], accept: str
 ) -> list[T]:
     found: list[T] = []
+    place = place_of(path, metadata_only=accept == METADATA_LIST)
     while True:
-        items, token = _page(await client.json("GET", path, query=query, accept=accept), path)
-        found += [kept for item in items if (kept := keep(item)) is not None]
-        if not token:
+        page = parse_page(await client.json("GET", path, query=query, accept=accept), place)
+        found += [kept for item in page.items if (kept := keep(item)) is not None]
+        if not page.token:
             return found
-        if token == query.get("continue"):
+        if page.token == query.get("continue"):
             raise Unavailable(f"GET {path}: the answer is the same page again and again")
-        query["continue"] = token
+        query["continue"] = page.token
 
 
-def _page(answer: Any, path: str) -> tuple[list[Mapping[str, Any]], str]:
-    """Objects and token of a page. Raises: Unavailable for what no API server says, as a proxy may."""
-    listed = answer if isinstance(answer, Mapping) else {"items": None}
-    items, metadata = listed.get("items", ()) or (), listed.get("metadata") or {}
-    named = isinstance(items, list | tuple) and all(map(_is_named, items))
-    if not isinstance(answer, Mapping) or not named or not isinstance(metadata, Mapping):
-        raise Unavailable(f"GET {path}: the answer is no list of objects; is this a Kubernetes API server?")
-    return list(items), str(metadata.get("continue") or "")
-
-
-async def read_object(client: KubeClient, path: str) -> Mapping[str, Any]:
-    """One object. Raises: KubeError."""
-    answer = await client.json("GET", path)
-    if not _is_named(answer):
-        raise Unavailable(f"GET {path}: the answer is no object; is this a Kubernetes API server?")
-    return cast(Mapping[str, Any], answer)
-
-
-def _is_named(item: object) -> bool:
-    metadata = item.get("metadata") if isinstance(item, Mapping) else None
-    return isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)
+async def read_object(client: KubeClient, path: str, *, metadata_only: bool = False) -> Mapping[str, Any]:
+    """The object at that path, of its kind and name. Raises: KubeError."""
+    accept = METADATA_ONLY if metadata_only else JSON
+    return check_object(await client.json("GET", path, accept=accept), place_of(path, metadata_only=metadata_only))

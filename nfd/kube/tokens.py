@@ -17,6 +17,7 @@ from urllib.parse import quote
 from nfd import log, tasks
 from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube import jwt
+from nfd.kube.answers import check_object, check_token_review, place_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.jwt import Jwt, Keys, Verdict
 from nfd.kube.turns import Recent, Turns
@@ -136,17 +137,17 @@ class Tokens:
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [self._audience]},
         }
-        status = (await self._call("POST", REVIEWS, body)).get("status") or {}
-        if not status.get("authenticated"):
+        status = check_token_review(await self._call("POST", REVIEWS, body), place_of(REVIEWS))
+        if status.get("authenticated") is not True:
             raise Forbidden(f"the API server refuses the token: {status.get('error') or 'no reason given'}")
         if self._audience not in (status.get("audiences") or ()):
             raise Forbidden(f"the token is not for audience {self._audience}")
         return status
 
     async def _identify(self, status: Mapping[str, Any]) -> Pod:
-        user = status.get("user") or {}
-        namespace, account = account_of(str(user.get("username", "")))
-        extra = {key: (values or [""])[0] for key, values in (user.get("extra") or {}).items()}
+        user = status["user"]
+        namespace, account = account_of(str(user.get("username") or ""))
+        extra = {key: (values or [""])[0] for key, values in user["extra"].items()}
         name, uid = extra.get(f"{_EXTRA}pod-name", ""), extra.get(f"{_EXTRA}pod-uid", "")
         if not account:
             raise Forbidden("the token is not one of a service account")
@@ -157,27 +158,28 @@ class Tokens:
 
     async def _node_of(self, namespace: str, name: str, uid: str) -> str:
         """Where a pod runs whose token does not tell."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         try:
-            pod = await self._call("GET", f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")
+            pod = check_object(await self._call("GET", path), place_of(path))
         except NotFound as error:
             raise Forbidden(f"there is no pod {namespace}/{name} any more") from error
-        if (pod.get("metadata") or {}).get("uid") != uid:
+        if pod["metadata"].get("uid") != uid:
             raise Forbidden(f"pod {namespace}/{name} is another one now")
-        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        spec = pod.get("spec")
+        node = str((spec.get("nodeName") if isinstance(spec, Mapping) else "") or "")
         if not node:
             raise Forbidden(f"pod {namespace}/{name} has no node yet")
         return node
 
-    async def _call(self, method: str, path: str, body: Any = None) -> Mapping[str, Any]:
+    async def _call(self, method: str, path: str, body: Any = None) -> Any:
         """What keeps us from asking is no verdict on the token. Raises: Unavailable, NotFound."""
         try:
-            answer = await self._client.json(method, path, body)
+            return await self._client.json(method, path, body)
         except (Unavailable, NotFound):
             raise
         except KubeError as error:
             _log.error("callers cannot be identified", path=path, error=error)
             raise Unavailable("the API server does not let the master identify callers; see its log") from error
-        return answer if isinstance(answer, Mapping) else {}
 
 
 def account_of(user: str) -> tuple[str, str]:

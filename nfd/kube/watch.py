@@ -8,7 +8,6 @@ end it.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 from nfd import log
 from nfd.errors import Expired, Forbidden, KubeError, NotFound, Unavailable
 from nfd.failures import failed
+from nfd.kube.answers import parse_event, parse_page, place_of
 from nfd.kube.connect import JSON, METADATA_ONLY, KubeClient, Request
 from nfd.kube.lists import METADATA_LIST
 
@@ -34,8 +34,6 @@ PATIENCE = 10.0
 
 LOOK_AGAIN = 5.0
 """Seconds at most until a resource that the server does not know is asked for again."""
-_LONGEST_REASON = 500
-"""Characters of what an error event says."""
 MISSES = 2
 """Answers in a row that there is no such resource, after which nobody waits for its list any more."""
 
@@ -87,6 +85,7 @@ class Watch:
         self._page_size = page_size
         self._patience = patience
         self._silence = silence
+        self._place = place_of(path, metadata_only=metadata_only)
         self._accept = (METADATA_LIST, METADATA_ONLY) if metadata_only else (JSON, JSON)
         self._refused_since: float | None = None
         self._version = ""
@@ -177,16 +176,18 @@ class Watch:
         seen: set[tuple[str, str]] = set()
         query = {**self._query, **({"limit": str(self._page_size)} if self._page_size else {})}
         while True:
-            page = await self._client.json("GET", self._path, query=query, accept=self._accept[0])
-            for item in page.get("items") or ():
-                self._mirror.put(item)
+            answer = await self._client.json("GET", self._path, query=query, accept=self._accept[0])
+            page = parse_page(answer, self._place)
+            for item in page.items:
+                self._put(item)
                 seen.add(identity(item))
-            metadata = page.get("metadata") or {}
-            if not (token := metadata.get("continue")):
+            if not page.token:
                 break
-            query["continue"] = token
+            if page.token == query.get("continue"):
+                raise Unavailable(f"GET {self._path}: the answer is the same page again and again")
+            query["continue"] = page.token
         self._mirror.listed(frozenset(seen))
-        self._version = metadata.get("resourceVersion", "")
+        self._version = page.version
         self.synced.set()
         self._settle()
 
@@ -199,57 +200,36 @@ class Watch:
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         request = Request("GET", self._path, query, accept=self._accept[1])
-        try:
-            async with self._client.open(request, read_timeout=self._silence) as response:
-                self.connected = True
-                begun = asyncio.get_running_loop().call_later(SHORTEST_WATCH, self._recovered)
-                try:
-                    async for line in _lines(response.content.iter_any()):
-                        self._take(line)
-                finally:
-                    begun.cancel()
-            if asyncio.get_running_loop().time() < begun.when():
-                raise Unavailable(f"watch of {self._path}: ended as soon as it had begun")
-        except ValueError as error:  # a line that is cut off
-            raise Unavailable(f"watch of {self._path}: {error}") from error
+        async with self._client.open(request, read_timeout=self._silence) as response:
+            self.connected = True
+            begun = asyncio.get_running_loop().call_later(SHORTEST_WATCH, self._recovered)
+            try:
+                async for line in lines(response.content.iter_any()):
+                    self._take(line)
+            finally:
+                begun.cancel()
+        if asyncio.get_running_loop().time() < begun.when():
+            raise Unavailable(f"watch of {self._path}: ended as soon as it had begun")
 
     def _take(self, line: bytes) -> None:
         if not line.strip():
             return
-        kind, item = _event(line)
-        if kind == "ERROR":
-            if item.get("code") == 410:
-                raise Expired(f"watch of {self._path}: {_said(item)}")
-            raise Unavailable(f"watch of {self._path}: {_said(item)}")
-        if kind == "DELETED":
-            self._mirror.drop(item)
-        elif kind in ("ADDED", "MODIFIED"):
+        event = parse_event(line, self._place)
+        if event.type == "DELETED":
+            self._mirror.drop(event.item)
+        elif event.type != "BOOKMARK":
+            self._put(event.item)
+        self._version = event.version
+
+    def _put(self, item: Mapping[str, Any]) -> None:
+        """An object that nobody can make sense of is there all the same: what is known of it, and all others, stay."""
+        try:
             self._mirror.put(item)
-        self._version = (item.get("metadata") or {}).get("resourceVersion") or self._version
+        except Exception as error:
+            failed("watch", error, path=f"{self._path}: {'/'.join(identity(item)).strip('/')}")
 
 
-def _said(status: Mapping[str, Any]) -> str:
-    """What an error event says, on one line."""
-    return " ".join(str(status.get("message") or status).split())[:_LONGEST_REASON]
-
-
-def _event(line: bytes) -> tuple[Any, Mapping[str, Any]]:
-    """Kind and object of a line. Raises: ValueError for what is no event."""
-    try:
-        event = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("an event is nested too deeply") from error
-    item = (event.get("object") or {}) if isinstance(event, Mapping) else None
-    metadata = (item.get("metadata") or {}) if isinstance(item, Mapping) else None
-    if not isinstance(metadata, Mapping):
-        raise ValueError(f"{line[:80]!r} is no event")
-    for key in ("namespace", "name", "resourceVersion"):
-        if not isinstance(metadata.get(key) or "", str):
-            raise ValueError(f"an event's metadata.{key} is not text")
-    return event.get("type"), item or {}
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Whole lines, however long: one event may hold an object of more than a MiB."""
     parts: list[bytes] = []
     async for chunk in chunks:

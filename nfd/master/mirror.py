@@ -31,6 +31,17 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
     return dict((item.get("metadata") or {}).get("labels") or {})
 
 
+def specification(item: Mapping[str, Any], *fields: str) -> Mapping[str, Any]:
+    """That of a custom resource of ours, with lists in these fields. Raises: ValueError: none is not an empty one."""
+    spec = item.get("spec")
+    if not isinstance(spec, Mapping):
+        raise ValueError(f"spec: {'is missing' if spec is None else 'is no mapping'}")
+    for field in fields:
+        if not isinstance(spec.get(field), list):
+            raise ValueError(f"spec.{field}: is no list")
+    return spec
+
+
 class Mirrored(Generic[T]):
     """A Mirror. An object that cannot be parsed spoils only itself: what was known of it stays.
 

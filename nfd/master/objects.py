@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
 from nfd.master.desired import OBJECT
+from nfd.master.mirror import specification
 from nfd.master.ownership import Origin, Owned
 from nfd.names import NFD_NS
 from nfd.report import Report
@@ -98,7 +99,7 @@ def _key(instances: tuple[Instance, ...]) -> Any:
 
 def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     """A NodeFeature as JSON gives it. Raises: ValueError naming the place that does not fit."""
-    metadata, spec = _mapping(item.get("metadata"), "metadata"), _mapping(item.get("spec"), "spec")
+    metadata, spec = _mapping(item.get("metadata"), "metadata"), specification(item)
     labels = _texts(spec.get("labels"), "spec.labels")
     if (size := sum(len(key) + len(value) for key, value in labels.items())) > ROOM:
         raise ValueError(f"spec.labels: {size} letters, at most {ROOM} are taken")

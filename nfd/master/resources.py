@@ -23,7 +23,16 @@ from nfd.master.desired import UNREPORTED, derive_desired, derive_freshness
 from nfd.master.ignored import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED, Ignored
 from nfd.master.lost import Lost
 from nfd.master.metrics import Metrics
-from nfd.master.mirror import GROUPS, NAMESPACES, NODE_FEATURES, RULES, Mirrored, labels_of, spec_version
+from nfd.master.mirror import (
+    GROUPS,
+    NAMESPACES,
+    NODE_FEATURES,
+    RULES,
+    Mirrored,
+    labels_of,
+    spec_version,
+    specification,
+)
 from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of, speak_alone
 from nfd.master.ownership import Owned, parse_owned
 from nfd.master.plan import Goal, plan_node
@@ -36,6 +45,7 @@ from nfd.master.verdicts import Verdicts
 from nfd.report import Report
 from nfd.rules.compiled import Group, compile_rules
 from nfd.rules.parse import GROUP, parse_object
+from nfd.rules.policy import Policy
 from nfd.store.base import Node, NodeStore
 
 SETTLE = 0.1
@@ -69,9 +79,7 @@ class CustomResources:
 
     def __init__(self, client: KubeClient, wishes: Wishes, metrics: Metrics) -> None:
         joining = wishes.joining
-        self.rules = Mirrored[Sheet](
-            lambda item: compile_sheet(item, joining.policy), self._rules_changed, spec_version
-        )
+        self.rules = Mirrored[Sheet](partial(_compile_sheet, joining.policy), self._rules_changed, spec_version)
         self.groups = Mirrored[Group](_compile_group, self._rules_changed, spec_version)
         self.objects = Mirrored[FeatureObject](self._parse_object, self._object_changed)
         self.namespaces = Mirrored[Mapping[str, str]](labels_of, self._namespace_changed)
@@ -356,6 +364,12 @@ class CustomResources:
         return bool(before - self.verdicts.book.origins)
 
 
+def _compile_sheet(policy: Policy, item: Mapping[str, Any]) -> Sheet:
+    specification(item, "rules")
+    return compile_sheet(item, policy)
+
+
 def _compile_group(item: Mapping[str, Any]) -> Group:
+    specification(item, "featureGroupRules")
     parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": GROUP, **item})
     return compile_rules([parsed]).groups[0]

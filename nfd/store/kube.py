@@ -10,6 +10,7 @@ from typing import Any
 
 from nfd import log, tasks
 from nfd.errors import KubeError, Unavailable
+from nfd.kube.answers import Place, check_object, place_of
 from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request, node_path
 from nfd.kube.watch import PATIENCE, SILENCE, Watch
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
@@ -57,7 +58,8 @@ class KubeStore:
         return self._nodes.keys()
 
     async def read(self, name: str) -> Node:
-        return self._learn(trim(await self._client.json("GET", node_path(name))))
+        answer = await self._client.json("GET", node_path(name))
+        return self._learn(_node_of(answer, place_of(node_path(name)), "GET"))
 
     async def ensure(self, name: str) -> Node | None:
         """Nodes of a cluster are made by their kubelets."""
@@ -79,9 +81,10 @@ class KubeStore:
             data = await response.read()
         try:
             answer = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Unavailable(f"PATCH {node_path(name)}: the answer is not JSON: {error}") from error
-        node, known = trim(answer), self._nodes.get(name)
+        node = _node_of(answer, place_of(node_path(name), metadata_only=not whole), "PATCH")
+        known = self._nodes.get(name)
         if not whole and known is not None and known.uid == node.uid:
             rest = ("boot_id", "resources", "taints", "spec")
             node = replace(node, **{name: getattr(known, name) for name in rest})
@@ -94,7 +97,11 @@ class KubeStore:
 
     def put(self, item: Mapping[str, Any]) -> None:
         """The watch tells of a Node; what it says again, as after a kubelet's sign of life, is kept as it was."""
-        node = trim(item)
+        try:
+            node = trim(item)
+        except ValueError as error:
+            _log.warning("Node makes no sense, what is known of it stays", node=item["metadata"]["name"], error=error)
+            return
         known = self._nodes.get(node.name)
         same = known is not None and known.same_content(node)
         if known is not None and same:
@@ -126,6 +133,14 @@ class KubeStore:
             return known
         self._nodes[node.name] = node
         return node
+
+
+def _node_of(answer: Any, place: Place, method: str) -> Node:
+    """Raises: Unavailable for what is not that Node."""
+    try:
+        return trim(check_object(answer, place, method))
+    except ValueError as error:
+        raise Unavailable(f"{method} {place.path}: {error}") from error
 
 
 def _older(one: Node, other: Node) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from nfd.errors import KubeError, NotFound
 from nfd.kube.connect import KubeClient
+from nfd.kube.lists import read_object
 from nfd.kube.watch import Watch, identity
 from nfd.quantity import parse_quantity
 from nfd.topology.held import Claim, Pod
@@ -65,7 +66,7 @@ class Claims:
     async def _ask(self, namespace: str, name: str) -> Claim:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         try:
-            return claim_of(await self._client.json("GET", path))
+            return claim_of(await read_object(self._client, path))
         except NotFound as error:
             raise KubeError(f"the kubelet has a pod {namespace}/{name} that the API server does not know") from error
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from nfd import log
 from nfd.errors import Forbidden, KubeError, NotFound
 from nfd.kube.connect import KubeClient
+from nfd.kube.lists import read_object
 from nfd.topology.zones import API_VERSION, Json, owned, same
 
 TOPOLOGIES = f"/apis/{API_VERSION}/noderesourcetopologies"
@@ -45,22 +46,21 @@ class Publisher:
         """A reference to our namespace; None if there is none or we may not read it. Raises: KubeError."""
         if self._owner is None and self._namespace and not self._refused:
             try:
-                found = await self._client.json("GET", f"/api/v1/namespaces/{quote(self._namespace, safe='')}")
+                found = await read_object(self._client, f"/api/v1/namespaces/{quote(self._namespace, safe='')}")
             except (Forbidden, NotFound) as error:
                 self._refused = True
                 _log.warning("the object will have no owner", path=self._namespace, error=error)
                 return None
-            uid = found["metadata"]["uid"]
+            uid = found["metadata"].get("uid")
             self._owner = {"apiVersion": "v1", "kind": "Namespace", "name": self._namespace, "uid": uid}
         return self._owner
 
     async def _there(self, path: str) -> Mapping[str, Any]:
         """Empty if there is none."""
         try:
-            found: Mapping[str, Any] = await self._client.json("GET", path)
+            return await read_object(self._client, path)
         except NotFound:
             return {}
-        return found
 
     async def _apply(self, path: str, wanted: Json) -> None:
         query = {"fieldManager": MANAGER, "force": "true"}

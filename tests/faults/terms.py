@@ -84,6 +84,7 @@ class Terms:
 
     plane: ControlPlane
     folder: Path
+    lives: int = 0
 
     def define(self) -> None:
         """Bring the custom resources."""
@@ -102,7 +103,8 @@ class Terms:
     def make(self, name: str) -> Program:
         kubeconfig = f"-kubeconfig={self.plane.kubeconfig_for('admin')}"
         port, http_port = free_ports(2)
-        log = self.folder / f"{name}-{http_port}.log"
+        self.lives += 1
+        log = self.folder / f"{name}-{self.lives}.log"
         machine = f"--replay={ROOT / 'tests/hosts/raspberry-pi-4'}"
         here = {"KUBERNETES_NAMESPACE": NAMESPACE, "NODE_NAME": "terms-0", "POD_NAME": "terms", "POD_IP": "127.0.0.1"}
         here["PYTHONWARNINGS"] = "error,ignore:unclosed:ResourceWarning"  # asyncio's, in the middle of a TLS handshake

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -58,6 +60,16 @@ async def cut_half(exchange: Exchange) -> web.StreamResponse:
 async def garbage(exchange: Exchange) -> web.StreamResponse:
     """A status of success, and a body that is no JSON: what a broken load balancer says."""
     return web.Response(text="<html>it works</html>", content_type="text/html")
+
+
+def spoiled(spoil: Callable[[Any], Any]) -> Fault:
+    """A status of success, and JSON that is the server's own but for what `spoil` makes of it."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        source = await exchange.fetch()
+        return web.json_response(spoil(json.loads(await source.read())))
+
+    return fault
 
 
 def delay(seconds: float) -> Fault:

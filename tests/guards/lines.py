@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.guards.answers import ANSWERS
 from tests.guards.gpus import GPUS
 from tests.guards.guard import Guard
 from tests.guards.leadership import LEADERSHIP
@@ -249,4 +250,5 @@ GUARDS = (
     *LIVES,
     *PROOFS,
     *IN_THE_WAY,
+    *ANSWERS,
 )

@@ -16,7 +16,8 @@ from nfd.kube.lists import list_all, read_object
 from tests.controlplane.process import free_ports
 
 NODES = "/api/v1/nodes"
-ENDLESS = {"items": [{"metadata": {"name": "a"}}], "metadata": {"continue": "again"}}
+LIST = {"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}}
+ENDLESS = {**LIST, "items": [], "metadata": {"continue": "again", "resourceVersion": "7"}}
 
 
 @pytest.fixture
@@ -82,5 +83,5 @@ def test_an_object_that_is_none_is_one_line(ask: Callable[..., object], text: st
 
 
 def test_what_is_a_list_is_read(ask: Callable[..., object]) -> None:
-    text = json.dumps({"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
+    text = json.dumps({**LIST, "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
     assert ask(text, lambda client: list_all(client, NODES, lambda item: item["metadata"]["name"])) == ["a", "b"]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd.kube.watch import _lines
+from nfd.kube.watch import lines
 
 
 async def chunks(parts: list[bytes]) -> AsyncIterator[bytes]:
@@ -17,5 +17,5 @@ async def chunks(parts: list[bytes]) -> AsyncIterator[bytes]:
 
 @given(st.lists(st.binary(max_size=5).map(lambda text: text.replace(b"\r", b"\n"))))
 async def test_lines_are_whole(parts: list[bytes]) -> None:
-    found = [line async for line in _lines(chunks(parts)) if line]
+    found = [line async for line in lines(chunks(parts)) if line]
     assert found == [line for line in b"".join(parts).split(b"\n") if line]

@@ -170,8 +170,9 @@ def feature_objects() -> Sequence[bytes]:
 
 def events() -> Sequence[bytes]:
     gone = {"kind": "Status", "code": 410, "message": "too old"}
+    whole = {"kind": "Node", "apiVersion": "v1", **some_node()}
     return encoded(
-        *({"type": kind, "object": some_node()} for kind in ("ADDED", "DELETED", "BOOKMARK")),
+        *({"type": kind, "object": whole} for kind in ("ADDED", "DELETED", "BOOKMARK")),
         {"type": "ERROR", "object": gone},
     )
 
