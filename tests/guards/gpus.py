@@ -114,8 +114,8 @@ GPUS = (
     ),
     Guard(  # an answer that is no NodeFeature has no labels to go on from
         "gfd/nodefeature.py",
-        'if found.get("kind") != "NodeFeature" or not isinstance(found.get("metadata"), dict):',
-        "if False:",
+        "return await read_object(client, self._path())",
+        'return dict(await client.json("GET", self._path()))',
         OWNERS + "test_an_answer_that_is_no_node_feature_is_trouble",
     ),
 )
