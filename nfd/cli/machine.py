@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nfd.cli.parsers import path
 from nfd.cli.rulecheck import NO_RULES, ask_rules
 from nfd.config.held import Held
-from nfd.config.load import files, load
+from nfd.config.reload import load_held
 from nfd.config.text import split_items
 from nfd.discovery import Discovery, Plan, discover, make_plan
 from nfd.errors import ConfigError
@@ -88,10 +88,8 @@ def _sources(text: str) -> tuple[str, ...]:
 def config_of(args: Namespace, held: Held | None = None) -> tuple[WorkerConfig, tuple[Problem, ...]]:
     """The configuration, and what was odd about it; `held` is what is in use, at a reload."""
     held = held or Held()
-    layers = files(args.config, required=not held.loaded, pipes=True) if args.config else []
-    held.check(args.config or "", layers)
-    config, findings = load(model(), layers)
-    held.take(layers)
+    required = not held.loaded
+    (config, findings), _ = load_held(model(), held, args.config or "", required=required, pipes=True)
     return config, tuple(Problem("config", f"{one.place}: {one.key}", one.reason) for one in findings)
 
 

@@ -24,9 +24,10 @@ from typing import Any
 
 from nfd import __version__
 from nfd.config.held import Held
-from nfd.config.load import Loaded, M, files, inline, load
+from nfd.config.load import Loaded, M, inline
 from nfd.config.options import Kind, Option, options
 from nfd.config.overlay import Finding, Layer, Origin
+from nfd.config.reload import load_held
 from nfd.config.render import usage
 from nfd.config.section import Section
 from nfd.config.text import from_environment, parse_bool, parse_text
@@ -149,13 +150,11 @@ def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> L
 
     Raises: ConfigError; FileGone if only files are missing that the configuration in use was read from.
     """
-    path, held = str(parsed["config"]), parsed.held
-    read = files(path)
-    held.check(path, read)
-    config, findings = load(model, [*read, *inline(parsed["options"]), *parsed.layers], strict_text=strict_text)
-    if path and "config" in parsed.given and not held.loaded and str(Path(path)) not in {one.name for one in read}:
+    path, held, anew = str(parsed["config"]), parsed.held, parsed.held.loaded
+    rest = [*inline(parsed["options"]), *parsed.layers]
+    (config, findings), read = load_held(model, held, path, rest, strict_text=strict_text)
+    if path and "config" in parsed.given and not anew and str(Path(path)) not in {one.name for one in read}:
         findings = (Finding(path, "", "no such file; defaults count until there is one"), *findings)
-    held.take(read)
     return Loaded(config, findings)
 
 

@@ -19,6 +19,7 @@ class Held:
         self.loaded = False
         """Whether a configuration is in use."""
         self._saying: frozenset[str] = frozenset()
+        self._layers: dict[str, Layer] = {}
         self._told = ""
 
     def check(self, path: str, layers: Iterable[Layer]) -> None:
@@ -37,10 +38,15 @@ class Held:
                 news, self._told = text != self._told, text
                 raise FileGone(text, news=news)
 
+    def layer(self, name: str) -> Layer | None:
+        """What a file says that the configuration in use was read from."""
+        return self._layers.get(name)
+
     def take(self, layers: Iterable[Layer]) -> None:
         """From now on this is in use."""
         self.loaded = True
-        self._saying = frozenset(layer.name for layer in layers if layer.data)
+        self._layers = {layer.name: layer for layer in layers}
+        self._saying = frozenset(name for name, layer in self._layers.items() if layer.data)
         self._told = ""
 
 

@@ -75,7 +75,7 @@ def contents(path: str | Path) -> tuple[tuple[str, bytes], ...]:
     """Name and bytes of a configuration file and its drop-ins, or why they cannot be read. Absent: left out."""
     found = []
     try:
-        names = _names(path) if str(path) else []
+        names = names_of(path) if str(path) else []
     except ConfigError as error:
         return ((str(path), str(error).encode(errors="replace")),)
     for name in names:
@@ -101,12 +101,12 @@ def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> l
     """
     if not str(path):
         return []
-    first, *drop_ins = _names(path)
-    found = [_file(first, required=required, pipes=pipes), *map(_file, drop_ins)]
+    first, *drop_ins = names_of(path)
+    found = [file_layer(first, required=required, pipes=pipes), *map(file_layer, drop_ins)]
     return [layer for layer in found if layer is not None]
 
 
-def _names(path: str | Path) -> list[Path]:
+def names_of(path: str | Path) -> list[Path]:
     """The file and what lies in its folder of drop-ins. Raises: ConfigError if that cannot be listed."""
     path = Path(path)
     folder = path.parent / f"{path.name}.d"  # "." and "/" have no name
@@ -139,7 +139,8 @@ def read_file(path: str | Path, *, pipes: bool = False) -> bytes:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
 
 
-def _file(path: Path, *, required: bool = False, pipes: bool = False) -> Layer | None:
+def file_layer(path: Path, *, required: bool = False, pipes: bool = False) -> Layer | None:
+    """One file as a layer. Absent: a missing one is none, unless `required`. Raises: ConfigError."""
     try:
         data = read_file(path, pipes=pipes)
     except FileNotFoundError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nfd.config.flags import Parsed, configure, daemon_flags, parse
+from nfd.config.yamltext import MAX_BYTES
 from nfd.errors import ConfigError, FileGone
 from tests.config.sample import Config
 
@@ -135,3 +136,61 @@ def test_a_named_file_that_never_was_is_said_once(tmp_path: Path) -> None:
     assert not configure(Config, unnamed).findings
     (tmp_path / MAIN).write_text("")
     assert not configure(Config, command(tmp_path)).findings
+
+
+def _unreadable(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def _too_large(path: Path) -> None:
+    path.write_text(f"# {'x' * MAX_BYTES}")
+
+
+SPOILT = [
+    _unreadable,
+    _too_large,
+    lambda path: path.write_text("core: ["),
+    lambda path: path.write_text("core: {qps: many}"),
+    lambda path: path.write_text("core: {sleepInterval: soon}"),
+    lambda path: path.write_text("- a list"),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_spoilt_drop_in_costs_no_other_file(place: Path, spoil: Callable[[Path], object]) -> None:
+    """What it said before counts, and a finding tells; what is new elsewhere is taken, and what goes is gone."""
+    other = place / "x.conf.d/20.conf"
+    other.write_text("core: {mode: single}")
+    parsed = command(place)
+    assert (*values(parsed), configure(Config, parsed).config.core.mode) == (1, 2, "single")
+    spoil(place / DROP_IN)
+    (place / MAIN).write_text("core: {port: 3}")
+    other.unlink()
+    loaded = configure(Config, parsed)
+    assert (loaded.config.core.port, loaded.config.core.qps, loaded.config.core.mode) == (3, 2, "none")
+    (finding,) = loaded.findings
+    assert str(finding).startswith(f"{place / DROP_IN}: cannot be used, what it said before counts: ")
+    assert values(parsed) == (3, 2), "and so it stays"
+    (place / DROP_IN).unlink()
+    assert values(parsed) == (3, 5), "until it is taken back"
+    spoil_new = place / "x.conf.d/30.conf"
+    spoil_new.write_text("x")
+    spoil(spoil_new)
+    with pytest.raises(ConfigError):
+        values(parsed)
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_spoilt_file_is_no_configuration(place: Path, spoil: Callable[[Path], object]) -> None:
+    """The one that `--config` names, and any file at the start."""
+    parsed = command(place)
+    assert values(parsed) == (1, 2)
+    spoil(place / MAIN)
+    with pytest.raises(ConfigError):
+        values(parsed)
+    (place / MAIN).unlink()
+    (place / MAIN).write_text("core: {port: 1}")
+    spoil(place / DROP_IN)
+    with pytest.raises(ConfigError):
+        values(command(place))
