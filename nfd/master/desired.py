@@ -80,7 +80,7 @@ class Freshness:
     rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
     False while the worker has yet to speak. `alone` tells that there is none, only objects of third parties. `lost` are
     objects that exist but make no sense: `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules
-    (`rule:OBJECT/RULE`) that failed on the node, or depend on one that did.
+    (`rule:OBJECT/RULE`) that failed on the node, look at features of a source that did, or depend on such a rule.
     """
 
     sources: Mapping[str, bool] | None = None
@@ -93,6 +93,11 @@ class Freshness:
     reported: bool = True
     alone: bool = False
     lost: AbstractSet[str] = frozenset()
+
+    @property
+    def failed(self) -> AbstractSet[str]:
+        """Sources whose features may be less than there is, or of before."""
+        return {name for name, told in (self.sources or {}).items() if not told}
 
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""

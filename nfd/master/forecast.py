@@ -80,7 +80,7 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
         fresh = derive_freshness(known.report)
         blind = fresh.blind or not found.complete
-        fresh = replace(fresh, blind=blind, alone=known.alone, lost=found.unsure)
+        fresh = replace(fresh, blind=blind, alone=known.alone, lost=found.unsure | book.relying_on(fresh.failed))
     planned, goal = fitting_plan(_goal(desired, fresh, book, standing), node)
     if not standing.publish:
         planned = _unwritten(planned)

@@ -161,8 +161,8 @@ class CustomResources:
         found, fresh = verdict.evaluation, derive_freshness(report)
         blind = fresh.blind or not found.complete or self._lost.concern(node.name)
         fresh = replace(fresh, blind=blind, alone=alone, **self._lists())
-        if found.unsure:
-            fresh = replace(fresh, lost=fresh.lost | found.unsure)
+        if unsure := found.unsure | verdict.book.relying_on(fresh.failed):
+            fresh = replace(fresh, lost=fresh.lost | unsure)
         return Asked(verdict.joined, fresh, found.contributions, found.matched)
 
     def concern(self, node: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd import log
@@ -44,6 +45,14 @@ class Rulebook:
     """Names of all features that rules and groups look at."""
     repeatable: bool = False
     """Whether the outcome depends on these features alone, references to others apart."""
+
+    def relying_on(self, sources: AbstractSet[str]) -> frozenset[str]:
+        """Origins of the rules that look at features of one of these sources, or depend on a rule that does."""
+        found: set[str] = set()
+        for rule in self.rules if sources else ():
+            if (rule.dependent and found) or any(name.partition(".")[0] in sources for name in rule.features):
+                found.add(rule.origin)
+        return frozenset(found)
 
 
 def bind(sheets: Iterable[Sheet], groups: Iterable[Group], suspended: Sequence[PlacedRule] = ()) -> Rulebook:

@@ -97,6 +97,29 @@ async def test_rule_deleted_while_the_master_is_down(
     assert notes.keys() == {"note", N + "feature-labels", N + "origins"}
 
 
+async def test_rules_over_a_source_that_fails_take_nothing_away(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """A worker that starts while a driver is away knows less than it did; rules over other sources go on."""
+    whole = Features(PCI.flags, PCI.attributes, {**PCI.instances, "nvidia.gpu": ({"vendor": "10de"},)})
+    less = Features(attributes={"nvidia.node": {"pci.gpus": "1"}})
+    after = {"feature": "rule.matched", "matchExpressions": {"fast": {"op": "In", "value": ["1"]}}}
+    kinds.rules("a", rule(feature="nvidia.gpu", labels={"fast": "1"}))
+    kinds.rules("b", {"name": "r", "matchFeatures": [after], "labels": {"faster": "1"}})
+    kinds.rules("c", rule(labels={"card": "1"}))
+    worker, master = Worker(name), await masters.start()
+    await send(master, worker.report({}, features=whole))
+    shown = {"zone": "a", F + "fast": "1", F + "faster": "1", F + "card": "1"}
+    await until(lambda: labels_of(place, name) == shown)
+    await send(master, worker.report({}, failed=("nvidia",), features=less))
+    await until(lambda: F + "card" not in labels_of(place, name))
+    await master.queue.idle()
+    del shown[F + "card"]
+    assert labels_of(place, name) == shown
+    await send(master, worker.report({}, features=less))
+    await until(lambda: labels_of(place, name) == {"zone": "a"})
+
+
 async def test_restart_without_news_writes_nothing(
     place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
 ) -> None:
