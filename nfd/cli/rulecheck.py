@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from nfd.cli.rulefiles import read_rules
 from nfd.errors import RuleError
@@ -12,6 +11,7 @@ from nfd.features import Features
 from nfd.master.desired import RULE, Contribution
 from nfd.rules.compiled import CompiledRule, Rules, compile_rules
 from nfd.rules.engine import Given, run_rule
+from nfd.rules.known import did_you_mean
 from nfd.rules.policy import Policy, prefix_keys
 from nfd.rules.terms import Feature, Term, View, match_term
 
@@ -87,8 +87,7 @@ def _first_failing(terms: Sequence[Term], view: View, features: Features) -> str
 def _failing(term: Term, view: View, features: Features) -> str:
     feature = view.get(term.key)
     if feature is None:
-        close = get_close_matches(term.feature, features.names(), n=1)
-        return f"there is no feature {term.feature}" + (f"; did you mean {close[0]}?" if close else "")
+        return f"there is no feature {term.feature}{did_you_mean(term.feature, features.names())}"
     for name, matcher in term.expressions or ():
         if not match_term(Term(term.feature, ((name, matcher),), None), view, None):
             return f"{term.feature}: {name} {matcher} does not hold: {_found(feature, name)}"

@@ -1,6 +1,6 @@
 """Try out and check rule files: NodeFeatureRule and NodeFeatureGroup YAML, several documents allowed. `eval` prints
 what the master would set on a node with the given features, `validate` every mistake with its line, and warnings and
-notes on keys that several rules set."""
+notes on keys that several rules set and on features that no source gives."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nfd.cli.screen import Style, style_of
 from nfd.errors import NfdError
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
+from nfd.rules.remarks import remarks_on
 from nfd.rules.report import UNREADABLE, eval_files
-from nfd.rules.stated import shared_keys
 from nfd.visible import visible
 
 
@@ -51,7 +51,7 @@ def validate(paths: list[str]) -> int:
     """Print `file:line: reason` for each mistake; a warning or a note says so, and is none."""
     wrong = 0
     texts = {name: text_of(name) for name in paths}
-    remarks = shared_keys(texts.items())
+    remarks = remarks_on(texts.items())
     for name, text in texts.items():
         mistakes = validate_text(name, text)
         sys.stdout.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks.get(name, ())]))

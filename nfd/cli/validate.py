@@ -11,7 +11,7 @@ from nfd.cli.parsers import path
 from nfd.cli.rulefiles import tell_empty, text_of
 from nfd.rules.check import validate_text
 from nfd.rules.parse import parse_text
-from nfd.rules.stated import shared_keys
+from nfd.rules.remarks import remarks_on
 from nfd.visible import visible
 
 EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
     lines = [f"Validating NodeFeatureRule {path}", *(f"Validating rule:  {name}" for name in names)]
     lines.append(f"NodeFeatureRule {path} is {'not ' if mistakes else ''}valid")
     sys.stdout.write("".join(f"{visible(line)}\n" for line in lines))
-    remarks = shared_keys([(path, text)]).get(path, ())
+    remarks = remarks_on([(path, text)], features=False).get(path, ())
     sys.stderr.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks]))
     if not mistakes:
         tell_empty(path, objects)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from nfd.master.desired import find_overwrites, name_origin
 from nfd.master.rulebook import DEFAULT, Evaluation, GroupKey, PlacedRule, Sheet
 from nfd.report import Report
+from nfd.rules.known import KNOWN, did_you_mean
 from nfd.rules.overwritten import Overwrite
 from nfd.rules.policy import Policy
 from nfd.rules.terms import MATCHED
@@ -24,24 +24,6 @@ MOST_MEMBERS = 1000
 
 STATUS: Mapping[str, Any] = {"rules": {"[]": {"name": {}, "problems": {"[]": {"message": {}}}}}}
 """What of the status of a NodeFeatureRule tells of problems, as a Shape of `definitions`."""
-
-BUILT_IN = frozenset(
-    (
-        *("cpu.coprocessor", "cpu.cpuid", "cpu.cstate", "cpu.hardware_multithreading", "cpu.model", "cpu.pstate"),
-        *("cpu.rdt", "cpu.security", "cpu.sgx", "cpu.sst", "cpu.topology", "kernel.config", "kernel.enabledmodule"),
-        *(
-            "kernel.loadedmodule",
-            "kernel.selinux",
-            "kernel.version",
-            "local.feature",
-            "local.label",
-            "memory.hugepages",
-        ),
-        *("memory.numa", "memory.nv", "memory.swap", "network.device", "network.virtual", "pci.device"),
-        *("storage.block", "system.dmiid", "system.name", "system.osrelease", "usb.device", MATCHED),
-    )
-)
-"""What NFD's sources report (NFD documentation, "Available features"); offered for a name that is none of them."""
 
 
 @dataclass(slots=True)
@@ -131,7 +113,7 @@ def _note(found: dict[str, _Count], texts: Iterable[str], node: str) -> None:
 
 def render_status(sheet: Sheet, first: int, tally: Tally, now: str) -> dict[str, Any]:
     """The status of one object; `first` is the place of its first rule among all, `now` a time as in RFC 3339."""
-    names = {name.lower(): name for name in (*BUILT_IN, *tally.known)}
+    names = {name.lower(): name for name in (*KNOWN, *tally.known)}
     reported = {name.lower() for name in tally.known} | {MATCHED}
     rules = [
         _render_rule(rule, first + index, tally, [*_unknown(rule, reported, names, tally.nodes)])
@@ -179,9 +161,7 @@ def _unknown(rule: PlacedRule, reported: Collection[str], names: Mapping[str, st
     for feature in rule.features:
         if feature in reported or (not nodes and feature in names):
             continue
-        close = [] if feature in names else get_close_matches(feature, names, n=1)
-        advice = f"; did you mean {names[close[0]]}?" if close else ""
-        yield f"feature {feature}: no node reports it{advice}"
+        yield f"feature {feature}: no node reports it{did_you_mean(feature, names.values())}"
 
 
 def render_group(members: Collection[str], group: Membership | None = None) -> dict[str, Any]:

@@ -1,20 +1,18 @@
-"""What rules state that they set, before any node is looked at, and which keys two of them share.
+"""The keys that a rule states, before any node is looked at.
 
-Keys that a template makes count where the text of the template has them in full.
+Those that a template makes count where the text of the template has them in full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nfd.config.yamltext import Document, Path
-from nfd.errors import ConfigError
+from nfd.config.yamltext import Path
 from nfd.names import FEATURE_NS
 from nfd.rules import policy as policies
-from nfd.rules.model import GroupRule, Mistake, Rule, RuleObject
-from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, TAINT, VAR, rule_named
-from nfd.rules.parse import GROUP_FIELD, RULE_FIELD, locate, read_objects
+from nfd.rules.model import GroupRule, Rule
+from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, TAINT, VAR
 from nfd.rules.policy import Policy
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import MAX_TEXT, TemplateError
@@ -33,81 +31,6 @@ class Stated:
     key: str
     value: str | None
     path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a rule object, or one of its rules, stands."""
-
-    file: str
-    document: Document
-    path: Path
-
-    def line(self, path: Path) -> int:
-        return locate(self.document, [Mistake((*self.path, *path), "", True)])[0].line
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    rule: str
-    value: str | None
-    file: str
-    line: int
-
-
-def shared_keys(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Remarks on keys of which one rule may write over another's value, by file, each as `name:line: reason`.
-
-    `files` are names and texts. A later object of the same name takes the place of an earlier one, as in a cluster.
-    """
-    objects: dict[tuple[bool, str, str], tuple[RuleObject, _Place]] = {}
-    for name, text in files:
-        for parsed, place in _objects(name, text):
-            objects[parsed.is_group, parsed.namespace, parsed.name] = parsed, place
-    found: list[tuple[str, int, str]] = []
-    known: dict[tuple[str, str], _Setting] = {}
-    for parsed, place in sorted(objects.values(), key=lambda one: one[0].name):
-        found += _shared(parsed, place, {} if parsed.is_group else known)
-    remarks: dict[str, list[str]] = {}
-    for file, line, reason in sorted(found):
-        remarks.setdefault(file, []).append(f"{file}:{line}: {reason}")
-    return remarks
-
-
-def _objects(name: str, text: str) -> Iterator[tuple[RuleObject, _Place]]:
-    """Objects that a master would see, up to where the text is broken."""
-    try:
-        for document, path, parsed in read_objects(text, [], name):
-            if parsed.defect is None:
-                yield parsed, _Place(name, document, path)
-    except ConfigError:
-        return
-
-
-def _shared(
-    parsed: RuleObject, place: _Place, known: dict[tuple[str, str], _Setting]
-) -> Iterator[tuple[str, int, str]]:
-    """Remarks on one object; `known` has what the rules before it set, and gets what its own set."""
-    for index, one in enumerate(parsed.rules):
-        if one.rule is None:
-            continue
-        inside: Path = ("spec", GROUP_FIELD if parsed.is_group else RULE_FIELD, index)
-        for stated in stated_by(one.rule):
-            now = _Setting(one.name, stated.value, place.file, place.line((*inside, *stated.path)))
-            before = known.get((stated.kind, stated.key))
-            if before is not None and (before.rule, before.line, before.file) != (now.rule, now.line, now.file):
-                yield now.file, now.line, _remark(stated, before, now)
-            known[stated.kind, stated.key] = now
-
-
-def _remark(stated: Stated, before: _Setting, now: _Setting) -> str:
-    where = f"line {before.line}" if before.file == now.file else f"{before.file}:{before.line}"
-    what = f"{stated.kind} {stated.key.removeprefix(f'{FEATURE_NS}/')!r}"
-    if before.value is not None and before.value == now.value:
-        return f"note: {what}: {rule_named(before.rule)} in {where} sets it to the same value"
-    word = "note" if stated.kind == VAR else "warning"
-    loses = f"{rule_named(now.rule)} overwrites the value of {rule_named(before.rule)} in {where}"
-    return f"{word}: {what}: where both hold, {loses}"
 
 
 def stated_by(rule: GroupRule) -> Iterator[Stated]:

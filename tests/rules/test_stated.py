@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from nfd.rules.check import validate_text
+from nfd.rules.known import KNOWN
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_rule
-from nfd.rules.stated import shared_keys, stated_by
+from nfd.rules.remarks import remarks_on
+from nfd.rules.stated import stated_by
 from tests.rules.test_parse import rule_file
 
+HOSTS = Path(__file__).parents[1] / "hosts"
 LOSES = "where both hold, rule 'b' overwrites the value of rule 'a' in line"
 SAME = "rule 'a' in line 8 sets it to the same value"
 
@@ -18,7 +24,7 @@ def remarks(one: str, other: str) -> list[str]:
     """Of a file in which the rule `a` begins in line 7, and `b` in line 9."""
     text = f"{rule_file('name: a', one)}  - name: b\n    {other}\n"
     assert not validate_text("f", text) or "5" in other
-    return shared_keys([("f", text)]).get("f", [])
+    return remarks_on([("f", text)]).get("f", [])
 
 
 @pytest.mark.parametrize(
@@ -82,8 +88,8 @@ def test_rules_of_several_files_go_by_the_names_of_their_objects() -> None:
     """An object of the same name takes the earlier one's place, so that nothing of it is written over."""
     first, second = rule_file("name: a", "labels: {x: '1'}"), rule_file("name: b", "labels: {x: '2'}")
     other = first.replace("name: x", "name: w")
-    assert shared_keys([("f", first), ("g", second)]) == {}
-    assert shared_keys([("f", second), ("g", other)]) == {
+    assert remarks_on([("f", first), ("g", second)]) == {}
+    assert remarks_on([("f", second), ("g", other)]) == {
         "f": ["f:8: warning: label 'x': where both hold, rule 'b' overwrites the value of rule 'a' in g:8"]
     }
 
@@ -91,15 +97,41 @@ def test_rules_of_several_files_go_by_the_names_of_their_objects() -> None:
 def test_what_a_master_does_not_see_overwrites_nothing() -> None:
     seen = rule_file("name: a", "labels: {x: '1'}")
     unseen = rule_file("name: b", "labels: {x: '2'}").replace("name: x", "name: z").replace("v1alpha1", "v1")
-    assert shared_keys([("f", f"{seen}---\n{unseen}")]) == {}
-    assert shared_keys([("f", f"{seen}---\na: [")]) == {}
+    assert remarks_on([("f", f"{seen}---\n{unseen}")]) == {}
+    assert remarks_on([("f", f"{seen}---\na: [")]) == {}
 
 
 def test_groups_have_vars_of_their_own() -> None:
     head = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureGroup\nmetadata: {name: %s, namespace: n}\n"
     rules = "spec:\n  featureGroupRules:\n  - {name: a, vars: {x: '1'}}\n  - {name: b, vars: {x: '2'}}\n"
     one, other = (head % name + rules for name in ("one", "other"))
-    assert shared_keys([("f", f"{one}---\n{other}")])["f"] == [
+    assert remarks_on([("f", f"{one}---\n{other}")])["f"] == [
         f"f:{line}: note: var 'x': where both hold, rule 'b' overwrites the value of rule 'a' in line {line - 1}"
         for line in (7, 15)
     ]
+
+
+def test_features_that_no_source_gives() -> None:
+    """In any case of letters, in both lists of terms; what is no feature at all is a mistake."""
+    lines = (
+        "name: r",
+        "matchFeatures: [{feature: pci.devise}, {feature: CPU.Cpuid}, {feature: rule.matched}, {feature: own.thing}]",
+        "matchAny:",
+        "- matchFeatures: [{feature: kernel.konfig}]",
+        "- matchFeatures: [{feature: nodot}]",
+    )
+    assert remarks_on([("f", rule_file(*lines))])["f"] == [
+        "f:8: warning: feature 'pci.devise': no source of nfd gives it; did you mean pci.device?",
+        "f:8: warning: feature 'own.thing': no source of nfd gives it",
+        "f:10: warning: feature 'kernel.konfig': no source of nfd gives it; did you mean kernel.config?",
+    ]
+    assert remarks_on([("f", rule_file(*lines))], features=False) == {}
+
+
+def test_what_recorded_machines_have_is_known() -> None:
+    """A new feature of a source belongs on the list."""
+    files = sorted(HOSTS.glob("*/expected/features.yaml"))
+    found = [yaml.safe_load(path.read_text())["features"] for path in files]
+    names = {name for features in found for kind in features.values() for name in kind}
+    assert len(names) > 20
+    assert names <= KNOWN
