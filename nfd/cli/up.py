@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
@@ -84,6 +85,8 @@ def run(args: Namespace) -> int:
         if args.oneshot:
             return 0 if agent.run_once() else 1
         agent.run()
+    if master.failed:
+        return 1
     screen.end()
     return 0
 
@@ -113,6 +116,7 @@ class LocalMaster:
 
     def __init__(self, folder: Path) -> None:
         self.port = 0
+        self.failed = False
         self._folder = folder
         self._ready = threading.Event()
         self._error: Exception | None = None
@@ -138,6 +142,8 @@ class LocalMaster:
             tasks.run(self._serve())
         except Exception as error:  # whoever has opened us raises it, unless that was long ago
             if self._ready.is_set():
+                self.failed = True
+                os.kill(os.getpid(), signal.SIGTERM)  # nobody is left to report to: the program ends
                 raise
             self._error = error
         finally:

@@ -132,7 +132,9 @@ class Keys:
     async def _read(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                self._known = parse_keys(await self._client.json("GET", KEYS, accept=KEYS_TYPE))
+                answer = await self._client.json("GET", KEYS, accept=KEYS_TYPE)
+            if isinstance(answer, Mapping) and isinstance(answer.get("keys"), list):  # else it is no news of keys
+                self._known = parse_keys(answer)
         except (Unavailable, TimeoutError):
             pass
         except KubeError as error:
