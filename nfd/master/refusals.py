@@ -60,7 +60,6 @@ class _Refused:
     tried: float = _NEVER
     doubt: float = AT_MOST_EVERY
     """Seconds until the next try while it is not sure that this is what is refused."""
-    released: float = _NEVER
 
     def leave(self, name: str) -> _Here | None:
         """The node is no more among those without it."""
@@ -75,6 +74,7 @@ class Refusals:
         self._wake = wake
         self._refused: dict[Act, _Refused] = {}
         self._accepted: dict[Act, float] = {}
+        self._released: dict[Act, float] = {}
         self._passed: dict[str, Node] = {}
         self._retried: dict[str, float] = {}
         self._delayed: set[str] = set()
@@ -124,9 +124,10 @@ class Refusals:
             if one is None:
                 continue
             here = one.leave(name)
-            self._accepted = {then: at for then, at in self._accepted.items() if now - at < LASTS} | {act: now}
-            if now - one.released >= RETRY:
-                one.released = now
+            self._accepted = _recent(self._accepted, now, LASTS) | {act: now}
+            self._released = _recent(self._released, now, RETRY)
+            if act not in self._released:
+                self._released[act] = now
                 alike = (None, _ANY, acts[act], here.value if here else None)
                 others = [other for other, at in one.nodes.items() if at.value in alike or act == EVERYTHING]
                 for other in others:
@@ -200,8 +201,10 @@ class Refusals:
 
     def clear(self) -> None:
         """Nothing is known any more."""
-        for memory in (self._refused, self._accepted, self._passed, self._retried, self._delayed):
-            memory.clear()
+        for times in (self._refused, self._accepted, self._released):
+            times.clear()
+        for nodes in (self._passed, self._retried, self._delayed):
+            nodes.clear()
 
     def _is_left(self, act: Act, value: str, name: str, now: float) -> bool:
         one = self._refused.get(act)
@@ -259,6 +262,10 @@ class Refusals:
             if one.by == by and one.due > soon:
                 one.due = soon
                 self._wake(one.canary, soon - now)
+
+
+def _recent(times: Mapping[Act, float], now: float, seconds: float) -> dict[Act, float]:
+    return {act: at for act, at in times.items() if now - at < seconds}
 
 
 def digest(acts: Mapping[Act, str]) -> str:

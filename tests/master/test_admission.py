@@ -269,6 +269,29 @@ async def test_three_nodes_are_enough_and_a_canary_sets_all_free(
     assert total <= 205
 
 
+async def test_a_policy_about_some_nodes_holds_up_no_others(
+    place: Cluster, masters: Masters, admission: Admission
+) -> None:
+    """More than three nodes are refused a label, and one after another tries: the others have it soon."""
+    here = await site(masters, place, admission.prefix, 12, rules=False)
+    some = " || ".join(f"object.metadata.name.endsWith('{number:03d}')" for number in range(5))
+    expression = f"({no_label(BAD)}) || !({some} || object.metadata.name.endsWith('probe'))"
+    await admission.forbid("some", expression, labels(BAD), message="not these")
+    began = time.monotonic()
+    await here.report()
+    rest = {key: value for key, value in LABELS.items() if key != BAD}
+    await until(lambda: all(labels_of(place, name) == LABELS for name in here.names[5:]), 2.5 * RETRY)
+    print(f"a policy about 5 of 12 nodes: the others have all after {time.monotonic() - began:.1f} s")
+    assert all(labels_of(place, name) == rest for name in here.names[:5])
+    await asyncio.sleep(2 * RETRY)
+    patches = here.master.metrics["node_patches"]
+    await asyncio.sleep(2 * RETRY)
+    print(f"then {here.master.metrics['node_patches'] - patches} patches in {2 * RETRY:.0f} s")
+    assert here.master.metrics["node_patches"] - patches <= 3
+    await admission.allow("some", labels(BAD))
+    await until(lambda: all(labels_of(place, name) == LABELS for name in here.names), 2.5 * RETRY)
+
+
 async def test_a_policy_that_refuses_everything_is_asked_seldom(
     place: Cluster, masters: Masters, admission: Admission, caplog: pytest.LogCaptureFixture
 ) -> None:
