@@ -256,16 +256,12 @@ def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
 
 def _own(goal: Goal, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:
     """What is ours after the change: what we want and got, and what is held, from where it was."""
-    earlier, refused, desired = before.of(kind), goal.refused.get(kind, _NONE), goal.desired
-    contested = goal.contested.get(kind, _NONE) - earlier.keys()
-    unlisted = kind is Kind.TAINTS and goal.unlisted(kind)
+    earlier, desired = before.of(kind), goal.desired
+    wanted = () if kind is Kind.TAINTS and goal.unlisted(kind) else desired.of(kind)
+    left = change.refused | change.held | goal.refused.get(kind, _NONE)
+    left |= goal.contested.get(kind, _NONE) - earlier.keys()
     kept = {key: earlier[key] for key in change.held if key in earlier}
-    got = {
-        key: desired.origin(kind, key)
-        for key in (() if unlisted else desired.of(kind))
-        if not any(key in left for left in (change.refused, change.held, refused, contested))
-    }
-    return got | kept
+    return {key: desired.origin(kind, key) for key in wanted if key not in left} | kept
 
 
 def _spelt(actual: str, wanted: str | None) -> str:
