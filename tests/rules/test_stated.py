@@ -115,14 +115,14 @@ def test_features_that_no_source_gives() -> None:
     """In any case of letters, in both lists of terms; what is no feature at all is a mistake."""
     lines = (
         "name: r",
-        "matchFeatures: [{feature: pci.devise}, {feature: CPU.Cpuid}, {feature: rule.matched}, {feature: own.thing}]",
+        "matchFeatures: [{feature: pci.devise}, {feature: CPU.Cpuid}, {feature: rule.matched}, {feature: x.thing}]",
         "matchAny:",
         "- matchFeatures: [{feature: kernel.konfig}]",
         "- matchFeatures: [{feature: nodot}]",
     )
     assert remarks_on([("f", rule_file(*lines))])["f"] == [
         "f:8: warning: feature 'pci.devise': no source of nfd gives it; did you mean pci.device?",
-        "f:8: warning: feature 'own.thing': no source of nfd gives it",
+        "f:8: warning: feature 'x.thing': no source of nfd gives it",
         "f:10: warning: feature 'kernel.konfig': no source of nfd gives it; did you mean kernel.config?",
     ]
     assert remarks_on([("f", rule_file(*lines))], features=False) == {}
