@@ -20,6 +20,7 @@ from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.config.held import Held
 from nfd.config.load import Contents
+from nfd.errors import NfdError
 from nfd.events.files import Folder
 from nfd.features import Problem
 from nfd.master.proofkey import file_key
@@ -64,9 +65,15 @@ def run(args: Namespace) -> int:
         screen = Screen(nodes / f"{node}.yaml", node, style_of(sys.stdout), (*odd, *settings.plan.problems))
         reporter = Reporter(f"{LOOPBACK}:{master.port}", BEAT)
 
+        unshown: list[Exception] = []
+
         def send(report: Report) -> Reply:
             reply = reporter.send(report)
-            screen.show(report)
+            try:
+                screen.show(report)
+            except (NfdError, OSError) as error:  # of the screen, not of the worker: it ends the command
+                unshown.append(error)
+                signals.stop = True
             return reply
 
         folders, live = _folders(args), not args.replay
@@ -82,9 +89,11 @@ def run(args: Namespace) -> int:
             live=live,
         )
         screen.stays = not args.oneshot
+        delivered = agent.run_once() if args.oneshot else agent.run() is None
+        if unshown:
+            raise unshown[0]
         if args.oneshot:
-            return 0 if agent.run_once() else 1
-        agent.run()
+            return 0 if delivered else 1
     if master.failed:
         return 1
     screen.end()

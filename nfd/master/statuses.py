@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from nfd import log
-from nfd.errors import Conflict, Forbidden, KubeError, NotFound
+from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from nfd.failures import failed
 from nfd.kube.connect import MERGE_PATCH, METADATA_ONLY, KubeClient
 from nfd.master.metrics import Metrics
 from nfd.master.mirror import API, RULES, Key, Mirrored
 from nfd.master.problemlog import LoggedProblems
 from nfd.master.rulebook import Sheet
-from nfd.master.rulestatus import Membership, Tally, listed_nodes, render_group, render_status, same_status
+from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_status, same_status
 from nfd.master.verdicts import SLICE, Verdicts
 from nfd.rules.compiled import Group
 from nfd.rules.parse import GROUP, RULE
@@ -112,10 +113,10 @@ class Statuses:
         waits = [0.0]
         first = 0
         for sheet in book.sheets:
-            waits.append(await self._write_rules(sheet, first, tally))
+            waits.append(await _alone(self._write_rules(sheet, first, tally), rule=sheet.name))
             first += len(sheet.rules)
         for key in [key for key, group in self._groups.items.items() if group in book.groups]:
-            waits.append(await self._write_group(key, tally.group(key)))
+            waits.append(await _alone(self._write_group(key, tally), group="/".join(key)))
         return min((wait for wait in waits if 0 < wait < math.inf), default=0.0)
 
     async def _count(self) -> Tally | None:
@@ -156,9 +157,9 @@ class Statuses:
             self._metrics.add("nodefeaturerule_status_updates")
         return self._refused_for(RULE)
 
-    async def _write_group(self, key: Key, found: Membership) -> float:
+    async def _write_group(self, key: Key, tally: Tally) -> float:
         """Nodes that nothing is heard of stay members for as long as they exist, and those on which a rule failed."""
-        known = self._groups.statuses.get(key, {})
+        found, known = tally.group(key), self._groups.statuses.get(key, {})
         kept = {node for node in listed_nodes(known) if node in found.unsure or self._silent(node)}
         status = render_group(found.nodes | kept, found)
         wait = await self._offer_group(key, status, known)
@@ -234,3 +235,16 @@ class Statuses:
                 accept=METADATA_ONLY,
                 fenced=True,
             )
+
+
+async def _alone(work: Awaitable[float], **about: str) -> float:
+    """The status of one object; what goes wrong with it keeps back no other. Raises: Unavailable."""
+    try:
+        return await work
+    except Unavailable:
+        raise
+    except KubeError as error:
+        _log.warning("status not written; trying again", error=error, seconds=EVERY, **about)
+    except Exception as error:
+        failed("statuses", error, **about)
+    return EVERY

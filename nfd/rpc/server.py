@@ -115,14 +115,15 @@ class LabelerServer:
 
     async def _answer(self, context: Any, decode: Decode) -> convert.Answer:
         """Handle a call; everything that goes wrong ends it with a status."""
+        about: dict[str, str] = {}
         try:
-            return await self._handle(context, decode)
+            return await self._handle(context, decode, about)
         except ValueError as error:
             await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except ReportError as error:
             await self._refuse(context, _status(error), str(error), _trailers(error))
         except Exception as error:  # a defect of ours must not look like a verdict on the report
-            failed("report", error)
+            failed("report", error, **about)
             await self._refuse(
                 context, grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log"
             )
@@ -132,12 +133,13 @@ class LabelerServer:
         self.refused(status.name)
         await context.abort(status, reason[:MAX_DETAILS], trailers)
 
-    async def _handle(self, context: Any, decode: Decode) -> convert.Answer:
+    async def _handle(self, context: Any, decode: Decode, about: dict[str, str]) -> convert.Answer:
+        """`about` gets the node as soon as it is known."""
         caller = await self._gate.identify(_peer(context))
         async with self._limits.turn(caller.name):
             data = await _read(context)
             self._limits.charge(caller.name, len(data))
-            node = convert.node_name(data)
+            about["node"] = node = convert.node_name(data)
             self._gate.admit(caller, node)
             async with self._limits.turn("" if caller.name else node):
                 self._limits.charge("" if caller.name else node, len(data))
