@@ -14,7 +14,7 @@ from tests.chaos.faults import Faults
 from tests.chaos.fleet import Undo, Unit
 from tests.chaos.judge import Judge
 from tests.chaos.machines import Machine
-from tests.chaos.model import CLASSES, FOREIGN, SOURCES, VENDORS, F, Rule, Truth, wanted_of
+from tests.chaos.model import CLASSES, FOREIGN, LIST, ORIGINS, SOURCES, TAINTS, VENDORS, F, Rule, Truth, wanted_of
 from tests.chaos.schedule import Event
 from tests.chaos.watcher import Undisturbed
 from tests.controlplane.api import ApiError
@@ -22,7 +22,12 @@ from tests.controlplane.api import ApiError
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 RULES_OF = {vendor: f"chaos-rule-{vendor}" for vendor in VENDORS}
 """One rule, at most, about each vendor."""
-FOREIGN_LABELS = (f"{F}pci-{FOREIGN}.present", f"{F}{FOREIGN}", f"example.com/{FOREIGN}")
+FOREIGN_LABELS = (
+    f"{F}pci-{FOREIGN}.present",
+    f"{F}{FOREIGN}",
+    f"example.com/{FOREIGN}",
+    f"node-restriction.kubernetes.io/{FOREIGN}",
+)
 NOTE, TAINT = f"{FOREIGN}.example/note", f"{FOREIGN}.example/taint"
 MOST_DEVICES = 3
 MOST_ASKED = 1
@@ -69,6 +74,7 @@ class Changes:
             "node recreated": self._recreate,
             "node recreated after a reboot": self._recreate_after_reboot,
             "machine rebooted": self._reboot,
+            "list annotations poisoned": self._poison,
             "source spoilt": self._spoil,
         }
         return actions[event.kind](member, dice)
@@ -187,6 +193,23 @@ class Changes:
             value = sent[f"%{TAINT}"]
             body["spec"] = {"taints": [_taint(value)] if value is not None else None}
         self._patch(member, body)
+        return _done
+
+    def _poison(self, member: Member, dice: random.Random) -> Undo | None:
+        """Somebody who may annotate the Node names a label and a taint that no master may write, and forges origins."""
+        if member.machine.spoilt or not self.judge.settled(member.name):
+            return None
+        there = self.server.request("GET", f"/api/v1/nodes/{member.name}")["metadata"].get("annotations") or {}
+        other = self.server.request("GET", f"/api/v1/nodes/{dice.choice(self.members).name}")["metadata"]
+        notes = {
+            LIST: f"{there.get(LIST, '')},node-restriction.kubernetes.io/{FOREIGN}",
+            TAINTS: f"{TAINT}=v:PreferNoSchedule,{TAINT}:PreferNoSchedule",
+            ORIGINS: dice.choice(
+                (None, "{", "[]", "{}", (other.get("annotations") or {}).get(ORIGINS), there.get(ORIGINS))
+            ),
+        }
+        self.judge.poison(member.name)
+        self._patch(member, {"metadata": {"annotations": notes}})
         return _done
 
     def _change_while_away(self, member: Member, dice: random.Random) -> Undo | None:

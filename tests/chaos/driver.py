@@ -16,10 +16,11 @@ from pathlib import Path
 from tests.chaos.changes import RULES_OF, Changes, Member, other_devices, other_release, other_wave
 from tests.chaos.faults import Faults
 from tests.chaos.fleet import Fleet, Undo
+from tests.chaos.hostile import Hostile
 from tests.chaos.judge import Judge
 from tests.chaos.machines import Machine
 from tests.chaos.model import VENDORS, Rule, Truth
-from tests.chaos.schedule import CHANGES, Event, digest, make_schedule
+from tests.chaos.schedule import CHANGES, NEIGHBOURS, Event, digest, make_schedule
 from tests.chaos.watcher import Undisturbed, Watcher
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
@@ -89,6 +90,7 @@ class Run:
         crew_of = {name: unit for unit in self.fleet.crews for name in unit.members}
         members = [Member(name, machine, crew_of[name]) for name, machine in machines.items()]
         self.faults = Faults(self.fleet, self.restarts)
+        self.hostile = Hostile(self.server, self.judge)
         self.changes = Changes(members, self.judge, self.server, self.faults)
         for member in members:
             self.judge.expect_node(member.name, self.changes.wanted(member), member.machine.truth.boot)
@@ -141,7 +143,7 @@ class Run:
 
     def close(self) -> None:
         self.plane.start_apiserver()
-        for name in ("watcher", "fleet", "changes", "server"):
+        for name in ("watcher", "fleet", "changes", "hostile", "server"):
             if (part := getattr(self, name, None)) is not None:
                 part.stop()
 
@@ -159,13 +161,13 @@ class Run:
 
     def _begin(self, event: Event) -> None:
         """A fault or a change; what cannot be done now is counted and let be."""
-        ours = event.kind in CHANGES or event.kind == "source spoilt"
-        undo = (self.changes if ours else self.faults).begin(event)
+        ours, theirs = event.kind in CHANGES or event.kind == "source spoilt", event.kind in NEIGHBOURS
+        undo = (self.changes if ours else self.hostile if theirs else self.faults).begin(event)
         if undo is None:
             self.impossible[event.kind] += 1
             return
         self.injected[event.kind] += 1
-        whom = self.changes.member(event).name if ours else self.faults.whom(event)
+        whom = self.changes.member(event).name if ours else "" if theirs else self.faults.whom(event)
         self.history.append(Happened(self.now(), event.kind, whom))
         self._at(self.now() + event.seconds, partial(self._undo, event, whom, undo))
 

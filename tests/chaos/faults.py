@@ -13,7 +13,21 @@ from typing import Any
 from tests.chaos.fleet import Fleet, Undo, Unit
 from tests.chaos.schedule import Event
 from tests.faults.proxy import Fault, FaultProxy, Rule
-from tests.faults.trouble import answer, cut, cut_after, cut_half, delay, garbage, hang, late, too_old
+from tests.faults.trouble import (
+    NO_EVENTS,
+    NO_LISTS,
+    answer,
+    cut,
+    cut_after,
+    cut_half,
+    delay,
+    garbage,
+    hang,
+    late,
+    no_event,
+    no_list,
+    too_old,
+)
 
 Filters = Mapping[str, Any]
 SIGNALS = {"killed": signal.SIGKILL, "terminated": signal.SIGTERM}
@@ -23,6 +37,7 @@ STEPS = (-400 * 86400.0, -7200.0, -90.0, 90.0, 7200.0, 400 * 86400.0)
 
 ANY: Filters = {}
 CALLS: Filters = {"watch": False}
+LISTS: Filters = {"method": "GET", "path": r"/(nodes|namespaces|nodefeature\w+)(\?|$)", "watch": False}
 PATCHES: Filters = {"method": "PATCH", "path": "/nodes/"}
 ANSWERS: Mapping[str, tuple[tuple[Callable[[random.Random], Fault], Filters], ...]] = {
     "API answers 500": ((lambda dice: answer(500), ANY),),
@@ -43,6 +58,8 @@ ANSWERS: Mapping[str, tuple[tuple[Callable[[random.Random], Fault], Filters], ..
     "connection cut after a patch": ((lambda dice: cut_after, PATCHES),),
     "answer cut in half": ((lambda dice: cut_half, ANY),),
     "answer is no JSON": ((lambda dice: garbage, CALLS),),
+    "answer is JSON but no list": ((lambda dice: no_list(dice.choice(NO_LISTS)), LISTS),),
+    "watch event is no object": ((lambda dice: no_event(dice.choice(NO_EVENTS)), {"watch": True}),),
 }
 
 

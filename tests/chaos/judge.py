@@ -7,6 +7,7 @@ that value, and nothing besides.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -23,6 +24,9 @@ LISTED = "the annotation does not list what is there"
 UNEQUAL = "after quiet a Node differs from the model"
 DELETED = "a Node was deleted by nobody"
 KINDS = (VANISHED, HALF, UNWANTED, TOUCHED, LISTED, UNEQUAL, DELETED)
+
+AFTERMATH = 30.0
+"""Seconds after a policy is gone in which what it held up may still come in parts."""
 
 Values = Mapping[str, str | None]
 
@@ -62,6 +66,8 @@ class _Place:
     object: Mapping[str, Any] | None = None
     returns: Wanted | None = None
     joined: bool = True
+    poisoned: bool = False
+    """Somebody wrote the list annotations; the next write of a master puts them right."""
 
 
 class Judge:
@@ -74,6 +80,7 @@ class Judge:
         self._places: dict[str, _Place] = {}
         self._changed: set[tuple[str, str]] = set()
         self._own: set[tuple[str, str]] = set()
+        self._refused_until = -AFTERMATH
         self._lock = threading.RLock()
 
     @property
@@ -126,6 +133,16 @@ class Judge:
         with self._lock:
             self._own.add((name, version))
 
+    def poison(self, name: str) -> None:
+        """The lists of the Node are about to be written by somebody who may; no key comes or goes by that."""
+        with self._lock:
+            self._places[name].poisoned = True
+
+    def refusing(self, active: bool) -> None:
+        """An admission policy refuses keys, so that what changes together may come in parts; or it is gone."""
+        with self._lock:
+            self._refused_until = math.inf if active else self._now() + AFTERMATH
+
     def see(self, kind: str, node: Mapping[str, Any]) -> None:
         """A watch event: ADDED, MODIFIED or DELETED."""
         with self._lock:
@@ -151,6 +168,8 @@ class Judge:
                     if state.get(key) != flat.get(key):
                         self._complain(UNEQUAL, place, name, key, state.get(key), flat.get(key), "")
                 boot = boot_of(place.object) if place.object else ""
+                if place.poisoned:
+                    self._complain(UNEQUAL, place, name, "list annotation", "poisoned", "the labels of ours", "")
                 if boot != place.boot:
                     self._complain(UNEQUAL, place, name, "boot id in origins", boot, place.boot, "")
 
@@ -198,6 +217,8 @@ class Judge:
                 kind = TOUCHED if FOREIGN in change.origins else VANISHED if gone else UNWANTED
                 self._complain(kind, place, name, key, value, f"{change.old[key]} or {change.new[key]}", version)
                 return {key}
+        if FOREIGN not in change.origins and (place.poisoned or self._now() < self._refused_until):
+            return set()
         odd = next(key for key in sorted(shown) if shown[key] != change.new[key])
         with_it = next(key for key in sorted(shown) if shown[key] != change.old[key])
         kind = TOUCHED if FOREIGN in change.origins else HALF
@@ -207,6 +228,10 @@ class Judge:
     def _check_list(self, place: _Place, name: str, version: str, node: Mapping[str, Any]) -> set[str]:
         labels = {key for key in node["metadata"].get("labels") or {} if FOREIGN not in key}
         odd = labels ^ listed_of(node)
+        if not odd:
+            place.poisoned = False
+        elif place.poisoned:
+            return set()
         for key in sorted(odd):
             self._complain(LISTED, place, name, key, "a label" if key in labels else "listed", "both", version)
         return odd

@@ -12,6 +12,7 @@ from typing import Any
 
 F = "feature.node.kubernetes.io/"
 LIST = "nfd.node.kubernetes.io/feature-labels"
+TAINTS = "nfd.node.kubernetes.io/taints"
 ORIGINS = "nfd.node.kubernetes.io/origins"
 FOREIGN = "foreign"
 """In the name of every key that somebody else writes."""
@@ -125,7 +126,10 @@ def listed_of(node: Mapping[str, Any]) -> set[str]:
 def boot_of(node: Mapping[str, Any]) -> str:
     """The boot id that our bookkeeping names."""
     text = (node["metadata"].get("annotations") or {}).get(ORIGINS, "{}")
-    return str(json.loads(text).get("boot", ""))
+    try:
+        return str(json.loads(text).get("boot", ""))
+    except ValueError:  # somebody has written it
+        return ""
 
 
 def _is_kept_by_us(key: str) -> bool:

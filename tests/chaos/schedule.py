@@ -35,11 +35,17 @@ FAULTS = {
     "connection cut after a patch": (4, 1, 6),
     "answer cut in half": (3, 1, 6),
     "answer is no JSON": (3, 1, 5),
+    "answer is JSON but no list": (6, 1, 6),
+    "watch event is no object": (3, 1, 5),
     "clock of a master stepped": (3, 3, 20),
     "clock of a worker process stepped": (3, 3, 20),
     "source spoilt": (25, 3, 25),
+    "admission refuses the keys of a rule": (4, 5, 20),
+    "rule is hostile": (4, 3, 15),
 }
 """Weight, shortest and longest duration in seconds."""
+NEIGHBOURS = ("admission refuses the keys of a rule", "rule is hostile")
+"""Faults that come as objects of the cluster."""
 CHANGES = {
     "device plugged or unplugged": 30,
     "release changed": 12,
@@ -51,6 +57,7 @@ CHANGES = {
     "node recreated": 5,
     "node recreated after a reboot": 3,
     "machine rebooted": 3,
+    "list annotations poisoned": 6,
 }
 """Weights of what really changes."""
 FAULT_EVERY, CHANGE_EVERY = 2.5, 0.4

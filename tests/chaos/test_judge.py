@@ -188,3 +188,37 @@ def test_writes_of_the_driver_are_not_counted_as_ours() -> None:
     judge.mine("n", change["metadata"]["resourceVersion"])
     judge.see("MODIFIED", change)
     assert (before, judge.written) == (1, 1)
+
+
+POISONED = {WAVE, "node-restriction.kubernetes.io/foreign"}
+
+
+def test_a_poisoned_list_is_put_right_and_excuses_nothing_else() -> None:
+    judge = labelled()
+    judge.poison("n")
+    judge.see("MODIFIED", node(flat(wanted()), POISONED))
+    assert judge.violations == []
+    judge.see("MODIFIED", node(without(f"{F}{FOREIGN}"), POISONED))
+    assert [one.kind for one in judge.violations] == [TOUCHED]
+    judge.see("MODIFIED", node(flat(wanted())))
+    judge.see("MODIFIED", node(flat(wanted()), POISONED))
+    assert {one.kind for one in judge.violations} == {TOUCHED, LISTED}
+
+
+def test_a_list_that_stays_poisoned_is_a_violation_at_the_end() -> None:
+    judge = labelled()
+    judge.poison("n")
+    judge.see("MODIFIED", node(flat(wanted()), POISONED))
+    judge.final()
+    assert {one.kind for one in judge.violations} == {UNEQUAL}
+
+
+def test_while_a_policy_refuses_keys_a_change_may_come_in_parts_but_nothing_goes() -> None:
+    judge = labelled()
+    judge.refusing(True)
+    judge.expect("n", wanted(rules=(replace(RULE, value=6),)), "boot-1")
+    part = flat(wanted()) | {f"#{F}chaos-rule-0-amount": "6"}
+    judge.see("MODIFIED", node(part))
+    assert judge.violations == []
+    judge.see("MODIFIED", node({key: text for key, text in part.items() if "rule-0-a" not in key}))
+    assert {one.kind for one in judge.violations} == {VANISHED}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -68,6 +68,42 @@ def spoiled(spoil: Callable[[Any], Any]) -> Fault:
     async def fault(exchange: Exchange) -> web.StreamResponse:
         source = await exchange.fetch()
         return web.json_response(spoil(json.loads(await source.read())))
+
+    return fault
+
+
+NO_LISTS: tuple[dict[str, Any], ...] = (
+    {"error": "try again"},
+    {"items": None},
+    {"items": []},
+    {"kind": "Status", "apiVersion": "v1", "status": "Success"},
+    {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []},
+    {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": ""}, "items": []},
+)
+"""Success and JSON, as gateways and half-broken aggregators answer, but no list of the kind that was asked for."""
+NO_EVENTS: tuple[Any, ...] = (
+    {"error": "try again"},
+    {"type": "DELETED"},
+    {"type": "ADDED", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x", "resourceVersion": "1"}}},
+    {"type": "MODIFIED", "object": {"metadata": {"name": "x"}}},
+    [],
+)
+
+
+def no_list(body: Mapping[str, Any]) -> Fault:
+    """The server is not asked; the answer is 200 and this JSON."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        return web.json_response(body)
+
+    return fault
+
+
+def no_event(event: object) -> Fault:
+    """A watch whose only line is this JSON."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        return web.Response(text=json.dumps(event) + "\n", content_type="application/json")
 
     return fault
 

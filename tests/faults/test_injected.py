@@ -1,0 +1,247 @@
+"""Every stage of a master raises what nobody foresaw, over one thing: that thing alone suffers.
+
+What an exception cannot stand for, a computation without end, is a row of its own where what others write can ask for
+one: rules (tests/rules/test_cost.py) and feature files. The other stages compute nothing that grows with what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from nfd.errors import ReportError
+from nfd.failures import COUNTS
+from nfd.kube.lease import Lease
+from nfd.kube.watch import Watch
+from nfd.master import alike, room, rulebook, statuses
+from nfd.master.intake import Intake
+from nfd.master.resources import CustomResources, Wishes
+from nfd.master.service import Service
+from nfd.store.kube import KubeStore
+from tests.faults.conftest import FaultMasters, Made
+from tests.faults.proxy import FaultProxy
+from tests.master.conftest import Worker, send
+from tests.master.places import Cluster, labels_of
+from tests.master.places import until as eventually
+from tests.master.rulebooks import PCI, Kinds, rule
+from tests.rules.raising import UNFORESEEN
+
+F = "feature.node.kubernetes.io/"
+BAD, GOOD, LATER = "injected-bad", "injected-good", "injected-later"
+WITHIN = 15.0
+
+each = pytest.mark.parametrize("error", UNFORESEEN[:4], ids=lambda error: type(error).__name__)
+
+
+async def until(done: Callable[[], bool]) -> None:
+    await eventually(done, WITHIN)
+
+
+@dataclass
+class Broken:
+    """A function that raises over one thing while `on`, and otherwise does what it did."""
+
+    error: Exception
+    thing: str = ""
+    on: bool = False
+    raised: int = 0
+
+    def wrap(self, patch: pytest.MonkeyPatch, owner: Any, name: str, of: Callable[..., str]) -> None:
+        """`of` tells from the arguments which thing a call is over."""
+        true = getattr(owner, name)
+
+        def broken(*args: Any, **fields: Any) -> Any:
+            if self.on and of(*args, **fields) == self.thing:
+                self.raised += 1
+                raise self.error
+            return true(*args, **fields)
+
+        patch.setattr(owner, name, broken)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where it raises, over which node or rule object, and what the log and the metrics name it by."""
+
+    owner: Any
+    name: str
+    of: Callable[..., str]
+    over: str
+    task: str = ""
+
+
+STAGES = {
+    "report": Stage(Intake, "_take", lambda intake, report: report.node, "node"),
+    "desired state": Stage(alike, "derive_desired", lambda report, *rest: report.node, "node", "node pass"),
+    "plan": Stage(room, "plan_node", lambda goal, node: node.name, "node", "node pass"),
+    "write": Stage(KubeStore, "patch", lambda store, name, patch: name, "node", "node pass"),
+    "rule compile": Stage(rulebook, "compile_rule", lambda one: one.name, "rule"),
+    "rule run": Stage(rulebook, "run_rule", lambda one, view: one.name, "rule"),
+    "status": Stage(statuses, "render_status", lambda sheet, *rest: sheet.name, "rule", "statuses"),
+}
+
+
+@dataclass
+class Scene:
+    """Two labelled nodes, two rule objects of which one is to suffer, and a master that writes their status."""
+
+    master: Service
+    place: Cluster
+    kinds: Kinds
+    victim: str
+    other: str
+    workers: dict[str, Worker] = field(default_factory=dict)
+
+    async def say(self, node: str, value: str) -> None:
+        """One label differs from node to node, so that no outcome of another is used."""
+        await send(self.master, self.workers[node].report({F + "cpu-a": value, F + "cpu-own": node}, features=PCI))
+
+    def shows(self, node: str, **wanted: str) -> bool:
+        found = labels_of(self.place, node)
+        return all(found.get(F + key.replace("_", "-")) == value for key, value in wanted.items())
+
+    def has_status(self, name: str) -> bool:
+        """Whether the status of a rule object is about the object as it is now."""
+        found = self.kinds.plane.request("GET", f"/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules/{name}")
+        return bool(found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"])
+
+
+async def stage_of(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds) -> Scene:
+    master = await masters.start(proxy, wishes=Wishes(), tick=0.2)
+    scene = Scene(master, place, kinds, make(), make())
+    for name in (BAD, GOOD):
+        kinds.rules(name, rule(name, labels={name: "1"}))
+    for node in (scene.victim, scene.other):
+        scene.workers[node] = Worker(node)
+        await scene.say(node, "1")
+    await until(
+        lambda: all(scene.shows(node, cpu_a="1", injected_bad="1", injected_good="1") for node in scene.workers)
+    )
+    return scene
+
+
+@each
+@pytest.mark.parametrize("stage", STAGES)
+async def test_one_fault_harms_itself_alone(
+    stage: str,
+    error: Exception,
+    masters: FaultMasters,
+    proxy: FaultProxy,
+    place: Cluster,
+    make: Made,
+    kinds: Kinds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """While it lasts: no key goes, all that is not concerned goes on, the log names it. After it: all is as asked."""
+    at, broken = STAGES[stage], Broken(error)
+    broken.wrap(monkeypatch, at.owner, at.name, at.of)
+    scene = await stage_of(masters, proxy, place, make, kinds)
+    broken.thing, broken.on = (scene.victim if at.over == "node" else BAD), True
+    for node in (scene.victim, scene.other):
+        try:
+            await scene.say(node, "2")
+        except ReportError:
+            assert (node, stage) == (scene.victim, "report")
+    for name in (BAD, GOOD):
+        kinds.edit_rules(name, rule(name, labels={name: "2"}))
+    await until(lambda: broken.raised > 0)
+    kept = "2" if stage == "status" else "1"
+    if at.over == "node":
+        await until(lambda: scene.shows(scene.other, cpu_a="2", injected_bad="2", injected_good="2"))
+        rules = "2" if stage == "report" else "1"  # what was reported before is what they go by
+        await until(lambda: scene.shows(scene.victim, cpu_a="1", injected_bad=rules, injected_good=rules))
+    else:
+        await until(lambda: all(scene.shows(one, cpu_a="2", injected_good="2") for one in scene.workers))
+        await until(lambda: all(scene.shows(one, injected_bad=kept) for one in scene.workers))
+        kinds.rules(LATER, rule(LATER, labels={LATER: "1"}))
+        await until(lambda: all(scene.shows(one, injected_later="1") for one in scene.workers))
+        await until(lambda: scene.has_status(LATER))
+    await until(lambda: any(broken.thing in str(vars(record)) for record in caplog.records if record.levelno >= 30))
+    assert not at.task or COUNTS[at.task] > 0
+    broken.on = False
+    if stage in ("rule compile", "rule run"):  # the object is what somebody changes
+        kinds.edit_rules(BAD, rule(BAD, labels={BAD: "3"}), rule("more", labels={"more": "1"}))
+    for node in scene.workers:
+        await scene.say(node, "3")
+    last = "3" if stage in ("rule compile", "rule run") else "2"
+    await until(lambda: all(scene.shows(one, cpu_a="3", injected_bad=last) for one in scene.workers))
+    await until(lambda: scene.has_status(BAD))
+
+
+@each
+@pytest.mark.parametrize("at", ["list", "watch event"])
+async def test_one_object_that_cannot_be_taken_in_stops_no_other(
+    at: str,
+    error: Exception,
+    masters: FaultMasters,
+    proxy: FaultProxy,
+    place: Cluster,
+    make: Made,
+    kinds: Kinds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken = Broken(error, BAD, on=at == "list")
+    taken = lambda self, item: (item.get("metadata") or {}).get("name", "")  # noqa: E731
+    broken.wrap(monkeypatch, CustomResources, "_parse_object", taken)
+    name = make()
+    if at == "list":
+        for one in (BAD, GOOD):
+            kinds.features("default", one, name, labels={one: "1"})
+    master = await masters.start(proxy, wishes=Wishes())
+    await send(master, Worker(name).report({F + "cpu-a": "1"}))
+    if at != "list":
+        broken.on = True
+        for one in (BAD, GOOD):
+            kinds.features("default", one, name, labels={one: "1"})
+    await until(lambda: labels_of(place, name).keys() == {F + "cpu-a", F + GOOD})
+    await until(lambda: any(BAD in str(vars(record)) for record in caplog.records if record.levelno >= 30))
+    broken.on = False
+    kinds.edit_features("default", BAD, labels={BAD: "2"})
+    await until(lambda: labels_of(place, name).get(F + BAD) == "2")
+
+
+@each
+@pytest.mark.parametrize(
+    ("owner", "method", "task"),
+    [
+        (Lease, "_round", "lease"),
+        (Service, "_give_up_silent", "chores"),
+        (Watch, "_list", "watch"),
+    ],
+    ids=["lease", "chore", "whole list"],
+)
+async def test_what_concerns_nobody_goes_on_by_itself(
+    owner: Any,
+    method: str,
+    task: str,
+    error: Exception,
+    masters: FaultMasters,
+    proxy: FaultProxy,
+    place: Cluster,
+    make: Made,
+    kinds: Kinds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It raises three times in a row, from the start on for a list; the master leads, labels and tells of it."""
+    broken = Broken(error, on=owner is Watch)
+
+    def thrice(*args: Any, **fields: Any) -> str:
+        return "" if broken.raised < 3 else "no more"
+
+    broken.wrap(monkeypatch, owner, method, thrice)
+    name, worker = make(), None
+    master = await masters.start(proxy, lease=f"injected-{method.strip('_')}", wishes=Wishes(), tick=0.1)
+    worker = Worker(name)
+    await until(lambda: master.leadership.leading)
+    broken.on = True
+    await until(lambda: broken.raised >= 3)
+    await until(lambda: master.leadership.leading)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
+    assert any(type(error).__name__ in str(vars(record)) for record in caplog.records if record.levelno >= 40)
