@@ -89,7 +89,11 @@ def run(args: Namespace) -> int:
             live=live,
         )
         screen.stays = not args.oneshot
-        delivered = agent.run_once() if args.oneshot else agent.run() is None
+        delivered = True
+        if args.oneshot:
+            delivered = agent.run_once()
+        else:
+            agent.run()
         if unshown:
             raise unshown[0]
         if args.oneshot:
