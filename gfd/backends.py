@@ -6,6 +6,7 @@ NVML where there is `libdxcore.so` (WSL), the CUDA driver library on Tegra, else
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import json
 from threading import Thread
@@ -99,10 +100,12 @@ class Chosen:
 
 
 def is_loadable(library: str) -> bool:
+    """Whether a library can be loaded. It is let go of again: one that stays could not be replaced by a newer one."""
     try:
-        ctypes.CDLL(library)
+        found = ctypes.CDLL(library)
     except OSError:
         return False
+    _ctypes.dlclose(found._handle)
     return True
 
 

@@ -230,3 +230,7 @@ def test_the_gpu_of_a_tegra_is_there_while_its_driver_is_not(
         running.restart(restart)
         for scan in range(3):
             stays(held, running.go(), f"scan {scan + 1}")
+    with laid({"states": [{"devices": [H100]}, {"devices": []}]}, tmp_path / "other") as other:
+        (tmp_path / "again").mkdir()
+        with PROGRAMS[program](other.host, "none", tmp_path / "again") as running:
+            assert running.go()["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3", "the library is loaded anew"
