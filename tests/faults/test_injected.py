@@ -14,8 +14,6 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.failures import COUNTS
-from nfd.kube.lease import Lease
-from nfd.kube.watch import Watch
 from nfd.master import alike, room, rulebook, statuses
 from nfd.master.intake import Intake
 from nfd.master.resources import CustomResources, Wishes
@@ -203,45 +201,3 @@ async def test_one_object_that_cannot_be_taken_in_stops_no_other(
     broken.on = False
     kinds.edit_features("default", BAD, labels={BAD: "2"})
     await until(lambda: labels_of(place, name).get(F + BAD) == "2")
-
-
-@each
-@pytest.mark.parametrize(
-    ("owner", "method", "task"),
-    [
-        (Lease, "_round", "lease"),
-        (Service, "_give_up_silent", "chores"),
-        (Watch, "_list", "watch"),
-    ],
-    ids=["lease", "chore", "whole list"],
-)
-async def test_what_concerns_nobody_goes_on_by_itself(
-    owner: Any,
-    method: str,
-    task: str,
-    error: Exception,
-    masters: FaultMasters,
-    proxy: FaultProxy,
-    place: Cluster,
-    make: Made,
-    kinds: Kinds,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """It raises three times in a row, from the start on for a list; the master leads, labels and tells of it."""
-    broken = Broken(error, on=owner is Watch)
-
-    def thrice(*args: Any, **fields: Any) -> str:
-        return "" if broken.raised < 3 else "no more"
-
-    broken.wrap(monkeypatch, owner, method, thrice)
-    name, worker = make(), None
-    master = await masters.start(proxy, lease=f"injected-{method.strip('_')}", wishes=Wishes(), tick=0.1)
-    worker = Worker(name)
-    await until(lambda: master.leadership.leading)
-    broken.on = True
-    await until(lambda: broken.raised >= 3)
-    await until(lambda: master.leadership.leading)
-    await send(master, worker.report({F + "cpu-a": "1"}))
-    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
-    assert any(type(error).__name__ in str(vars(record)) for record in caplog.records if record.levelno >= 40)
