@@ -110,5 +110,6 @@ SOURCE = Source(
     resume=resume,
     devices=devices,
     namespaced=True,
+    written=True,  # the revision of a driver version of two parts is empty, as GFD has it
     wakes=frozenset({"pci", "module"}),
 )
