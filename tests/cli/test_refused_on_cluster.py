@@ -49,7 +49,7 @@ async def test_what_is_refused_is_explained(
     place.create(name, {}, {}, BOOT)
     place.edit(name, {"metadata": {"labels": {PRESENT: "false"}}})
     expression = f"!has(object.metadata.labels) || !('{BAD}' in object.metadata.labels)"
-    await admission.forbid("no-bad", expression, {"metadata": {"labels": {BAD: "1"}}}, "Forbidden", "ask the team")
+    await admission.forbid("no-bad", expression, {"metadata": {"labels": {BAD: "1"}}}, "Invalid", "ask the team")
     report = Worker(name).report({BAD: "1", GOOD: "1", PRESENT: "true"})
     await asyncio.to_thread(Reporter(f"127.0.0.1:{port_of(program)}").send, report)
     await until(lambda: labels_of(place, name) == {GOOD: "1", PRESENT: "false"})

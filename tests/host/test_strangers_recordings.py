@@ -18,6 +18,7 @@ from nfd.errors import ConfigError, HostError
 from nfd.host import Host
 from nfd.host.record import Recorder
 from nfd.host.replay import LIBRARY_VARIABLE, RECORDED_VARIABLES, Replay
+from tests import children
 from tests.nvml.library import compiler
 
 VARIABLES = (
@@ -64,7 +65,7 @@ def trap(tmp_path: Path) -> tuple[Path, Path]:
     source, library, trace = tmp_path / "trap.c", tmp_path / "libtrap.so", tmp_path / "sprung"
     source.write_text("#include <stdio.h>\n" + TRAP)
     words = [compiler() or "cc", "-shared", "-fPIC", f'-DTRACE="{trace}"', "-o", str(library), str(source)]
-    subprocess.run(words, check=True, timeout=60)
+    children.run(words, timeout=60)
     return library, trace
 
 
