@@ -1,7 +1,6 @@
 """Every stage of a master raises what nobody foresaw, over one thing: that thing alone suffers.
 
-What an exception cannot stand for, a computation without end, is a row of its own where what others write can ask for
-one: rules (tests/rules/test_cost.py) and feature files. The other stages compute nothing that grows with what is asked.
+Tasks that concern no single node or rule are tested in `test_tasks_that_fail.py`.
 """
 
 from __future__ import annotations
