@@ -182,6 +182,20 @@ class _Labelling:
     cleaned: set[str] = field(default_factory=set)
     """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
+    def run(self, host: Host, source: Source, config: Any, features: Features, unknown: str) -> None:
+        """Make the labels of one source, isolated; `unknown` names the sources that no scan has read yet."""
+        host.take_notes()
+        try:
+            found = source.labels(features, source.load(host, config) if source.load is not None else config)
+        except Exception as error:  # as for features: a defect of one source must not take the labels of the others
+            self.fail(source, error)
+            return
+        if not isinstance(found, Labelled):
+            found = Labelled(found)
+        if source.dependent and unknown and (found.whole or not found.error):
+            found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
+        self.add(source, found._replace(notes=(*found.notes, *host.take_notes())))
+
     def add(self, source: Source, found: Labelled) -> None:
         written = source.load is not None
         self.problems.extend(Problem(source.name, subject, reason, written) for subject, reason in found.notes)
@@ -210,14 +224,7 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
     )
     unknown = ", ".join(name for name, scan in scans.items() if scan.error is not None and not scan.known)
     for source in sorted(plan.label_sources, key=lambda one: (one.priority, one.name)):
-        try:
-            found = _labels_of(host, source, plan.configs[source.name], features)
-        except Exception as error:  # as above: isolate
-            made.fail(source, error)
-            continue
-        if source.dependent and unknown and (found.whole or not found.error):
-            found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
-        made.add(source, found)
+        made.run(host, source, plan.configs[source.name], features, unknown)
     problems = tuple(made.problems)
     devices = _devices(plan, features)
     errors = (made.errors, made.incomplete)
@@ -229,12 +236,3 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
 def _devices(plan: Plan, features: Features) -> dict[str, Mapping[str, int]]:
     found = {source.name: source.devices(features) for source in plan.feature_sources if source.devices is not None}
     return {name: devices for name, devices in found.items() if devices}
-
-
-def _labels_of(host: Host, source: Source, config: Any, features: Features) -> Labelled:
-    host.take_notes()
-    if source.load is not None:
-        config = source.load(host, config)
-    found = source.labels(features, config)
-    notes = tuple(host.take_notes())
-    return found._replace(notes=found.notes + notes) if isinstance(found, Labelled) else Labelled(found, notes)

@@ -61,7 +61,12 @@ def derive(naming: Naming, labels: Labels, allowed: Searcher | None = None) -> D
 
 def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list[str]]:
     """Key (None: dropped), value and reasons."""
-    prefix, base = _split(naming, name)
+    if naming.namespaced and "/" in name:
+        prefix, _, base = name.partition("/")
+    elif naming.verbatim:
+        prefix, base = "", name
+    else:  # a name without a namespace of its own belongs to its source
+        prefix, base = names.FEATURE_NS, f"{naming.source}-{name}"
     if not naming.cleaned:
         key = f"{prefix}/{base}" if prefix else name
         reasons = [f"{what} {problem}" for what, problem in _problems(key, value)]
@@ -79,16 +84,6 @@ def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list
     if clean_value != value:
         reasons.append(f"value {value!r} became {clean_value!r}")
     return (f"{prefix}/{clean_base}" if prefix else clean_base), clean_value, reasons
-
-
-def _split(naming: Naming, name: str) -> tuple[str, str]:
-    """Prefix and the rest; a name without a namespace of its own belongs to its source."""
-    if naming.namespaced and "/" in name:
-        prefix, _, base = name.partition("/")
-        return prefix, base
-    if naming.verbatim:
-        return "", name
-    return names.FEATURE_NS, f"{naming.source}-{name}"
 
 
 def _problems(key: str, value: str) -> Iterator[tuple[str, str]]:

@@ -86,6 +86,9 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 def texts(values: Mapping[str, str]) -> dict[str, str]:
+    """Keys and values as `text` makes them; nearly always they are ASCII and stay as they are."""
+    if all(map(str.isascii, values)) and all(map(str.isascii, values.values())):
+        return dict(values)
     return {text(key): text(value) for key, value in values.items()}
 
 
