@@ -45,7 +45,8 @@ def derive(naming: Naming, labels: Labels, allowed: Searcher | None = None) -> D
     derived = Derived()
     given = ((name, value) for name, value in labels.items() if value or naming.written)
     made = sorted(((name, *_legal(naming, name, value)) for name, value in given), key=lambda one: bool(one[3]))
-    legal = {names.full_key(key) for _, key, _, reasons in made if key is not None and not reasons}
+    odd = any(reasons for *_, reasons in made)
+    legal = {names.full_key(key) for _, key, _, reasons in made if odd and key is not None and not reasons}
     for name, key, text, reasons in made:
         if reasons and key is not None and names.full_key(key) in legal:
             key, reasons = None, [*reasons, f"dropped: {key} is given besides"]

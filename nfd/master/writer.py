@@ -261,7 +261,8 @@ class _Pass:
 
     def _planned(self, aside: Collection[Act] = ()) -> NodePlan:
         """What is still to be done, without what is left out and what is put aside."""
-        return plan_node(self.goal.without((*self.left, *aside)), self.node)
+        acts = (*self.left, *aside)
+        return plan_node(self.goal.without(acts) if acts else self.goal, self.node)
 
     def _is_note(self, act: Act) -> bool:
         return act[0] is Kind.ANNOTATIONS and act[1] in bookkeeping(self.goal.instance)
