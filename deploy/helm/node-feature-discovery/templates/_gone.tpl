@@ -1,15 +1,15 @@
-{{/* Values of NFD's chart, of this or an older release, that have no effect here: one line for each that is set, unless
-     to what we do anyway. */}}
+{{/* Values of NFD's chart, of this or an older release, that have no effect here. One line for each value that is set,
+     unless it is set to the behaviour of this chart. */}}
 
 {{- define "nfd.gone" -}}
-{{- $api := "reports go over gRPC, always" }}
-{{- $probes := "probes go to the HTTP port" }}
-{{- $rules := "rules and third-party NodeFeatures are always looked at" }}
+{{- $api := "reports always use gRPC" }}
+{{- $probes := "probes use the HTTP port" }}
+{{- $rules := "rules and third-party NodeFeatures always apply" }}
 {{- $reasons := dict
   "enableNodeFeatureApi" $api
   "featureGates.NodeFeatureAPI" $api
   "gc.healthPort" $probes
-  "image.repository" "that image is NFD's, and neither it nor image.tag is used: see image.registry and master.image"
+  "image.repository" "this is NFD's image; it and image.tag are not used: see image.registry and master.image"
   "master.crdController" $rules
   "master.featureApi" $api
   "master.featureRulesController" $rules
@@ -18,13 +18,13 @@
   "master.readinessProbe.grpc" $probes
   "master.startupProbe.grpc" $probes
   "nodeFeatureRule" "the custom resource definitions are in crds/"
-  "topologyGC" "its place is gc: our own workers leave nothing to collect, nfd-topology-updater does"
+  "topologyGC" "replaced by gc; only nfd-topology-updater writes objects that need it"
   "topologyUpdater.healthPort" $probes
   "topologyUpdater.livenessProbe.grpc" $probes
   "topologyUpdater.readinessProbe.grpc" $probes
   "worker.healthPort" $probes
   "worker.livenessProbe.grpc" $probes
-  "worker.ownerRefs" "no object is written that could have an owner"
+  "worker.ownerRefs" "the worker writes no objects that could have an owner"
   "worker.rbac" "the worker has no access to the API server"
   "worker.readinessProbe.grpc" $probes
 }}

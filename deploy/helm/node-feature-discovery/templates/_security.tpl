@@ -63,7 +63,7 @@
 {{- if gt (int .Values.master.replicaCount) 1 }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [create] # which cannot be limited to a name
+  verbs: [create] # RBAC cannot limit this verb to a name
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [nfd-master.nfd.kubernetes.io]
