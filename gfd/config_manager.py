@@ -202,10 +202,10 @@ async def watch_labels(settings: Settings, client: KubeClient) -> AsyncIterator[
 
 async def read_node(settings: Settings, client: KubeClient) -> tuple[str, Mapping[str, str]]:
     """Version and labels of the node."""
-    from nfd.kube.connect import node_path
     from nfd.kube.lists import read_object
+    from nfd.kube.paths import NODES, object_path
 
-    item = await read_object(client, node_path(settings.node), metadata_only=True)
+    item = await read_object(client, object_path(NODES, settings.node), metadata_only=True)
     return str(item["metadata"].get("resourceVersion") or ""), labels_of(item)
 
 
@@ -221,7 +221,7 @@ async def changes(settings: Settings, client: KubeClient, version: str) -> Async
     """Labels of the node after each change from that version on, until the server ends the watch."""
     from nfd.kube.answers import parse_event, place_of
     from nfd.kube.connect import METADATA_ONLY, Request
-    from nfd.kube.watch import lines
+    from nfd.kube.informer import lines
 
     nodes = "/api/v1/nodes"
     query = {

@@ -13,6 +13,10 @@ PROFILE_NS = "profile.node.kubernetes.io"
 NFD_NS = "nfd.node.kubernetes.io"
 NVIDIA_NS = "nvidia.com"
 
+API_GROUP = "nfd.k8s-sigs.io"
+"""The API group of NFD's custom resources."""
+API_VERSION = f"{API_GROUP}/v1alpha1"
+
 MAX_NAME = 63
 MAX_PREFIX = 253
 

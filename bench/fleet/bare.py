@@ -7,7 +7,8 @@ from typing import Any
 
 from bench.fleet.cluster import MERGE, Link, each
 from bench.fleet.machines import Worker, node_name
-from nfd.kube.connect import METADATA_ONLY, node_path
+from nfd.kube.connect import METADATA_ONLY
+from nfd.kube.paths import NODES, object_path
 from nfd.master.desired import derive_desired
 from nfd.master.patch import patches
 from nfd.master.plan import Goal, plan_node
@@ -25,7 +26,7 @@ async def plan(plane: ControlPlane, numbers: range) -> dict[int, bytes]:
     link, bodies = Link(plane, PARALLEL), dict[int, bytes]()
 
     async def one(number: int) -> None:
-        node = trim(json.loads(await link.send("GET", node_path(node_name(number)))))
+        node = trim(json.loads(await link.send("GET", object_path(NODES, node_name(number)))))
         report = convert.decode(Worker(number).speak().request).report
         (patch,) = patches(plan_node(Goal(derive_desired(report, Policy())), node))
         bodies[number] = json.dumps(patch.body, separators=(",", ":")).encode()
@@ -43,7 +44,7 @@ async def send(plane: ControlPlane, bodies: dict[int, bytes]) -> None:
 
 
 async def write(link: Link, node: str, body: bytes) -> None:
-    path = f"{node_path(node)}?fieldManager={FIELD_MANAGER}&timeout=10000ms"
+    path = f"{object_path(NODES, node)}?fieldManager={FIELD_MANAGER}&timeout=10000ms"
     await link.send("PATCH", path, body, MERGE, Accept=METADATA_ONLY)
 
 

@@ -13,14 +13,13 @@ from nfd import tasks
 from nfd.errors import ConfigError, NotFound
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
+from nfd.kube.paths import NODES, PODS, object_path
 from nfd.kube.selector import parse_selector
 from nfd.names import subdomain_problem
 
 if TYPE_CHECKING:
     from nfd.kube.connect import KubeClient
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
 _BULK = ("images", "volumesInUse", "volumesAttached")
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 Json = Mapping[str, Any]
@@ -122,13 +121,12 @@ async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
 
 async def read_node(client: KubeClient, name: str) -> Json:
     """A Node object. Raises: ConfigError if there is none of that name, KubeError."""
-    from nfd.kube.connect import node_path
     from nfd.kube.lists import read_object
 
     if problem := subdomain_problem(name):
         raise ConfigError(f"NODE {name!r} {problem}")
     try:
-        node: Json = await read_object(client, node_path(name))
+        node: Json = await read_object(client, object_path(NODES, name))
     except NotFound as error:
         raise ConfigError(f"NODE {name}: there is no such node") from error
     return node

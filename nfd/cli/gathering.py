@@ -17,7 +17,7 @@ from nfd.fleet.nodes import summarize
 from nfd.fleet.nodes import to_json as summary_json
 from nfd.kube.connect import KubeClient, Request
 from nfd.kube.lists import list_all, list_if_known, read_object
-from nfd.master.mirror import NODE_FEATURES, RULES
+from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME
 
 APPS = ("nfd-worker", "nfd-master", "gpu-feature-discovery", "nfd-topology-updater", "nfd-gc")

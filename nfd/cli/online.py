@@ -28,8 +28,8 @@ from nfd.errors import ConfigError, KubeError, NotFound
 from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_if_known, read_object
+from nfd.kube.paths import RULES
 from nfd.master.forecast import Situation
-from nfd.master.mirror import RULES
 from nfd.master.reveal import PATH, Heard, Standing, parse_line, parse_standing
 from nfd.report import Report
 from nfd.store.base import trim

@@ -15,12 +15,12 @@ from nfd.cli.cluster import own_kubeconfig, read_node
 from nfd.errors import ConfigError
 from nfd.kube.connect import connect
 from nfd.kube.lists import list_if_known, whole
+from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.desired import OBJECT, RULE
-from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.objects import NODE_NAME, parse_feature_object
 from nfd.master.ownership import CLAIMED, parse_owned
 from nfd.master.proof import ASSUMED
-from nfd.names import FEATURE_NS
+from nfd.names import API_VERSION, FEATURE_NS
 from nfd.rules.model import Rule
 from nfd.rules.overwritten import LABEL
 from nfd.rules.parse import RULE as RULE_KIND
@@ -104,7 +104,7 @@ def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
     """Rules that name the label or, while it is missing, might make it in a template; and what is wrong with them."""
     for item in sorted(found.rules, key=lambda one: str(one["metadata"]["name"])):
         status = (item.get("status") or {}).get("rules") or ()
-        parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": RULE_KIND, **item})
+        parsed = parse_object({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
         for index, one in enumerate(parsed.rules):
             if not isinstance(one.rule, Rule):
                 continue

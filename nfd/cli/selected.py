@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nfd.errors import Forbidden
+from nfd.kube.answers import labels_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_all, list_if_known
-from nfd.master.mirror import NAMESPACES, NODE_FEATURES, labels_of
+from nfd.kube.paths import NAMESPACES, NODE_FEATURES
 from nfd.master.objects import FeatureObject, parse_feature_object
 from nfd.master.reveal import Standing
 

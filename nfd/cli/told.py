@@ -17,11 +17,12 @@ from nfd.discovery import Discovery
 from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_if_known
+from nfd.kube.paths import RULES
 from nfd.master.desired import RULE as RULED
 from nfd.master.forecast import Situation, join_situation
-from nfd.master.mirror import RULES
 from nfd.master.objects import NODE_NAME
 from nfd.master.reveal import Standing
+from nfd.names import API_VERSION
 from nfd.rules.compiled import compile_rules
 from nfd.rules.overwritten import rule_named
 from nfd.rules.parse import RULE, parse_object
@@ -46,7 +47,7 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
             ]
         items = await list_if_known(client, RULES, lambda item: item)
         ordered = sorted(items, key=lambda item: str(item["metadata"]["name"]))
-        rules = [parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": RULE, **item}) for item in ordered]
+        rules = [parse_object({"apiVersion": API_VERSION, "kind": RULE, **item}) for item in ordered]
         plan = plan_of(await present_config(client, standing.namespace, args.config))
         with tempfile.TemporaryDirectory() as nothing:
             seen = Seen(Discovery(features=known.joined.features), {}, {}, ())

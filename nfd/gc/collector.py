@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import KubeError, NotFound
 from nfd.gc.metrics import Metrics
 from nfd.kube.connect import KubeClient
-from nfd.kube.lists import METADATA_LIST, list_all, whole
-from nfd.kube.watch import Watch
-from nfd.names import NFD_NS
+from nfd.kube.informer import Informer, Store
+from nfd.kube.lists import list_all, whole
+from nfd.kube.paths import NODES, in_namespace, object_path
+from nfd.names import API_VERSION, NFD_NS
 
-NODES = "/api/v1/nodes"
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""
 
@@ -44,8 +43,8 @@ class Kind:
         return str(metadata.get("name") or "")
 
     def path(self, metadata: Mapping[str, Any]) -> str:
-        namespace = f"/namespaces/{quote(metadata['namespace'], safe='')}" if self.namespaced else ""
-        return f"/apis/{self.group}{namespace}/{self.plural}/{quote(metadata['name'], safe='')}"
+        collection = in_namespace(self.items, metadata["namespace"]) if self.namespaced else self.items
+        return object_path(collection, metadata["name"])
 
     def of_node(self, node: str) -> dict[str, str]:
         """The query for the objects of one Node."""
@@ -55,13 +54,13 @@ class Kind:
 
 
 KINDS = (
-    Kind("NodeFeature", "nfd.k8s-sigs.io/v1alpha1", "nodefeatures", namespaced=True),
+    Kind("NodeFeature", API_VERSION, "nodefeatures", namespaced=True),
     Kind("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", "noderesourcetopologies", namespaced=False),
 )
 
 
 class Collector:
-    """Follows Nodes, as a Mirror does; `run` deletes. Metadata alone is read, of Nodes and of objects."""
+    """Deletes the objects of deleted Nodes, found by an informer of Nodes. Only metadata is read."""
 
     def __init__(
         self, client: KubeClient, metrics: Metrics, interval: float, page_size: int, kinds: Sequence[Kind] = KINDS
@@ -71,37 +70,27 @@ class Collector:
         self._interval = interval
         self._page_size = page_size
         self._kinds = kinds
-        self._nodes: set[str] = set()
+        self._nodes = Store[str](lambda item: item["metadata"]["name"], self._node_changed)
         self._gone: asyncio.Queue[str] = asyncio.Queue()
-        self._watch = Watch(client, NODES, self, page_size, metadata_only=True)
+        self._informer = Informer(client, NODES, self._nodes, page_size, metadata_only=True)
 
     @property
     def synced(self) -> bool:
-        return self._watch.synced.is_set()
+        return self._informer.synced.is_set()
 
-    def put(self, item: Mapping[str, Any]) -> None:
-        self._nodes.add(item["metadata"]["name"])
-
-    def drop(self, item: Mapping[str, Any]) -> None:
-        self._lose(item["metadata"]["name"])
-
-    def listed(self, seen: frozenset[tuple[str, str]]) -> None:
-        for name in self._nodes - {name for _, name in seen}:
-            self._lose(name)
-
-    def _lose(self, name: str) -> None:
-        self._nodes.discard(name)
-        self._gone.put_nowait(name)
+    def _node_changed(self, before: str | None, now: str | None) -> None:
+        if before is not None and now is None:
+            self._gone.put_nowait(before)
 
     async def run(self) -> None:
         """Until cancelled. Raises: Forbidden if Nodes may not be listed."""
         await tasks.first_of(
-            tasks.supervised("watch of Nodes", self._watch.run, (KubeError,)),
+            tasks.supervised("watch of Nodes", self._informer.run, (KubeError,)),
             tasks.supervised("collection", self._delete),
         )
 
     async def _delete(self) -> None:
-        await self._watch.synced.wait()
+        await self._informer.synced.wait()
         clock = asyncio.get_running_loop().time
         due = clock()
         while True:
@@ -133,10 +122,10 @@ class Collector:
         def suspect(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
             """An object that names no Node belongs to none that is gone."""
             node = kind.node_of(item["metadata"])
-            return (node, item["metadata"]) if node and node not in self._nodes else None
+            return (node, item["metadata"]) if node and ("", node) not in self._nodes.items else None
 
         gone: dict[str, bool] = {}
-        found = await list_all(self._client, kind.items, suspect, query, page=self._page_size, accept=METADATA_LIST)
+        found = await list_all(self._client, kind.items, suspect, query, page=self._page_size, metadata_only=True)
         for node, metadata in found:
             if node not in gone:
                 gone[node] = await self._is_gone(node)
@@ -146,7 +135,7 @@ class Collector:
     async def _is_gone(self, node: str) -> bool:
         """What the API server itself says, since a watch may lag behind. A list of one needs no right but `list`."""
         query = {"fieldSelector": f"metadata.name={node}"}
-        return not await list_all(self._client, NODES, whole, query, accept=METADATA_LIST)
+        return not await list_all(self._client, NODES, whole, query, metadata_only=True)
 
     async def _remove(self, kind: Kind, metadata: Mapping[str, Any], node: str) -> None:
         """Delete this very object, not one that has been made in its place meanwhile."""

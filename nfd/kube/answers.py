@@ -39,6 +39,8 @@ _LONGEST_REASON = 500
 """Characters of what an error event says."""
 _ADVICE = "is this a Kubernetes API server?"
 Json = Mapping[str, Any]
+Key = tuple[str, str]
+"""Namespace, "" if there is none, and name of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,34 @@ def parse_event(line: bytes, place: Place) -> Event:
     if kind != "BOOKMARK" and not _is_named(item):
         raise _unavailable(f"{what}: what comes is no event of a {place.kind}", event)
     return Event(kind, item, version)
+
+
+def identity(item: Json) -> Key:
+    """Namespace ("" if there is none) and name."""
+    metadata = item.get("metadata") or {}
+    return metadata.get("namespace") or "", metadata.get("name") or ""
+
+
+def labels_of(item: Json) -> Mapping[str, str]:
+    """Those in its metadata."""
+    return dict((item.get("metadata") or {}).get("labels") or {})
+
+
+def spec_version(item: Json) -> object:
+    """Changes with the specification, not with the status (Kubernetes API conventions, "Metadata")."""
+    metadata = item.get("metadata") or {}
+    return metadata.get("uid"), metadata.get("generation")
+
+
+def specification(item: Json, *fields: str) -> Json:
+    """That of a custom resource, with lists in these fields. Raises: ValueError: none is not an empty one."""
+    spec = item.get("spec")
+    if not isinstance(spec, Mapping):
+        raise ValueError(f"spec: {'is missing' if spec is None else 'is no mapping'}")
+    for field in fields:
+        if not isinstance(spec.get(field), list):
+            raise ValueError(f"spec.{field}: is no list")
+    return spec
 
 
 def _version_of(metadata: object) -> str:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -255,11 +255,6 @@ _DENIED = re.compile(
 )
 """As the API server words it (Kubernetes, apiserver/pkg/admission/plugin: policy/validating/dispatcher.go and
 webhook/errors/statuserror.go)."""
-
-
-def node_path(name: str, subresource: str = "") -> str:
-    """The API path of a Node."""
-    return f"/api/v1/nodes/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
 
 
 def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) -> KubeError:

@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube.answers import check_object, place_of
 from nfd.kube.connect import KubeClient, Request
-from nfd.kube.watch import PATIENCE
+from nfd.kube.informer import PATIENCE
+from nfd.kube.paths import LEASES, in_namespace, object_path
 
 LONGEST_WRITE = 4.0
 """Seconds that a write may take at the API server, where lease duration and renew deadline leave time for it."""
@@ -72,9 +72,9 @@ class Lease:
     ) -> None:
         self.seconds = timing.write
         self._client = client
-        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+        self._folder = in_namespace(LEASES, namespace)
         self._name = name
-        self._place = place_of(f"{self._folder}/{quote(name, safe='')}")
+        self._place = place_of(object_path(self._folder, name))
         self._timing = timing
         self._now = now
         self._identity = ""

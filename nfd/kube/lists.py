@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 from nfd.errors import Expired, NotFound, Unavailable
-from nfd.kube.answers import check_object, parse_page, place_of
+from nfd.kube.answers import METADATA, Page, Place, check_object, parse_page, place_of
 from nfd.kube.connect import JSON, METADATA_ONLY, KubeClient
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -28,19 +28,40 @@ async def list_all(
     query: Mapping[str, str] | None = None,
     *,
     page: int = PAGE,
-    accept: str = JSON,
+    metadata_only: bool = False,
 ) -> list[T]:
     """What `keep` makes of each object, those left out for which it gives None; a `page` of 0 is the whole list.
 
     A list that takes so long that the server forgets where it was starts over. Raises: KubeError.
     """
+    place = place_of(path, metadata_only=metadata_only)
     for attempt in range(TRIES):
+        found: list[T] = []
         try:
-            return await _once(client, path, keep, {**(query or {}), "limit": str(page)}, accept)
+            async for one in pages(client, place, query or {}, page):
+                found += [kept for item in one.items if (kept := keep(item)) is not None]
+            return found
         except Expired:
             if attempt == TRIES - 1:
                 raise
     return []
+
+
+async def pages(client: KubeClient, place: Place, query: Mapping[str, str], size: int) -> AsyncIterator[Page]:
+    """The pages of one list, `size` objects each, or all in one for 0.
+
+    Raises: KubeError, Expired among them if the server has forgotten the list meanwhile.
+    """
+    asked = {**query, "limit": str(size)}
+    accept = METADATA_LIST if place.kind == METADATA else JSON
+    while True:
+        page = parse_page(await client.json("GET", place.path, query=asked, accept=accept), place)
+        yield page
+        if not page.token:
+            return
+        if page.token == asked.get("continue"):
+            raise Unavailable(f"GET {place.path}: the answer is the same page again and again")
+        asked["continue"] = page.token
 
 
 async def list_if_known(
@@ -51,21 +72,6 @@ async def list_if_known(
         return await list_all(client, path, keep, query)
     except NotFound:
         return []
-
-
-async def _once(
-    client: KubeClient, path: str, keep: Callable[[Mapping[str, Any]], T | None], query: dict[str, str], accept: str
-) -> list[T]:
-    found: list[T] = []
-    place = place_of(path, metadata_only=accept == METADATA_LIST)
-    while True:
-        page = parse_page(await client.json("GET", path, query=query, accept=accept), place)
-        found += [kept for item in page.items if (kept := keep(item)) is not None]
-        if not page.token:
-            return found
-        if page.token == query.get("continue"):
-            raise Unavailable(f"GET {path}: the answer is the same page again and again")
-        query["continue"] = page.token
 
 
 async def read_object(client: KubeClient, path: str, *, metadata_only: bool = False) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
@@ -20,6 +19,7 @@ from nfd.kube import jwt
 from nfd.kube.answers import check_object, check_token_review, place_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.jwt import Jwt, Keys, Verdict
+from nfd.kube.paths import PODS, in_namespace, object_path
 from nfd.kube.turns import Recent, Turns
 from nfd.names import subdomain_problem
 
@@ -158,7 +158,7 @@ class Tokens:
 
     async def _node_of(self, namespace: str, name: str, uid: str) -> str:
         """Where a pod runs whose token does not tell."""
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        path = object_path(in_namespace(PODS, namespace), name)
         try:
             pod = check_object(await self._call("GET", path), place_of(path))
         except NotFound as error:

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import Conflict, KubeError
 from nfd.kube.connect import KubeClient
-from nfd.kube.follow import Followed
+from nfd.kube.informer import ObjectInformer
+from nfd.kube.paths import CONFIG_MAPS, SECRETS, in_namespace
 from nfd.master.authority import (
     Authority,
     Leaf,
@@ -61,9 +61,8 @@ class Certificates:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
-        inside = f"/api/v1/namespaces/{quote(namespace, safe='')}"
-        self._secret = Followed(client, f"{inside}/secrets", name)
-        self._config_map = Followed(client, f"{inside}/configmaps", name)
+        self._secret = ObjectInformer(client, in_namespace(SECRETS, namespace), name)
+        self._config_map = ObjectInformer(client, in_namespace(CONFIG_MAPS, namespace), name)
         self._names = names
         self._timing = timing or Timing()
         self._now = now

@@ -16,8 +16,8 @@ from typing import Any, Union, get_args, get_origin
 from nfd import log
 from nfd.errors import Forbidden, KubeError
 from nfd.kube.connect import KubeClient, Request
-from nfd.master.mirror import API
 from nfd.master.rulestatus import STATUS
+from nfd.names import API_VERSION
 from nfd.rules.model import GroupRule, Part, Rule
 from nfd.rules.parse import GROUP, GROUP_FIELD, RULE, RULE_FIELD
 
@@ -108,10 +108,10 @@ class Definitions:
         The index may be ahead of the document, so what counts is the hash that came with that: its ETag.
         """
         index = await self._client.json("GET", INDEX)
-        address = _at(index, "paths", API.lstrip("/"), "serverRelativeURL")
+        address = _at(index, "paths", f"apis/{API_VERSION}", "serverRelativeURL")
         if not isinstance(address, str) or (self._seen and self._seen in address):
             return
-        async with self._client.open(Request("GET", f"{INDEX}{API}", {})) as response:
+        async with self._client.open(Request("GET", f"{INDEX}/apis/{API_VERSION}", {})) as response:
             found = _parsed(await response.read())
             self._seen = response.headers.get("ETag", "").strip('"')
         for schema in (_at(found, "components", "schemas") or {}).values():

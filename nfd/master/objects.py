@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
+from nfd.kube.answers import specification
 from nfd.master.desired import OBJECT
-from nfd.master.mirror import specification
 from nfd.master.ownership import Origin, Owned
 from nfd.names import NFD_NS
 from nfd.report import Report

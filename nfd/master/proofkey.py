@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log, tasks
 from nfd.errors import Conflict, KubeError, NotFound, Unavailable
 from nfd.kube.connect import KubeClient
-from nfd.kube.follow import Followed
+from nfd.kube.informer import ObjectInformer
+from nfd.kube.paths import SECRETS, in_namespace
 from nfd.master.proof import KEY_SIZE, Proof
 
 ENTRY = "ownership"
@@ -42,7 +42,7 @@ class SecretKey:
     def __init__(self, client: KubeClient, namespace: str, name: str, proof: Proof, interval: float = INTERVAL) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._client = client
-        self._secret = Followed(client, f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets", name)
+        self._secret = ObjectInformer(client, in_namespace(SECRETS, namespace), name)
         self._proof = proof
         self._interval = interval
         self._problem = ""

@@ -15,25 +15,25 @@ from functools import partial
 from typing import Any
 
 from nfd import log, tasks
+from nfd.kube.answers import labels_of, spec_version, specification
 from nfd.kube.connect import KubeClient
-from nfd.kube.watch import Watch
+from nfd.kube.informer import Informer, Store
+from nfd.kube.paths import GROUPS, NAMESPACES, NODE_FEATURES, RULES
 from nfd.master.config import NamespaceSelector
 from nfd.master.definitions import Definitions
-from nfd.master.desired import UNREPORTED, derive_desired, derive_freshness
+from nfd.master.desired import OBJECT, RULE, UNREPORTED, derive_desired, derive_freshness
 from nfd.master.ignored import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED, Ignored
-from nfd.master.lost import Lost
 from nfd.master.metrics import Metrics
-from nfd.master.mirror import (
-    GROUPS,
-    NAMESPACES,
-    NODE_FEATURES,
-    RULES,
-    Mirrored,
-    labels_of,
-    spec_version,
-    specification,
+from nfd.master.objects import (
+    NODE_NAME,
+    FeatureObject,
+    Joining,
+    Pool,
+    join_objects,
+    parse_feature_object,
+    report_of,
+    speak_alone,
 )
-from nfd.master.objects import FeatureObject, Joining, Pool, join_objects, parse_feature_object, report_of, speak_alone
 from nfd.master.ownership import Owned, parse_owned
 from nfd.master.plan import Goal, plan_node
 from nfd.master.proof import UNPROVEN, Proof
@@ -42,6 +42,7 @@ from nfd.master.reconcile import Asked
 from nfd.master.rulebook import Sheet, compile_sheet, evaluate_node
 from nfd.master.statuses import Statuses
 from nfd.master.verdicts import Verdicts
+from nfd.names import API_VERSION
 from nfd.report import Report
 from nfd.rules.compiled import Group, compile_rules
 from nfd.rules.parse import GROUP, parse_object
@@ -79,10 +80,12 @@ class CustomResources:
 
     def __init__(self, client: KubeClient, wishes: Wishes, metrics: Metrics) -> None:
         joining = wishes.joining
-        self.rules = Mirrored[Sheet](partial(_compile_sheet, joining.policy), self._rules_changed, spec_version)
-        self.groups = Mirrored[Group](_compile_group, self._rules_changed, spec_version)
-        self.objects = Mirrored[FeatureObject](self._parse_object, self._object_changed)
-        self.namespaces = Mirrored[Mapping[str, str]](labels_of, self._namespace_changed)
+        self.rules = Store(
+            partial(_compile_sheet, joining.policy), self._rules_changed, version=spec_version, keep_status=True
+        )
+        self.groups = Store(_compile_group, self._rules_changed, version=spec_version, keep_status=True)
+        self.objects = Store(self._parse_object, self._object_changed)
+        self.namespaces = Store(labels_of, self._namespace_changed)
         self.verdicts = Verdicts(joining, metrics, self._told, lambda: self._revise.set())
         self._wishes = wishes
         self._client = client
@@ -90,13 +93,13 @@ class CustomResources:
         self._queue = Queue()
         self._proof = UNPROVEN
         self._pool = Pool()
-        self._lost = Lost(self.objects, self.rules)
+        self._unknown = Unknown(self.objects, self.rules)
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
         self._changing: set[tuple[str, str]] = set()
         """Objects that changed since they were first heard of: whoever writes them is there."""
         self._ignored = Ignored()
-        self._watches = {
-            path: Watch(client, path, mirror, wishes.page_size, math.inf) for path, mirror in self._wanted()
+        self._informers = {
+            path: Informer(client, path, store, wishes.page_size, math.inf) for path, store in self._wanted()
         }
         self._definitions = Definitions(client, self._told)
         self._statuses = Statuses(
@@ -113,8 +116,8 @@ class CustomResources:
         self._rules_synced = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _wanted(self) -> list[tuple[str, Mirrored[Any]]]:
-        wanted: list[tuple[str, Mirrored[Any]]] = [(RULES, self.rules), (NODE_FEATURES, self.objects)]
+    def _wanted(self) -> list[tuple[str, Store[Any]]]:
+        wanted: list[tuple[str, Store[Any]]] = [(RULES, self.rules), (NODE_FEATURES, self.objects)]
         if self._wishes.groups:
             wanted.append((GROUPS, self.groups))
         if self._wishes.selector:
@@ -129,14 +132,17 @@ class CustomResources:
         """
         self._store, self._queue, self._proof = store, queue, proof
         self._tasks = [
-            tasks.start(f"watch of {path.rpartition('/')[2]}", watch.run) for path, watch in self._watches.items()
+            tasks.start(f"watch of {path.rpartition('/')[2]}", informer.run)
+            for path, informer in self._informers.items()
         ]
         with suppress(TimeoutError):
             async with asyncio.timeout(SYNC_WITHIN):
-                for watch in self._watches.values():
-                    await watch.settled.wait()
+                for informer in self._informers.values():
+                    await informer.settled.wait()
         self._bind()
-        self._tasks += [tasks.start("first list", partial(self._first, watch)) for watch in self._watches.values()]
+        self._tasks += [
+            tasks.start("first list", partial(self._first, informer)) for informer in self._informers.values()
+        ]
         self._tasks.append(tasks.start("rule revisions", self._revisions))
         self._tasks.append(tasks.start("definitions", self._definitions.run))
         self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
@@ -159,7 +165,7 @@ class CustomResources:
             return Asked(joined, replace(UNREPORTED, **self._lists()))
         verdict = self.verdicts.judge(node.name, report, others)
         found, fresh = verdict.evaluation, derive_freshness(report)
-        blind = fresh.blind or not found.complete or self._lost.concern(node.name)
+        blind = fresh.blind or not found.complete or self._unknown.concern(node.name)
         fresh = replace(fresh, blind=blind, alone=alone, **self._lists())
         if unsure := found.unsure | verdict.book.relying_on(fresh.failed):
             fresh = replace(fresh, lost=fresh.lost | unsure)
@@ -181,36 +187,35 @@ class CustomResources:
         self._statuses.clear()
 
     def gauges(self) -> Mapping[str, float]:
-        mirrors = [mirror for _, mirror in self._wanted()]
         return {
             "nodefeaturerules": len(self.rules.items),
             "failing_rules": self.verdicts.failing(),
             "nodefeatures": len(self.objects.items),
             "nodefeatures_without_node": sum(not self._exists(one.node) for one in self.objects.items.values()),
-            "malformed_objects": sum(len(mirror.malformed) for mirror in mirrors),
+            "malformed_objects": sum(len(store.invalid) for _, store in self._wanted()),
         }
 
     def _namespaces_known(self) -> bool:
-        return NAMESPACES not in self._watches or self._watches[NAMESPACES].synced.is_set()
+        return NAMESPACES not in self._informers or self._informers[NAMESPACES].synced.is_set()
 
     def _objects_synced(self) -> bool:
-        return self._watches[NODE_FEATURES].synced.is_set() and self._namespaces_known()
+        return self._informers[NODE_FEATURES].synced.is_set() and self._namespaces_known()
 
     def _lists(self) -> dict[str, Any]:
-        objects_settled = self._watches[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
+        objects_settled = self._informers[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
         return {
             "rules_synced": self._rules_synced,
             "objects_synced": self._objects_synced(),
             "objects_settled": objects_settled,
             "settled": objects_settled and (self._rules_synced or self._is_ruleless()),
             "rules": self.verdicts.book.origins,
-            "lost": self._lost.origins(),
+            "lost": self._unknown.origins(),
         }
 
     def _is_ruleless(self) -> bool:
         """Whether the server has known no rules for so long that none of them can have given anything."""
-        watch = self._watches[RULES]
-        return not watch.synced.is_set() and watch.settled_for(LONG)
+        informer = self._informers[RULES]
+        return not informer.synced.is_set() and informer.settled_for(LONG)
 
     def _object_report(self, node: Node, objects: Sequence[FeatureObject]) -> tuple[Report | None, str]:
         """What NFD's own worker left in an object, and else why it is not taken.
@@ -324,9 +329,9 @@ class CustomResources:
         elif self._store is not None and not self._exists(one.node):
             _log.info("NodeFeature is for a node that does not exist", path=path, node=one.node)
 
-    async def _first(self, watch: Watch) -> None:
+    async def _first(self, informer: Informer) -> None:
         """Once a list is complete, what came from rules or objects that are not in it is taken off every node."""
-        await watch.synced.wait()
+        await informer.synced.wait()
         self._bind()
         self._add_all()
 
@@ -357,7 +362,7 @@ class CustomResources:
         What the nodes hold is judged by the rules in force: only from now on is a complete list known to be complete.
         """
         before = self.verdicts.book.origins
-        self._rules_synced = self._watches[RULES].synced.is_set()
+        self._rules_synced = self._informers[RULES].synced.is_set()
         own = self._wishes.joining.namespace
         groups = (group for key, group in sorted(self.groups.items.items()) if own in ("", key[0]))
         self.verdicts.bind(self.rules.items.values(), groups)
@@ -371,5 +376,42 @@ def _compile_sheet(policy: Policy, item: Mapping[str, Any]) -> Sheet:
 
 def _compile_group(item: Mapping[str, Any]) -> Group:
     specification(item, "featureGroupRules")
-    parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": GROUP, **item})
+    parsed = parse_object({"apiVersion": API_VERSION, "kind": GROUP, **item})
     return compile_rules([parsed]).groups[0]
+
+
+class Unknown:
+    """What objects that exist and were never valid may have given before this process started: it is kept."""
+
+    def __init__(self, objects: Store[FeatureObject], rules: Store[Sheet]) -> None:
+        self._objects = objects
+        self._rules = rules
+        self._revisions = (0, 0)
+        self._origins: frozenset[str] = frozenset()
+        self._nodes: frozenset[str] = frozenset()
+
+    def origins(self) -> frozenset[str]:
+        """`object:NAMESPACE/NAME` and `rule:OBJECT`."""
+        self._update()
+        return self._origins
+
+    def concern(self, node: str) -> bool:
+        """Whether an unknown NodeFeature names this node, so that rules see less of it than there is."""
+        self._update()
+        return node in self._nodes
+
+    def _update(self) -> None:
+        revisions = (self._objects.revision, self._rules.revision)
+        if revisions == self._revisions:
+            return
+        self._revisions = revisions
+        objects, rules = self._objects.unknown, self._rules.unknown
+        origins = (f"{OBJECT}{namespace}/{name}" for namespace, name in objects)
+        self._origins = frozenset((*origins, *(f"{RULE}{name}" for _, name in rules)))
+        self._nodes = frozenset(map(_node_of, objects.values()))
+
+
+def _node_of(metadata: object) -> str:
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    node = labels.get(NODE_NAME) if isinstance(labels, Mapping) else None
+    return node if isinstance(node, str) else ""

@@ -10,7 +10,7 @@ from typing import Any
 from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.master.desired import RULE, Contribution
-from nfd.names import FEATURE_NS
+from nfd.names import API_VERSION, FEATURE_NS
 from nfd.rules import policy as policies
 from nfd.rules.check import check_rule
 from nfd.rules.compiled import CompiledRule, compile_rule
@@ -106,7 +106,7 @@ class Evaluation:
 def compile_sheet(item: Mapping[str, Any], policy: Policy) -> Sheet:
     """A NodeFeatureRule as JSON gives it; whatever is wrong with it is in the result."""
     metadata = item.get("metadata") or {}
-    parsed = parse_object({"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": RULE_KIND, **item})
+    parsed = parse_object({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
     return Sheet(
         parsed.name,
         str(metadata.get("uid", "")),

@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 from nfd.failures import failed
+from nfd.kube.answers import Key
 from nfd.kube.connect import MERGE_PATCH, METADATA_ONLY, KubeClient
+from nfd.kube.informer import Store
+from nfd.kube.paths import GROUPS, RULES, in_namespace, object_path
 from nfd.master.metrics import Metrics
-from nfd.master.mirror import API, RULES, Key, Mirrored
 from nfd.master.problemlog import LoggedProblems
 from nfd.master.rulebook import Sheet
 from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_status, same_status
@@ -51,7 +52,7 @@ class Statuses:
         self,
         client: KubeClient,
         verdicts: Verdicts,
-        mirrors: tuple[Mirrored[Sheet], Mirrored[Group]],
+        stores: tuple[Store[Sheet], Store[Group]],
         metrics: Metrics,
         everybody: Callable[[], int],
         silent: Callable[[str], bool],
@@ -61,7 +62,7 @@ class Statuses:
         self.dirty = asyncio.Event()
         self._client = client
         self._verdicts = verdicts
-        self._rules, self._groups = mirrors
+        self._rules, self._groups = stores
         self._metrics = metrics
         self._everybody = everybody
         self._silent = silent
@@ -145,7 +146,7 @@ class Statuses:
         return wait
 
     async def _offer_rules(self, sheet: Sheet, status: Mapping[str, Any]) -> float:
-        path = f"{RULES}/{quote(sheet.name, safe='')}/status"
+        path = object_path(RULES, sheet.name, "status")
         known = self._rules.statuses.get(("", sheet.name), {})
         if wait := self._refused_for(RULE):
             return wait
@@ -168,7 +169,7 @@ class Statuses:
         return wait
 
     async def _offer_group(self, key: Key, status: Mapping[str, Any], known: Mapping[str, Any]) -> float:
-        path = f"{API}/namespaces/{quote(key[0], safe='')}/nodefeaturegroups/{quote(key[1], safe='')}/status"
+        path = object_path(in_namespace(GROUPS, key[0]), key[1], "status")
         if wait := self._refused_for(GROUP):
             return wait
         if status == known or (known and status == self._sent.get((path, ""))):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from nfd.config.yamltext import TWICE, Document, Path, documents
 from nfd.errors import ConfigError, reason_of
+from nfd.names import API_GROUP, API_VERSION
 from nfd.rules.draft import Draft
 from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
 from nfd.rules.spelling import spelled
@@ -17,8 +18,6 @@ from nfd.rules.written import sound, text_documents
 from nfd.visible import visible
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
-API_VERSION = "nfd.k8s-sigs.io/v1alpha1"
-GROUP_NAME = API_VERSION.partition("/")[0]
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
 _KINDS = {RULE: (RULE_FIELD, Rule, False), GROUP: (GROUP_FIELD, GroupRule, True)}
 _NAME = "rules"
@@ -162,7 +161,7 @@ def _version_problem(written: Any) -> str | None:
     if written == API_VERSION:
         return None
     group, slash, _ = written.partition("/") if isinstance(written, str) else ("", "", "")
-    wrong = f"; a master never sees objects of group {group!r}, change it" if slash and group != GROUP_NAME else ""
+    wrong = f"; a master never sees objects of group {group!r}, change it" if slash and group != API_GROUP else ""
     return f"apiVersion must be {API_VERSION}{wrong}"
 
 

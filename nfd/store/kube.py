@@ -8,16 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nfd import log, tasks
+from nfd import tasks
 from nfd.errors import KubeError, Unavailable
 from nfd.kube.answers import Place, check_object, place_of
-from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request, node_path
-from nfd.kube.watch import PATIENCE, SILENCE, Watch
+from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request
+from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
+from nfd.kube.paths import NODES, object_path
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
-
-NODES = "/api/v1/nodes"
-
-_log = log.get("store")
 
 
 class KubeStore:
@@ -34,32 +31,32 @@ class KubeStore:
     ) -> None:
         self.selector = selector
         self._client = client
-        self._nodes: dict[str, Node] = {}
+        self._nodes = Store(self._parse, self._node_changed, same=Node.same_content)
         self._changed: Callable[[str], None] = lambda name: None
         query = {"labelSelector": selector} if selector else {}
-        self._watch = Watch(client, NODES, self, page_size, patience, silence, query=query)
+        self._informer = Informer(client, NODES, self._nodes, page_size, patience, silence, query=query)
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
-        """Whether the watch stands."""
-        return self._watch.connected
+        """Whether a watch of Nodes is open."""
+        return self._informer.connected
 
     async def start(self, changed: Callable[[str], None]) -> None:
         """Returns once all Nodes are known, however long that takes. Raises: Forbidden that outlasts the patience."""
         self._changed = changed
-        self._watching = tasks.start("watch of Nodes", self._watch.run, (KubeError,))
-        await tasks.reached(self._watch.synced, self._watching)
+        self._watching = tasks.start("watch of Nodes", self._informer.run, (KubeError,))
+        await tasks.reached(self._informer.synced, self._watching)
 
     def get(self, name: str) -> Node | None:
-        return self._nodes.get(name)
+        return self._nodes.items.get(("", name))
 
     def names(self) -> Collection[str]:
-        return self._nodes.keys()
+        return [name for _, name in self._nodes.items]
 
     async def read(self, name: str) -> Node:
-        answer = await self._client.json("GET", node_path(name))
-        return self._learn(_node_of(answer, place_of(node_path(name)), "GET"))
+        answer = await self._client.json("GET", object_path(NODES, name))
+        return self._learn(_node_of(answer, place_of(object_path(NODES, name)), "GET"))
 
     async def ensure(self, name: str) -> Node | None:
         """Nodes of a cluster are made by their kubelets."""
@@ -70,7 +67,7 @@ class KubeStore:
         whole = patch.body.keys() != {"metadata"}
         request = Request(
             "PATCH",
-            node_path(name, patch.subresource),
+            object_path(NODES, name, patch.subresource),
             {"fieldManager": FIELD_MANAGER},
             json.dumps(patch.body, separators=(",", ":")).encode(),
             MERGE_PATCH,
@@ -82,9 +79,9 @@ class KubeStore:
         try:
             answer = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise Unavailable(f"PATCH {node_path(name)}: the answer is not JSON: {error}") from error
-        node = _node_of(answer, place_of(node_path(name), metadata_only=not whole), "PATCH")
-        known = self._nodes.get(name)
+            raise Unavailable(f"PATCH {object_path(NODES, name)}: the answer is not JSON: {error}") from error
+        node = _node_of(answer, place_of(object_path(NODES, name), metadata_only=not whole), "PATCH")
+        known = self.get(name)
         if not whole and known is not None and known.uid == node.uid:
             rest = ("boot_id", "resources", "taints", "spec")
             node = replace(node, **{name: getattr(known, name) for name in rest})
@@ -95,44 +92,34 @@ class KubeStore:
             await tasks.cancel([self._watching])
         await self._client.close()
 
-    def put(self, item: Mapping[str, Any]) -> None:
-        """The watch tells of a Node; what it says again, as after a kubelet's sign of life, is kept as it was."""
-        try:
-            node = trim(item)
-        except ValueError as error:
-            _log.warning("Node makes no sense, what is known of it stays", node=item["metadata"]["name"], error=error)
-            return
-        known = self._nodes.get(node.name)
-        same = known is not None and known.same_content(node)
-        if known is not None and same:
+    def _parse(self, item: Mapping[str, Any]) -> Node:
+        """What the watch says of a Node; parts that are as before, as in a kubelet's heartbeat, are kept as they are.
+
+        Raises: ValueError.
+        """
+        node = trim(item)
+        known = self.get(node.name)
+        if known is not None and known.same_content(node):
             node = replace(known, version=node.version, writer=node.writer)
-        if self._keep(node) is node and not same:
+        return self._newer(node)
+
+    def _node_changed(self, before: Node | None, now: Node | None) -> None:
+        if (node := now or before) is not None:
             self._changed(node.name)
 
-    def drop(self, item: Mapping[str, Any]) -> None:
-        """The watch tells that a Node is gone."""
-        name = (item.get("metadata") or {}).get("name", "")
-        if self._nodes.pop(name, None) is not None:
-            self._changed(name)
-
-    def listed(self, seen: frozenset[tuple[str, str]]) -> None:
-        """Forget the Nodes that went while nobody listened."""
-        for name in [name for name in self._nodes if ("", name) not in seen]:
-            del self._nodes[name]
-            self._changed(name)
-
     def _learn(self, node: Node) -> Node:
-        """Take in an answer, unless the watch told meanwhile that this Node is gone; it tells of new ones, too."""
-        known = self._nodes.get(node.name)
-        return self._keep(node) if known is not None and known.uid == node.uid else node
-
-    def _keep(self, node: Node) -> Node:
-        """Take in what the server says, unless something newer is known; answers what is known then."""
-        known = self._nodes.get(node.name)
-        if known is not None and known.uid == node.uid and _older(node, known):
-            return known
-        self._nodes[node.name] = node
+        """Keep an answer, unless the watch said meanwhile that this Node is gone; new Nodes come from the watch too."""
+        known = self.get(node.name)
+        if known is None or known.uid != node.uid:
+            return node
+        node = self._newer(node)
+        self._nodes.items["", node.name] = node
         return node
+
+    def _newer(self, node: Node) -> Node:
+        """The Node, or what is known of it if that is newer."""
+        known = self.get(node.name)
+        return known if known is not None and known.uid == node.uid and _older(node, known) else node
 
 
 def _node_of(answer: Any, place: Place, method: str) -> Node:

@@ -5,51 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from nfd.errors import KubeError, NotFound
+from nfd.kube.answers import Key
 from nfd.kube.connect import KubeClient
+from nfd.kube.informer import Informer, Store
 from nfd.kube.lists import read_object
-from nfd.kube.watch import Watch, identity
+from nfd.kube.paths import PODS, in_namespace, object_path
 from nfd.quantity import parse_quantity
 from nfd.topology.held import Claim, Pod
 
-PODS = "/api/v1/pods"
-Key = tuple[str, str]
-"""Namespace and name."""
-
 
 class Claims:
-    """Follows the pods of a node, as a Mirror does; `changed` is called when one comes, goes, or is in a new phase."""
+    """An informer of the pods of a node; `changed` is called when one is new, deleted, or in another phase."""
 
     def __init__(self, client: KubeClient, node: str, changed: Callable[[], None]) -> None:
         self._client = client
-        self._changed = changed
-        self._known: dict[Key, tuple[Claim, str]] = {}
-        self._watch = Watch(client, PODS, self, query={"fieldSelector": f"spec.nodeName={node}"})
+        self._pods = Store(_parse, lambda before, now: changed())
+        self._informer = Informer(client, PODS, self._pods, query={"fieldSelector": f"spec.nodeName={node}"})
 
     @property
     def synced(self) -> asyncio.Event:
-        return self._watch.synced
+        return self._informer.synced
 
     async def run(self) -> None:
         """Until cancelled. Raises: Forbidden if pods may not be listed."""
-        await self._watch.run()
-
-    def put(self, item: Mapping[str, Any]) -> None:
-        known = claim_of(item), str((item.get("status") or {}).get("phase") or "")
-        if self._known.get(identity(item)) != known:
-            self._known[identity(item)] = known
-            self._changed()
-
-    def drop(self, item: Mapping[str, Any]) -> None:
-        if self._known.pop(identity(item), None) is not None:
-            self._changed()
-
-    def listed(self, seen: frozenset[Key]) -> None:
-        for key in self._known.keys() - seen:
-            del self._known[key]
-            self._changed()
+        await self._informer.run()
 
     async def of(self, pods: Iterable[Pod]) -> dict[Key, Claim]:
         """Of these pods; one that the watch has not told of yet is asked for.
@@ -59,16 +40,20 @@ class Claims:
         found: dict[Key, Claim] = {}
         for pod in pods:
             key = pod.namespace, pod.name
-            known = self._known.get(key)
+            known = self._pods.items.get(key)
             found[key] = known[0] if known else await self._ask(*key)
         return found
 
     async def _ask(self, namespace: str, name: str) -> Claim:
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         try:
-            return claim_of(await read_object(self._client, path))
+            return claim_of(await read_object(self._client, object_path(in_namespace(PODS, namespace), name)))
         except NotFound as error:
             raise KubeError(f"the kubelet has a pod {namespace}/{name} that the API server does not know") from error
+
+
+def _parse(pod: Mapping[str, Any]) -> tuple[Claim, str]:
+    """What a pod claims, and its phase."""
+    return claim_of(pod), str((pod.get("status") or {}).get("phase") or "")
 
 
 def claim_of(pod: Mapping[str, Any]) -> Claim:

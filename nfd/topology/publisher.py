@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from nfd import log
 from nfd.errors import Forbidden, KubeError, NotFound
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import read_object
+from nfd.kube.paths import NAMESPACES, object_path
 from nfd.topology.zones import API_VERSION, Json, owned, same
 
 TOPOLOGIES = f"/apis/{API_VERSION}/noderesourcetopologies"
@@ -35,7 +35,7 @@ class Publisher:
         wanted = owned(wanted, await self._find_owner())
         if not look and self._written == wanted:
             return False
-        path = f"{TOPOLOGIES}/{quote(wanted['metadata']['name'], safe='')}"
+        path = object_path(TOPOLOGIES, wanted["metadata"]["name"])
         differs = not same(wanted, await self._there(path))
         if differs:
             await self._apply(path, wanted)
@@ -46,7 +46,7 @@ class Publisher:
         """A reference to our namespace; None if there is none or we may not read it. Raises: KubeError."""
         if self._owner is None and self._namespace and not self._refused:
             try:
-                found = await read_object(self._client, f"/api/v1/namespaces/{quote(self._namespace, safe='')}")
+                found = await read_object(self._client, object_path(NAMESPACES, self._namespace))
             except (Forbidden, NotFound) as error:
                 self._refused = True
                 _log.warning("the object will have no owner", path=self._namespace, error=error)

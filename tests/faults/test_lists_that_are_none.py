@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -14,11 +14,11 @@ from nfd.gc.collector import KINDS as COLLECTED
 from nfd.gc.collector import Collector
 from nfd.gc.metrics import Metrics
 from nfd.kube.access import Access
+from nfd.kube.answers import identity
 from nfd.kube.connect import connect
-from nfd.kube.follow import Followed
+from nfd.kube.informer import Informer, ObjectInformer, Store
 from nfd.kube.lease import Lease
 from nfd.kube.tokens import Tokens
-from nfd.kube.watch import Watch, identity
 from nfd.master.objects import Joining
 from nfd.master.resources import Wishes
 from nfd.rules.policy import Policy
@@ -68,7 +68,7 @@ async def test_lists_that_are_none(
     await until(lambda: labels_of(place, name) == shown)
     version = node.version
     with proxy.inject(spoiled(NONSENSE[kind]), path=OURS, watch=False) as spoil:
-        for watch in [first._store._watch, *first._resources._watches.values()]:  # type: ignore
+        for watch in [first._store._informer, *first._resources._informers.values()]:  # type: ignore
             watch._version = ""
         proxy.cut_all()
         await until(lambda: spoil.hits >= 6)
@@ -113,22 +113,20 @@ async def test_objects_without_a_spec(
         assert second._gauges()["malformed_objects"] == 2
 
 
-class Kept:
-    """A Mirror of what is there."""
+class Kept(Store[str]):
+    """The names of what is there."""
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
+    def __init__(self, parse: Callable[[Mapping[str, Any]], str] = lambda item: identity(item)[1]) -> None:
+        super().__init__(parse)
         self.lists = 0
 
-    def put(self, item: Mapping[str, Any]) -> None:
-        self.names.add(identity(item)[1])
+    @property
+    def names(self) -> set[str]:
+        return set(self.items.values())
 
-    def drop(self, item: Mapping[str, Any]) -> None:
-        self.names.discard(identity(item)[1])
-
-    def listed(self, seen: frozenset[tuple[str, str]]) -> None:
+    def retain(self, keys: frozenset[tuple[str, str]]) -> None:
         self.lists += 1
-        self.names = {name for _, name in seen}
+        super().retain(keys)
 
 
 @pytest.mark.parametrize("kind", NONSENSE)
@@ -136,7 +134,7 @@ async def test_a_later_page_that_is_none(kind: str, proxy: FaultProxy, place: Cl
     """What the first pages have is there; that there is no more, nobody says."""
     made, kept = {make() for _ in range(3)}, Kept()
     client = await connect(str(proxy.kubeconfig()))
-    watch = Watch(client, "/api/v1/nodes", kept, page_size=1)
+    watch = Informer(client, "/api/v1/nodes", kept, page_size=1)
     with proxy.inject(spoiled(NONSENSE[kind]), path=r"[?&]continue=", watch=False) as spoil:
         running = asyncio.create_task(watch.run())
         await until(lambda: spoil.hits >= 2)
@@ -149,7 +147,7 @@ async def test_a_later_page_that_is_none(kind: str, proxy: FaultProxy, place: Cl
 
 
 class Trips(Kept):
-    """It raises at one object, and at every news of it."""
+    """It raises at one object, and at every event of it."""
 
     def __init__(self, name: str, kind: type[Exception]) -> None:
         super().__init__()
@@ -161,18 +159,34 @@ class Trips(Kept):
         super().put(item)
 
 
+def trips(name: str, kind: type[Exception]) -> Kept:
+    """Its parser raises at one object."""
+
+    def parse(item: Mapping[str, Any]) -> str:
+        if identity(item)[1] == name:
+            raise kind("made by the test")
+        return identity(item)[1]
+
+    return Kept(parse)
+
+
+@pytest.mark.parametrize("make_store", [Trips, trips])
 @pytest.mark.parametrize("kind", [RecursionError, MemoryError, KeyError, OSError])
 async def test_an_object_that_brings_out_a_defect(
-    kind: type[Exception], proxy: FaultProxy, place: Cluster, make: Made
+    make_store: Callable[[str, type[Exception]], Kept],
+    kind: type[Exception],
+    proxy: FaultProxy,
+    place: Cluster,
+    make: Made,
 ) -> None:
     """The list is complete, and the watch goes on with all others; the one is listed as it is there."""
     odd, other = make(), make()
-    kept, before = Trips(odd, kind), COUNTS["watch"]
+    kept, before = make_store(odd, kind), COUNTS["watch"]
     client = await connect(str(proxy.kubeconfig()))
-    watch = Watch(client, "/api/v1/nodes", kept, page_size=1)
+    watch = Informer(client, "/api/v1/nodes", kept, page_size=1)
     running = asyncio.create_task(watch.run())
     await until(watch.synced.is_set)
-    assert {odd, other} <= kept.names
+    assert other in kept.names
     place.edit(odd, {"metadata": {"labels": {"a": "b"}}})
     last = make()
     await until(lambda: last in kept.names)
@@ -200,7 +214,7 @@ async def test_nothing_is_collected_by_it(kind: str, proxy: FaultProxy, make: Ma
 @pytest.mark.parametrize("kind", ["an error", "null", "an empty list"])
 async def test_secrets_are_not_taken_for_empty_ones(kind: str, proxy: FaultProxy) -> None:
     client = await connect(str(proxy.kubeconfig()))
-    followed = Followed(client, f"/api/v1/namespaces/{NAMESPACE}/secrets", "nfd-master-ca")
+    followed = ObjectInformer(client, f"/api/v1/namespaces/{NAMESPACE}/secrets", "nfd-master-ca")
     with proxy.inject(spoiled(NONSENSE[kind]), path="/secrets/"), pytest.raises(Unavailable):
         await followed.read()
     await client.close()

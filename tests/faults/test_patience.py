@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 
 from nfd.kube.connect import connect
+from nfd.kube.informer import PATIENCE
 from nfd.kube.lease import Lease
-from nfd.kube.watch import PATIENCE
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.faults.conftest import NAMESPACE, QUICK

@@ -69,7 +69,7 @@ ANSWERS = (
         NONE + "test_nobody_is_let_in_by_it",
     ),
     Guard(  # one object that brings out a defect does not make us deaf
-        "nfd/kube/watch.py",
+        "nfd/kube/informer.py",
         '        except Exception as error:\n            failed("watch", error, path=f',
         '        except ZeroDivisionError as error:\n            failed("watch", error, path=f',
         NONE + "test_an_object_that_brings_out_a_defect",

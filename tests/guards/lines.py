@@ -108,7 +108,7 @@ ATTRIBUTION = (
         "tests/faults/test_restarts.py::test_after_a_restart_rules_hold_until_each_worker_has_spoken",
     ),
     Guard(  # a server that knows no such kind tells nothing about objects of it
-        "nfd/kube/watch.py",
+        "nfd/kube/informer.py",
         "            self._settle()\n\n    def _settle(self)",
         "            self.synced.set()\n            self._settle()\n\n    def _settle(self)",
         "tests/faults/test_missing_kinds.py::test_404_is_no_news_of_rules",
@@ -210,14 +210,14 @@ WRITES = (
         TROUBLE + "test_outage_of_writes_is_told_once_and_asked_seldom",
     ),
     Guard(  # watches that end at once are no hot loop
-        "nfd/kube/watch.py",
+        "nfd/kube/informer.py",
         "if asyncio.get_running_loop().time() - self._listed_at < SHORTEST_LIST:",
         "if False:",
         TROUBLE + "test_a_watch_that_is_always_too_old_is_no_hot_loop",
     ),
     Guard(  # nothing is done before the Nodes are known
         "nfd/store/kube.py",
-        "await tasks.reached(self._watch.synced, self._watching)",
+        "await tasks.reached(self._informer.synced, self._watching)",
         "await asyncio.sleep(0)",
         TROUBLE + "test_lists_that_hang",
     ),

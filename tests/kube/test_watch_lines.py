@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd.kube.watch import lines
+from nfd.kube.informer import lines
 
 
 async def chunks(parts: list[bytes]) -> AsyncIterator[bytes]:

@@ -109,8 +109,7 @@ async def test_rounds_ask_for_nothing_while_watches_tell(objects: Objects, make:
     """And a Secret that somebody empties is seen all the same."""
     certificates = make(replace(TIMING, interval=0.1))
     await certificates.start()
-    await until(lambda: certificates._secret._watch.connected and certificates._config_map._watch.connected)
-    await until(lambda: None not in (certificates._secret._latest, certificates._config_map._latest))
+    await until(lambda: certificates._secret.connected and certificates._config_map.connected)
     (old,), mark = objects.authorities(), objects.plane.mark()
     await asyncio.sleep(1)
     about = [event for event in objects.plane.audit(mark) if event.namespace == objects.namespace]

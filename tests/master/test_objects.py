@@ -1,4 +1,4 @@
-"""NodeFeature objects joined to a report, the mirror that keeps objects, and selectors of namespaces."""
+"""NodeFeature objects joined to a report, the store that keeps objects, and selectors of namespaces."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
+from nfd.kube.answers import spec_version
+from nfd.kube.informer import Store
 from nfd.master.config import NamespaceSelector, Requirement
 from nfd.master.desired import UNREPORTED, Freshness
-from nfd.master.mirror import Mirrored, spec_version
 from nfd.master.objects import NODE_NAME, FeatureObject, Joining, Pool, join_objects, parse_feature_object, speak_alone
 from nfd.master.ownership import Owned
 from nfd.report import Report
@@ -91,36 +92,36 @@ def test_instances_are_appended_and_flags_united() -> None:
 def test_one_malformed_object_spoils_only_itself() -> None:
     """And what was known of it stays."""
     heard: list[tuple[object, object]] = []
-    mirror = Mirrored[FeatureObject](parse_feature_object, lambda before, now: heard.append((before, now)))
-    mirror.put(item("good", labels={"a": "1"}))
+    store = Store(parse_feature_object, lambda before, now: heard.append((before, now)))
+    store.put(item("good", labels={"a": "1"}))
     for broken in (
         {"labels": {"a": 1}},
         {"labels": 3},
         {"features": {"flags": []}},
         {"features": {"instances": {"i": 1}}},
     ):
-        mirror.put(item("good", **broken))
-        mirror.put(item("bad", **broken))
-    assert list(mirror.items) == [(OWN, "good")]
-    assert mirror.malformed.keys() == {(OWN, "good"), (OWN, "bad")}
-    mirror.put(item("good", labels={"a": "1"}))
+        store.put(item("good", **broken))
+        store.put(item("bad", **broken))
+    assert list(store.items) == [(OWN, "good")]
+    assert store.invalid.keys() == {(OWN, "good"), (OWN, "bad")}
+    store.put(item("good", labels={"a": "1"}))
     assert len(heard) == 1
-    mirror.listed(frozenset({("nfd", "other")}))
+    store.retain(frozenset({("nfd", "other")}))
     assert heard[-1][1] is None
-    assert not mirror.items
-    assert not mirror.malformed
+    assert not store.items
+    assert not store.invalid
 
 
 def test_status_alone_is_no_change() -> None:
     parsed: list[object] = []
-    mirror = Mirrored[object](lambda one: parsed.append(one) or len(parsed), lambda before, now: None, spec_version)  # type: ignore[func-returns-value]
+    store = Store(lambda one: parsed.append(one) or len(parsed), version=spec_version, keep_status=True)  # type: ignore[func-returns-value]
     one = {"metadata": {"name": "r", "uid": "u", "generation": 1}}
-    mirror.put(one)
-    mirror.put({**one, "status": {"nodes": 1}})
+    store.put(one)
+    store.put({**one, "status": {"nodes": 1}})
     assert len(parsed) == 1
-    assert mirror.statuses["", "r"] == {"nodes": 1}
-    mirror.drop(one)
-    mirror.put(one)
+    assert store.statuses["", "r"] == {"nodes": 1}
+    store.delete(("", "r"))
+    store.put(one)
     assert len(parsed) == 2
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from nfd.errors import Expired, Unavailable
 from nfd.features import from_json, to_json
 from nfd.kube.connect import error_of
-from nfd.kube.watch import Watch
 from nfd.master.desired import Desired, derive_desired
 from nfd.master.objects import Joining, join_objects, parse_feature_object
 from nfd.master.ownership import annotation, bookkeeping, parse_owned, render_owned
@@ -135,7 +134,7 @@ def run_object(data: bytes) -> Made:
 def run_event(data: bytes) -> Made:
     """A line of a watch on Nodes."""
     store = KubeStore(None)  # type: ignore[arg-type]  # nothing is asked
-    Watch(None, "/api/v1/nodes", store)._take(data)  # type: ignore[arg-type]
+    store._informer._take(data)
     return f"{len(store.names())}", [store.get(name) for name in store.names()]
 
 
