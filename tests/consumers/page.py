@@ -27,7 +27,7 @@ def page(text: str) -> str:
 
 
 def consumers() -> Iterable[str]:
-    yield from head("consumer", "selects nodes by", "labels of ours", "its pods are on", "upstream")
+    yield from head("consumer", "selects nodes by", "depends on the labels", "its pods are on", "upstream")
     for one in CONSUMERS:
         behind = ours(one)
         same = "the same" if behind == one.keys else codes(behind)

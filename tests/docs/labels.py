@@ -83,11 +83,11 @@ def page() -> str:
 KINDS = ("text", "number")
 HEAD = """# Labels
 
-Every label that comes without rules of yours, from the docstrings of what makes it. What stands in `<…>` is told by the
-machine. A label is there only where it has something to say: what is not so has no label, but for those with the value
-`false`.
+This page lists every label that the built-in sources create. It is generated from the docstrings of the code. The machine
+determines the parts in `<…>`. If a feature is missing, the node has no label for it, except for the labels that can have the
+value `false`.
 
-Besides, NodeFeatureRules and NodeFeature objects give labels of any name ([rules.md](rules.md)). Who made a label:
-`nfd explain NODE LABEL`. Which pods and operators choose by them: [consumers.md](consumers.md). Options that change
-them: [reference/nfd-worker.md](reference/nfd-worker.md).
+NodeFeatureRules and NodeFeature objects create labels with other names ([rules.md](rules.md)). `nfd explain NODE LABEL` shows
+which source, rule or object a label comes from. [consumers.md](consumers.md) lists pods and operators that select nodes by
+these labels. [reference/nfd-worker.md](reference/nfd-worker.md) describes the options that change them.
 """

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -38,5 +39,5 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_index_has_every_page() -> None:
     index = ROOT / "docs/README.md"
     reached = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
-    pages = {page for page in PAGES[1:] if page != index}
+    pages = {page for page in PAGES if page not in (*FRONT, index)}
     assert {page for page in pages if page not in reached and page.parent not in reached} == set()
