@@ -1,4 +1,4 @@
-"""What `make check` looks at besides ruff, mypy and the import contracts: generated files, the length of files, tasks.
+"""What `make check` checks besides ruff, mypy and the import contracts: generated files, length of files, tasks, words.
 
 `python -m tests.checks` says what is wrong and exits 1; `--write` brings the generated files up to date.
 """
@@ -19,6 +19,7 @@ from tests.consumers import page as consumers
 from tests.deploy import monitoring
 from tests.docs import labels
 from tests.unsupervised import unsupervised
+from tests.wording import EXCEPTIONS, shrunk, wording
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 500
@@ -67,6 +68,8 @@ def long_files() -> Iterator[str]:
 
 def main() -> int:
     wanted = grpc_code() | reference() | tables()
+    if "--write" in sys.argv:
+        wanted[EXCEPTIONS] = shrunk(ROOT)
     old = [name for name, text in wanted.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]
     if "--write" in sys.argv:
         for name in old:
@@ -75,8 +78,12 @@ def main() -> int:
             print(f"wrote {name}")
         old = []
     wrong = [f"{name}: not what `make generate` writes" for name in old]
-    wrong += [*long_files(), *unsupervised(ROOT)]
-    print("\n".join(wrong) if wrong else "generated files are up to date, no file is too long, tasks are supervised")
+    wrong += [*long_files(), *unsupervised(ROOT), *wording(ROOT)]
+    print(
+        "\n".join(wrong)
+        if wrong
+        else "generated files are up to date, no file is too long, tasks are supervised, texts have no unwanted word"
+    )
     return bool(wrong)
 
 
