@@ -23,6 +23,7 @@ from bench.fleet import cluster, machines
 from nfd.features import Features
 from nfd.master.alike import Derivations, Pool
 from nfd.master.desired import derive_desired, derive_freshness
+from nfd.master.evaluation import Limits
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.patch import patches
@@ -30,10 +31,12 @@ from nfd.master.plan import Goal, plan_node
 from nfd.master.reconcile import Reconciler, Settings
 from nfd.master.reports import Reports
 from nfd.master.rulebook import compile_sheet
+from nfd.master.turns import Turns
 from nfd.master.verdicts import Verdicts
 from nfd.report import Report
 from nfd.rpc import convert
 from nfd.rpc.blobs import Blobs
+from nfd.rules.meter import Clocks
 from nfd.rules.policy import Policy
 from nfd.store.base import trim
 from nfd.store.file import FileStore
@@ -42,6 +45,8 @@ BASELINE = Path(__file__).with_name("baseline.json")
 ROOM = 0.05
 """What a count may be above its baseline; a change that is meant writes a new one."""
 NODES = 64
+STILL = Clocks(lambda: 0.0, lambda: 0.0)
+"""Nothing is interrupted, however slow the machine is."""
 VERSION = "{}.{}".format(*sys.version_info)
 
 
@@ -161,7 +166,7 @@ def known_state(alike: list[Report]) -> int:
 def judged(*, fresh: bool) -> int:
     """Fifty rules on a second node, of another kind or of the first one's."""
     policy = Policy()
-    verdicts = Verdicts(Joining(policy), Metrics("guard", 0.0), lambda: None, lambda: None)
+    verdicts = Verdicts(Joining(policy), Metrics("guard", 0.0), lambda: None, lambda: None, Turns(STILL), Limits(STILL))
     verdicts.bind(
         [compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": [*map(rules.rule, range(50))]}}, policy)], ()
     )

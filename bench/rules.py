@@ -9,6 +9,7 @@ back-references to earlier rules.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
 import time
@@ -77,6 +78,7 @@ def main(nodes: int, rules: int) -> None:
     began = time.process_time()
     for report in reports:
         verdicts.judge(report.node, report, ())
+    asyncio.run(verdicts.judge_due(lambda node: None))
     timed(f"judging {nodes} nodes by {rules} rules", nodes, began)
     began = time.process_time()
     for report in reports:
@@ -89,12 +91,13 @@ def main(nodes: int, rules: int) -> None:
         kind = reports[number % KINDS].features
         named = {**kind.attributes, "system.name": {"nodename": report.node}}
         others.judge(report.node, Report(report.node, features=Features(kind.flags, named, kind.instances)), ())
+    asyncio.run(others.judge_due(lambda node: None))
     timed(f"judging nodes of {KINDS} kinds", nodes, began)
     began = time.process_time()
-    tally = Tally(verdicts.book.rules)
+    tally = Tally(verdicts.book.rules, policy)
     for node in verdicts.names():
         if verdict := verdicts.get(node):
-            tally.add(node, verdict.evaluation, verdict.joined.features)
+            tally.add(node, verdict.evaluation, verdict.joined)
     first = 0
     for sheet in verdicts.book.sheets:
         render_status(sheet, first, tally, "")

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.master.desired import UNREPORTED, Desired, Freshness, derive_desired, derive_freshness, find_overwrites
+from nfd.master.evaluation import LIMITS, Limits, evaluate_node
 from nfd.master.objects import FeatureObject, Joining, join_objects, report_of, speak_alone
 from nfd.master.ownership import Owned, parse_owned
 from nfd.master.plan import Goal, NodePlan
 from nfd.master.proof import ASSUMED
 from nfd.master.reveal import Standing
 from nfd.master.room import fitting_plan
-from nfd.master.rulebook import evaluate_node
 from nfd.master.verdicts import Rulebook
 from nfd.report import Report
 from nfd.rules.overwritten import Overwrite
@@ -64,7 +64,7 @@ def join_situation(situation: Situation, standing: Standing) -> Known:
     return Known(report, join_objects(report or Report(node.name), others, joining), alone)
 
 
-def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Forecast:
+def forecast(situation: Situation, book: Rulebook, standing: Standing, limits: Limits = LIMITS) -> Forecast:
     """One pass, by a master that has all rules and objects."""
     node, known = situation.node, join_situation(situation, standing)
     failed: dict[str, str] = {}
@@ -74,10 +74,10 @@ def forecast(situation: Situation, book: Rulebook, standing: Standing) -> Foreca
         fresh = UNREPORTED
     else:
         joined = known.joined
-        found = evaluate_node(book.rules, joined.features, standing.policy)
+        found = evaluate_node(book.rules, joined.features, standing.policy, limits)
         desired = derive_desired(joined, standing.policy, found.contributions, found.matched)
         overwrites = find_overwrites(joined, standing.policy, found.contributions)
-        failed = {book.rules[at].origin: found.problems[at][0] for at in found.problems.keys() - {*found.held}}
+        failed = {book.rules[at].origin: texts[0] for at, texts in found.failed().items()}
         fresh = derive_freshness(known.report)
         blind = fresh.blind or not found.complete
         fresh = replace(fresh, blind=blind, alone=known.alone, lost=found.unsure | book.relying_on(fresh.failed))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from nfd import log, tasks
-from nfd.kube.answers import labels_of, spec_version, specification
+from nfd.kube.answers import labels_of, spec_version
 from nfd.kube.connect import KubeClient
 from nfd.kube.informer import Informer, Store
 from nfd.kube.paths import GROUPS, NAMESPACES, NODE_FEATURES, RULES
@@ -39,14 +39,13 @@ from nfd.master.plan import Goal, plan_node
 from nfd.master.proof import UNPROVEN, Proof
 from nfd.master.queue import Queue
 from nfd.master.reconcile import Asked
-from nfd.master.rulebook import Sheet, compile_sheet, evaluate_node
+from nfd.master.rulebook import Sheet, compile_steps
+from nfd.master.sheets import Compiled, Written, group_steps, written
 from nfd.master.statuses import Statuses
-from nfd.master.verdicts import Verdicts
-from nfd.names import API_VERSION
+from nfd.master.turns import Turns
+from nfd.master.verdicts import EVALUATION, Verdicts
 from nfd.report import Report
-from nfd.rules.compiled import Group, compile_rules
-from nfd.rules.parse import GROUP, parse_object
-from nfd.rules.policy import Policy
+from nfd.rules.compiled import Group
 from nfd.store.base import Node, NodeStore
 
 SETTLE = 0.1
@@ -54,6 +53,8 @@ SETTLE = 0.1
 SYNC_WITHIN = 10.0
 """Seconds that the first lists may take before nodes are written without them; what they own is held until then."""
 
+PAGES = {RULES: 20, GROUPS: 20}
+"""Objects of a page, which is read in one go: rules may have a megabyte each."""
 LONG = 60.0
 """Seconds without a definition of NodeFeatures after which rules are believed to see all that there is."""
 
@@ -80,13 +81,18 @@ class CustomResources:
 
     def __init__(self, client: KubeClient, wishes: Wishes, metrics: Metrics) -> None:
         joining = wishes.joining
-        self.rules = Store(
-            partial(_compile_sheet, joining.policy), self._rules_changed, version=spec_version, keep_status=True
+        self.rules = Store(partial(written, "rules"), self._rules_changed, version=spec_version, keep_status=True)
+        self.groups = Store(
+            partial(written, "featureGroupRules"), self._rules_changed, version=spec_version, keep_status=True
         )
-        self.groups = Store(_compile_group, self._rules_changed, version=spec_version, keep_status=True)
         self.objects = Store(self._parse_object, self._object_changed)
         self.namespaces = Store(labels_of, self._namespace_changed)
-        self.verdicts = Verdicts(joining, metrics, self._told, lambda: self._revise.set())
+        turns = Turns()
+        self.verdicts = Verdicts(joining, metrics, self._told, lambda: self._revise.set(), turns)
+        self._sheets = Compiled[Sheet](self.rules, partial(compile_steps, policy=joining.policy), turns)
+        self._compiled_groups = Compiled[Group](self.groups, group_steps, turns)
+        self._uncompiled: frozenset[str] = frozenset()
+        """Rules (`rule:OBJECT`) that exist and are not in force yet: what they gave before is not known to be gone."""
         self._wishes = wishes
         self._client = client
         self._store: NodeStore | None = None
@@ -99,7 +105,8 @@ class CustomResources:
         """Objects that changed since they were first heard of: whoever writes them is there."""
         self._ignored = Ignored()
         self._informers = {
-            path: Informer(client, path, store, wishes.page_size, math.inf) for path, store in self._wanted()
+            path: Informer(client, path, store, min(wishes.page_size, PAGES.get(path, wishes.page_size)), math.inf)
+            for path, store in self._wanted()
         }
         self._definitions = Definitions(client, self._told)
         self._statuses = Statuses(
@@ -139,12 +146,14 @@ class CustomResources:
             async with asyncio.timeout(SYNC_WITHIN):
                 for informer in self._informers.values():
                     await informer.settled.wait()
+        await self._compile()
         self._bind()
         self._tasks += [
             tasks.start("first list", partial(self._first, informer)) for informer in self._informers.values()
         ]
         self._tasks.append(tasks.start("rule revisions", self._revisions))
         self._tasks.append(tasks.start("definitions", self._definitions.run))
+        self._tasks.append(tasks.start(EVALUATION, self._judge_due))
         self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
 
     async def stop(self) -> None:
@@ -165,9 +174,10 @@ class CustomResources:
             return Asked(joined, replace(UNREPORTED, **self._lists()))
         verdict = self.verdicts.judge(node.name, report, others)
         found, fresh = verdict.evaluation, derive_freshness(report)
-        blind = fresh.blind or not found.complete or self._unknown.concern(node.name)
+        current = found.complete and self.verdicts.is_current(verdict)
+        blind = fresh.blind or not current or self._unknown.concern(node.name)
         fresh = replace(fresh, blind=blind, alone=alone, **self._lists())
-        if unsure := found.unsure | verdict.book.relying_on(fresh.failed):
+        if unsure := found.unsure | self.verdicts.book.relying_on(fresh.failed):
             fresh = replace(fresh, lost=fresh.lost | unsure)
         return Asked(verdict.joined, fresh, found.contributions, found.matched)
 
@@ -209,7 +219,7 @@ class CustomResources:
             "objects_settled": objects_settled,
             "settled": objects_settled and (self._rules_synced or self._is_ruleless()),
             "rules": self.verdicts.book.origins,
-            "lost": self._unknown.origins(),
+            "lost": self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
         }
 
     def _is_ruleless(self) -> bool:
@@ -256,13 +266,15 @@ class CustomResources:
 
     def _explain(self, node: Node, others: Sequence[FeatureObject]) -> bool:
         """Whether the Node is just what these objects and the rules make of it, so that no worker had a part in it."""
-        joining, book = self._wishes.joining, self.verdicts.book
+        joining = self._wishes.joining
         if not self._rules_synced:
             return False
-        joined = join_objects(Report(node.name), others, joining)
-        found = evaluate_node(book.rules, joined.features, joining.policy)
-        desired = derive_desired(joined, joining.policy, found.contributions, found.matched)
-        return found.complete and not any(plan_node(Goal(desired, policy=joining.policy), node).changes.values())
+        verdict = self.verdicts.consider(node.name, self._empty_report(node.name), others)
+        found = verdict.evaluation
+        if not found.complete or not self.verdicts.is_current(verdict):
+            return False
+        desired = derive_desired(verdict.joined, joining.policy, found.contributions, found.matched)
+        return not any(plan_node(Goal(desired, policy=joining.policy), node).changes.values())
 
     def _empty_report(self, node: str) -> Report:
         """That of a node without a worker; the same value as before."""
@@ -332,6 +344,7 @@ class CustomResources:
     async def _first(self, informer: Informer) -> None:
         """Once a list is complete, what came from rules or objects that are not in it is taken off every node."""
         await informer.synced.wait()
+        await self._compile()
         self._bind()
         self._add_all()
 
@@ -341,20 +354,32 @@ class CustomResources:
                 self._queue.add(name)
 
     async def _revisions(self) -> None:
-        """Whenever rules have changed, judge all nodes again."""
+        """Whenever rules have changed, or a suspended one is to be tried again, judge all nodes again."""
         while True:
-            await self._revise.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.verdicts.suspensions.retry_in()):
+                    await self._revise.wait()
             await asyncio.sleep(SETTLE)
             self._revise.clear()
             try:
+                await self._compile()
                 gone = self._bind()
-                await self.verdicts.judge_all(self._queue.add, self._revise.is_set)
             except Exception:
                 self._revise.set()  # it is still to be done
                 raise
             if gone:
                 self._add_all(only_silent=True)
             self._statuses.dirty.set()
+
+    async def _judge_due(self) -> None:
+        """Nodes whose rules are not short, or are others now, have their turn one after the other."""
+        while True:
+            await self.verdicts.waiting.wait()
+            await self.verdicts.judge_due(self._queue.add)
+
+    async def _compile(self) -> None:
+        await self._sheets.update()
+        await self._compiled_groups.update()
 
     def _bind(self) -> bool:
         """Put the rules in force; whether some of those before are gone.
@@ -364,26 +389,16 @@ class CustomResources:
         before = self.verdicts.book.origins
         self._rules_synced = self._informers[RULES].synced.is_set()
         own = self._wishes.joining.namespace
-        groups = (group for key, group in sorted(self.groups.items.items()) if own in ("", key[0]))
-        self.verdicts.bind(self.rules.items.values(), groups)
+        groups = (group for key, group in self._compiled_groups.items() if own in ("", key[0]))
+        self._uncompiled = frozenset(f"{RULE}{name}" for _, name in self._sheets.missing())
+        self.verdicts.bind((sheet for _, sheet in self._sheets.items()), groups)
         return bool(before - self.verdicts.book.origins)
-
-
-def _compile_sheet(policy: Policy, item: Mapping[str, Any]) -> Sheet:
-    specification(item, "rules")
-    return compile_sheet(item, policy)
-
-
-def _compile_group(item: Mapping[str, Any]) -> Group:
-    specification(item, "featureGroupRules")
-    parsed = parse_object({"apiVersion": API_VERSION, "kind": GROUP, **item})
-    return compile_rules([parsed]).groups[0]
 
 
 class Unknown:
     """What objects that exist and were never valid may have given before this process started: it is kept."""
 
-    def __init__(self, objects: Store[FeatureObject], rules: Store[Sheet]) -> None:
+    def __init__(self, objects: Store[FeatureObject], rules: Store[Written]) -> None:
         self._objects = objects
         self._rules = rules
         self._revisions = (0, 0)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.master.desired import find_overwrites, name_origin
-from nfd.master.rulebook import DEFAULT, Evaluation, GroupKey, PlacedRule, Sheet
+from nfd.master.evaluation import DEFAULT, Evaluation, GroupKey
+from nfd.master.rulebook import PlacedRule, Sheet, Steps, exhaust
 from nfd.report import Report
 from nfd.rules.known import KNOWN, did_you_mean
 from nfd.rules.overwritten import Overwrite
@@ -18,6 +19,9 @@ SAMPLE = 10
 """Node names that are listed by way of example."""
 MOST_RULES = 500
 MOST_PROBLEMS = 10
+MOST_ADVICES = 50
+"""Unknown features for which the nearest name is looked up, in all objects together."""
+LONGEST_FEATURE = 64
 LONGEST_MESSAGE = 500
 MOST_MEMBERS = 1000
 """Nodes that the status of a group lists."""
@@ -54,6 +58,11 @@ class Tally:
     def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
         self.nodes = 0
         self.known: set[str] = set()
+        self.complete = False
+        """Whether all nodes were added; whoever adds them says so."""
+        self._names: dict[str, str] | None = None
+        self._reported: set[str] = set()
+        self._advices: dict[str, str] = {}
         self._policy = policy
         self._places = {rule.origin: index for index, rule in enumerate(rules)}
         self._held = [_Count() for _ in rules]
@@ -98,6 +107,28 @@ class Tally:
     def group(self, key: GroupKey) -> Membership:
         return self._groups.setdefault(key, Membership())
 
+    def unknown(self, rule: PlacedRule) -> list[str]:
+        """Features that no node reports, each with the nearest known name."""
+        if self._names is None:
+            self._names = {name.lower(): name for name in (*KNOWN, *self.known)}
+            self._reported = {name.lower() for name in self.known} | {MATCHED}
+        return [
+            f"feature {feature[:LONGEST_FEATURE]}: no node reports it{self._advice(feature, self._names)}"
+            for feature in rule.features[:MOST_PROBLEMS]
+            if feature not in self._reported and (self.nodes or feature not in self._names)
+        ]
+
+    def _advice(self, feature: str, names: Mapping[str, str]) -> str:
+        """For the first of those that are looked up: each takes milliseconds."""
+        if feature in names or len(feature) > LONGEST_FEATURE:
+            return ""
+        if feature not in self._advices:
+            if len(self._advices) == MOST_ADVICES:
+                return ""
+            near = (name for name in names.values() if len(name) <= LONGEST_FEATURE)
+            self._advices[feature] = did_you_mean(feature, near)
+        return self._advices[feature]
+
     def held(self, index: int) -> _Count:
         return self._held[index]
 
@@ -113,19 +144,29 @@ def _note(found: dict[str, _Count], texts: Iterable[str], node: str) -> None:
 
 def render_status(sheet: Sheet, first: int, tally: Tally, now: str) -> dict[str, Any]:
     """The status of one object; `first` is the place of its first rule among all, `now` a time as in RFC 3339."""
-    names = {name.lower(): name for name in (*KNOWN, *tally.known)}
-    reported = {name.lower() for name in tally.known} | {MATCHED}
-    rules = [
-        _render_rule(rule, first + index, tally, [*_unknown(rule, reported, names, tally.nodes)])
-        for index, rule in enumerate(sheet.rules)
-    ]
-    whole = [{"name": "", "matched": 0, "problems": _texts(sheet.mistakes)}] if sheet.mistakes else []
-    return {
+    status: dict[str, Any] = {}
+    exhaust(render_steps(sheet, first, tally, now, status))
+    return status
+
+
+def render_steps(sheet: Sheet, first: int, tally: Tally, now: str, status: dict[str, Any]) -> Steps[None]:
+    """The same into `status`, a rule at a time: to look for names that are alike takes long."""
+    rules: list[dict[str, Any]] = []
+    problems = len(sheet.mistakes)
+    if sheet.mistakes:
+        rules.append({"name": "", "matched": 0, "problems": _texts(sheet.mistakes)})
+    for index, rule in enumerate(sheet.rules, first):
+        rendered = _render_rule(rule, index, tally, tally.unknown(rule))
+        problems += len(rendered.get("problems", ()))
+        if len(rules) < MOST_RULES:
+            rules.append(rendered)
+        yield
+    status |= {
         "observedGeneration": sheet.generation,
         "evaluated": now,
         "nodes": tally.nodes,
-        "problems": sum(len(rule.get("problems", ())) for rule in (*whole, *rules)),
-        "rules": [*whole, *rules][:MOST_RULES],
+        "problems": problems,
+        "rules": rules,
     }
 
 
@@ -154,14 +195,6 @@ def _counted(problems: Mapping[str, _Count]) -> list[dict[str, Any]]:
 
 def _texts(messages: Iterable[str]) -> list[dict[str, Any]]:
     return [{"message": text[:LONGEST_MESSAGE]} for text in messages]
-
-
-def _unknown(rule: PlacedRule, reported: Collection[str], names: Mapping[str, str], nodes: int) -> Iterable[str]:
-    """Features that no node reports, each with the nearest known name."""
-    for feature in rule.features:
-        if feature in reported or (not nodes and feature in names):
-            continue
-        yield f"feature {feature}: no node reports it{did_you_mean(feature, names.values())}"
 
 
 def render_group(members: Collection[str], group: Membership | None = None) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from nfd.kube.informer import Store
 from nfd.kube.paths import GROUPS, RULES, in_namespace, object_path
 from nfd.master.metrics import Metrics
 from nfd.master.problemlog import LoggedProblems
-from nfd.master.rulebook import Sheet
-from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_status, same_status
-from nfd.master.verdicts import SLICE, Verdicts
-from nfd.rules.compiled import Group
+from nfd.master.rulebook import Sheet, Steps
+from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_steps, same_status
+from nfd.master.sheets import Written
+from nfd.master.verdicts import Rulebook, Verdicts
 from nfd.rules.parse import GROUP, RULE
 from nfd.store.base import FIELD_MANAGER
 
@@ -52,7 +52,7 @@ class Statuses:
         self,
         client: KubeClient,
         verdicts: Verdicts,
-        stores: tuple[Store[Sheet], Store[Group]],
+        stores: tuple[Store[Written], Store[Written]],
         metrics: Metrics,
         everybody: Callable[[], int],
         silent: Callable[[str], bool],
@@ -116,28 +116,30 @@ class Statuses:
         for sheet in book.sheets:
             waits.append(await _alone(self._write_rules(sheet, first, tally), rule=sheet.name))
             first += len(sheet.rules)
-        for key in [key for key, group in self._groups.items.items() if group in book.groups]:
+        for key in [group.key for group in book.groups if group.key in self._groups.items]:
             waits.append(await _alone(self._write_group(key, tally), group="/".join(key)))
         return min((wait for wait in waits if 0 < wait < math.inf), default=0.0)
 
     async def _count(self) -> Tally | None:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
-        book, began = self._verdicts.book, time.monotonic()
+        book = self._verdicts.book
         tally = Tally(book.rules, self._verdicts.policy)
+        await self._verdicts.turns.run(self._count_steps(book, tally))
+        return tally if tally.complete else None
+
+    def _count_steps(self, book: Rulebook, tally: Tally) -> Steps[None]:
         for node in self._verdicts.names():
-            verdict = self._verdicts.get(node)
-            if verdict is None:
-                continue
-            if verdict.book is not book:
-                return None
-            tally.add(node, verdict.evaluation, verdict.joined)
-            if time.monotonic() - began > SLICE:
-                await asyncio.sleep(0)
-                began = time.monotonic()
-        return tally
+            if (verdict := self._verdicts.get(node)) is not None:
+                if verdict.book is not book:
+                    return
+                tally.add(node, verdict.evaluation, verdict.joined)
+            yield
+        tally.complete = True
 
     async def _write_rules(self, sheet: Sheet, first: int, tally: Tally) -> float:
-        status = render_status(sheet, first, tally, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        status: dict[str, Any] = {}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._verdicts.turns.run(render_steps(sheet, first, tally, now, status))
         wait = await self._offer_rules(sheet, status)
         if self._is_untold(RULE):
             early = {*sheet.mistakes, *(text for rule in sheet.rules for text in rule.mistakes)}

@@ -1,34 +1,36 @@
-"""What the rules make of each node, remembered: evaluated again only when features or rules are others."""
+"""What the rules make of each node, remembered: evaluated again only when features or rules are others.
+
+What is short is evaluated when somebody asks. The rest is left to `judge_due`, which gives others their turn. Until
+then the last outcome stands, and is known not to be current, so that nothing is taken off a node for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd import log
+from nfd.failures import failed
 from nfd.features import Features
-from nfd.master.memberships import with_groups
+from nfd.master.evaluation import LIMITS, SUSPENDED, Evaluation, Limits, evaluation_steps, group_origin
 from nfd.master.metrics import RULES, Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
 from nfd.master.recall import Latest, look
-from nfd.master.rulebook import Evaluation, PlacedRule, Sheet, evaluate_node, looked_at
+from nfd.master.rulebook import PlacedRule, Sheet, Steps, looked_at
+from nfd.master.suspensions import Suspensions
+from nfd.master.turns import SLICE, Turns
 from nfd.report import Report
-from nfd.rules.compiled import CompiledRule, Group
+from nfd.rules.compiled import Group
 from nfd.rules.policy import Policy
-from nfd.rules.template.budget import TOO_LONG
 from nfd.rules.terms import MATCHED
 
-SLICE = 0.01
-"""Seconds that a pass over all nodes keeps the event loop; a single node may take longer."""
-STRIKES = 3
-"""Nodes on which a template may run out of its budget; then the rule is suspended until it is changed."""
+EVALUATION = "rule evaluation"
+"""What failed, where something outside of every rule did."""
 MOST_SAID = 1000
 """Rules and reasons of failures that are logged until there are other rules; the status of each says all of them."""
-SUSPENDED = f"suspended until it is changed: its template {TOO_LONG}"
 
 _log = log.get("master")
 
@@ -55,12 +57,10 @@ class Rulebook:
         return frozenset(found)
 
 
-def bind(sheets: Iterable[Sheet], groups: Iterable[Group], suspended: Sequence[PlacedRule] = ()) -> Rulebook:
+def bind(sheets: Iterable[Sheet], groups: Iterable[Group]) -> Rulebook:
     """Objects go by the byte order of their names (NFD documentation, "NodeFeatureRule")."""
     ordered = tuple(sorted(sheets, key=lambda sheet: sheet.name))
-    rules = tuple(
-        _suspend(rule) if any(rule is one for one in suspended) else rule for sheet in ordered for rule in sheet.rules
-    )
+    rules = tuple(rule for sheet in ordered for rule in sheet.rules)
     groups = tuple(groups)
     members = [rule for group in groups for rule in group.rules]
     names = {name for rule in rules for name in rule.features} | {name for rule in members for name in looked_at(rule)}
@@ -69,50 +69,73 @@ def bind(sheets: Iterable[Sheet], groups: Iterable[Group], suspended: Sequence[P
     return Rulebook(ordered, rules, origins, groups, (*sorted(names | {MATCHED}),), repeatable)
 
 
-def _suspend(placed: PlacedRule) -> PlacedRule:
-    return replace(placed, rule=CompiledRule(placed.name, defect=SUSPENDED))
-
-
 @dataclass(slots=True)
 class Verdict:
-    """One node: what it was judged on, and the outcome."""
+    """One node: what it is to be judged on, and the last outcome, with the rules and features that this was made of."""
 
     report: Report
     objects: Sequence[FeatureObject]
     joined: Report
-    book: Rulebook
     evaluation: Evaluation = field(default_factory=Evaluation)
+    book: Rulebook | None = None
+    judged: Features | None = None
+    asked: bool = False
+    """Whether somebody was given an outcome that was not current."""
+
+    def is_current(self, book: Rulebook) -> bool:
+        return self.book is book and self.judged is self.joined.features
+
+
+Key = tuple[str, bool]
+"""A node, and whether it is only considered."""
 
 
 class Verdicts:
     """`told` is called whenever the outcome of any node is another one, `rebind` when a rule is to be suspended."""
 
     def __init__(
-        self, joining: Joining, metrics: Metrics, told: Callable[[], None], rebind: Callable[[], None]
+        self,
+        joining: Joining,
+        metrics: Metrics,
+        told: Callable[[], None],
+        rebind: Callable[[], None],
+        turns: Turns | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.book = Rulebook()
-        self.suspended: list[PlacedRule] = []
+        self.turns = turns or Turns()
+        self.waiting = asyncio.Event()
+        """Set while there are nodes to be judged by `judge_due`."""
+        self.suspensions = Suspensions(limits.clocks.wall)
+        self._limits = limits
         self._rebind = rebind
-        self._strikes: Counter[int] = Counter()
         self._said: set[tuple[str, tuple[str, ...]]] = set()
         self._joining = joining
         self._metrics = metrics
         self._told = told
         self._verdicts: dict[str, Verdict] = {}
+        self._considered: dict[str, Verdict] = {}
+        self._due: dict[Key, Steps[Evaluation] | None] = {}
+        self._wrong: frozenset[int] = frozenset()
+        self._failing: Counter[int] = Counter()
         self._alike: Latest[Evaluation] = Latest()
 
     def __len__(self) -> int:
         return len(self._verdicts)
 
     def bind(self, sheets: Iterable[Sheet], groups: Iterable[Group]) -> None:
-        """Put rules in force; nodes are judged by them when they are asked for, or by `judge_all`."""
-        sheets = tuple(sheets)
-        rules = [rule for sheet in sheets for rule in sheet.rules]
-        self.suspended = [one for one in self.suspended if any(one is rule for rule in rules)]
-        self.book = bind(sheets, groups, self.suspended)
-        self._strikes.clear()
+        """Put rules in force; nodes are judged by them when they are asked for, or by `judge_due`."""
+        book = bind(sheets, groups)
+        present: dict[int | str, object] = {id(rule): rule for rule in book.rules}
+        present |= {group_origin(group.key): group for group in book.groups}
+        self.suspensions.bind(present)
+        self.book = book
         self._said.clear()
+        self._failing.clear()
+        self._wrong = frozenset(index for index, rule in enumerate(book.rules) if rule.mistakes)
         self._alike = Latest()
+        for node in self._verdicts:
+            self._leave((node, False), None)
 
     @property
     def policy(self) -> Policy:
@@ -124,101 +147,181 @@ class Verdicts:
     def names(self) -> list[str]:
         return sorted(self._verdicts)
 
+    def is_current(self, verdict: Verdict) -> bool:
+        """Whether its outcome is that of the rules in force, on all that is known of the node."""
+        return verdict.is_current(self.book)
+
     def judge(self, node: str, report: Report, objects: Sequence[FeatureObject]) -> Verdict:
-        """The verdict on a node, from memory if nothing has changed."""
-        known = self._verdicts.get(node)
-        if known is not None and known.report is report and known.objects == objects:
-            if known.book is not self.book:
-                self._judge_again(node, known)
-            return known
-        joined = join_objects(report, objects, self._joining)
-        verdict = Verdict(report, objects, joined, self.book)
-        if known is not None and known.book is self.book and known.joined.features == joined.features:
-            verdict.evaluation = known.evaluation
-        else:
-            verdict.evaluation = self._evaluate(node, joined.features, known)
-        if known is None or known.evaluation is not verdict.evaluation:
-            self._told()
-        self._verdicts[node] = verdict
+        """The verdict on a node, from memory if nothing has changed; its outcome may not be current yet."""
+        return self._judge((node, False), self._verdicts, report, objects)
+
+    def consider(self, node: str, report: Report, objects: Sequence[FeatureObject]) -> Verdict:
+        """What would be the verdict if the node were judged on these."""
+        return self._judge((node, True), self._considered, report, objects)
+
+    def _judge(
+        self, key: Key, verdicts: dict[str, Verdict], report: Report, objects: Sequence[FeatureObject]
+    ) -> Verdict:
+        known = verdicts.get(key[0])
+        if known is None or known.report is not report or known.objects != objects:
+            known = verdicts[key[0]] = self._joined(report, objects, known)
+        if not known.is_current(self.book):
+            self._begin(key, known)
+        return known
+
+    def _joined(self, report: Report, objects: Sequence[FeatureObject], known: Verdict | None) -> Verdict:
+        """What is to be judged now, with the last outcome; that is current if the features are equal."""
+        verdict = Verdict(report, objects, join_objects(report, objects, self._joining))
+        if known is not None:
+            same = known.is_current(self.book) and known.joined.features == verdict.joined.features
+            verdict.evaluation, verdict.book, verdict.asked = known.evaluation, known.book, known.asked
+            verdict.judged = verdict.joined.features if same else known.judged
         return verdict
 
+    def _begin(self, key: Key, verdict: Verdict) -> None:
+        """Judge it now if that is short; else it is left for later, and goes on from there."""
+        if self._due.get(key) is None:
+            steps = self._evaluation(key, verdict.joined.features)
+            try:
+                if self.turns.advance(steps, keep=SLICE if self._due else 0.0):
+                    self._due.pop(key, None)
+                    return
+                self._leave(key, steps)
+            except Exception as error:
+                self._tell_defect(key, error)
+        verdict.asked = True
+
+    def _leave(self, key: Key, steps: Steps[Evaluation] | None) -> None:
+        """For `judge_due`; those that wait already keep their place."""
+        self._due[key] = steps
+        self.waiting.set()
+
     def forget(self, node: str) -> None:
-        if self._verdicts.pop(node, None) is not None:
+        self._considered.pop(node, None)
+        for considered in (False, True):
+            self._due.pop((node, considered), None)
+        if (verdict := self._verdicts.pop(node, None)) is not None:
+            self._count_failing((node, False), verdict, -1)
             self._told()
 
     def failing(self) -> int:
         """How many rules are wrong, or could not be evaluated on some node."""
-        found = {index for index, rule in enumerate(self.book.rules) if rule.mistakes}
-        found.update(*(one.evaluation.problems for one in self._verdicts.values() if one.book is self.book))
-        return len(found)
+        return len(self._wrong | self._failing.keys())
 
-    async def judge_all(self, changed: Callable[[str], None], stale: Callable[[], bool]) -> None:
-        """Judge every node by the present book, a slice at a time; `changed` names those with another outcome.
+    async def judge_due(self, changed: Callable[[str], None]) -> None:
+        """Judge what is left; `changed` names nodes with another outcome, or for which somebody waits."""
+        await self.turns.run(self._due_steps(changed))
 
-        Ends early once `stale` tells that there are other rules to be put in force.
-        """
-        book, began = self.book, time.monotonic()
-        for node in list(self._verdicts):
-            verdict = self._verdicts.get(node)
-            if verdict is not None and verdict.book is not book and self._judge_again(node, verdict):
-                changed(node)
-            spent = time.monotonic() - began
-            if spent > SLICE:
-                await asyncio.sleep(spent if spent > 2 * SLICE else 0.0)  # a rule that takes long leaves half the time
-                began = time.monotonic()
-            if book is not self.book or stale():
-                return
+    def _due_steps(self, changed: Callable[[str], None]) -> Steps[None]:
+        while self._due:
+            key = next(iter(self._due))
+            try:
+                yield from self._due_step(key, changed)
+            except Exception as error:
+                self._tell_defect(key, error)
+            yield
+        self.waiting.clear()
 
-    def _judge_again(self, node: str, verdict: Verdict) -> bool:
-        """Whether the node is to become something else; if not, it has the very outcome that it had."""
-        before, book = verdict.evaluation, self.book
-        verdict.evaluation = self._evaluate(node, verdict.joined.features, verdict)
-        verdict.book = book  # not before there is an outcome by these rules
-        self._told()
-        return not before.same_outcome(verdict.evaluation)
+    def _due_step(self, key: Key, changed: Callable[[str], None]) -> Steps[None]:
+        steps, verdict = self._due[key], self._find(key)
+        if verdict is not None and not verdict.is_current(self.book):
+            before = verdict.evaluation
+            yield from steps or self._evaluation(key, verdict.joined.features)
+            verdict = self._find(key)
+            if verdict is not None and (verdict.asked or not before.same_outcome(verdict.evaluation)):
+                verdict.asked = False
+                changed(key[0])
+        self._due.pop(key, None)
+        if verdict is not None and not verdict.is_current(self.book):
+            self._leave(key, None)  # there is news meanwhile: others first
 
-    def _evaluate(self, node: str, features: Features, known: Verdict | None) -> Evaluation:
-        """Evaluate; what is equal to what was known is handed on as the same value."""
-        began = time.perf_counter()
-        found = self._judgement(features)
-        if self.book.rules:
-            self._metrics.observe(RULES, time.perf_counter() - began)
-            self._count_strikes(found)
-        if found.errors:
-            self._metrics.add("nodefeaturerule_processing_errors", found.errors)
-            self._complain(node, found)
-        if known is not None and known.evaluation.same_outcome(found):
-            before = known.evaluation
+    def _tell_defect(self, key: Key, error: Exception) -> None:
+        """The node goes on with its last outcome, which is not current, until it is asked about again."""
+        self._due.pop(key, None)
+        failed(EVALUATION, error, node=key[0])
+
+    def _find(self, key: Key) -> Verdict | None:
+        return (self._considered if key[1] else self._verdicts).get(key[0])
+
+    def _evaluation(self, key: Key, features: Features) -> Steps[Evaluation]:
+        """Evaluate, and note the outcome for whatever the node is to be judged on by then."""
+        book = self.book
+        found = yield from self._judgement(book, features)
+        now = self._find(key)
+        if now is None:
+            return found
+        self._count_failing(key, now, -1)
+        if now.evaluation.same_outcome(found):
+            before = now.evaluation
             found = replace(found, contributions=before.contributions, matched=before.matched)
-            return before if before == found else found
+            found = before if before == found else found
+        now.evaluation, now.book, now.judged = found, book, features  # not before there is an outcome
+        self._count_failing(key, now, 1)
+        if not key[1]:
+            self._note(key[0], book, found)
         return found
 
-    def _judgement(self, features: Features) -> Evaluation:
+    def _judgement(self, book: Rulebook, features: Features) -> Steps[Evaluation]:
         """What rules and groups make of these features, from memory if they made it of the same before."""
-        book, policy = self.book, self._joining.policy
         seen = look(features, book.features) if book.repeatable else ()
         found = self._alike.get(seen) if book.repeatable else None
         if found is None:
-            found = with_groups(evaluate_node(book.rules, features, policy), book.groups, features)
-            if book.repeatable and not any(one.refers for one in found.contributions):
-                self._alike.put(seen, found)
+            alike = self._alike
+            found = yield from self._computed(book, features)
+            if self._surprises(book, found):
+                found = yield from self._computed(book, features)  # once more: it may have been the machine
+            if not found.took_too_long() and book.repeatable and not any(one.refers for one in found.contributions):
+                alike.put(seen, found)
         return found
 
-    def _complain(self, node: str, found: Evaluation) -> None:
-        """Name each rule that failed, and the first node on which it did so for that reason."""
-        rules = ((self.book.rules[at].origin, texts) for at, texts in found.problems.items() if at not in found.held)
-        groups = ((f"group:{'/'.join(key)}", texts) for key, texts in found.group_problems.items())
+    def _surprises(self, book: Rulebook, found: Evaluation) -> bool:
+        """Whether something took too long that has not done so before."""
+        keys: tuple[int | str, ...] = (*(id(book.rules[index]) for index in found.slow), *found.heavy)
+        return not all(map(self.suspensions.is_expected, keys)) or (not found.complete and not keys)
+
+    def _computed(self, book: Rulebook, features: Features) -> Steps[Evaluation]:
+        suspended = self.suspensions.active
+        found = yield from evaluation_steps(book.rules, book.groups, features, self.policy, suspended, self._limits)
+        if book.rules:
+            self._metrics.observe(RULES, found.seconds)
+        return found
+
+    def _note(self, node: str, book: Rulebook, found: Evaluation) -> None:
+        self._told()
+        if found.errors:
+            self._metrics.add("nodefeaturerule_processing_errors", found.errors)
+            self._complain(node, book, found)
+        self._count_strikes(node, book, found)
+
+    def _complain(self, node: str, book: Rulebook, found: Evaluation) -> None:
+        """Name each rule that failed, and the first node on which it did so for that reason; suspensions are named."""
+        rules = ((book.rules[index].origin, texts) for index, texts in found.failed().items())
+        groups = ((group_origin(key), texts) for key, texts in found.group_problems.items())
         for rule, texts in (*rules, *groups):
-            if (rule, texts) not in self._said and len(self._said) < MOST_SAID:
+            if texts != (SUSPENDED,) and (rule, texts) not in self._said and len(self._said) < MOST_SAID:
                 self._said.add((rule, texts))
                 _log.warning("rule failed; what it gave before stays", rule=rule, node=node, error="; ".join(texts))
 
-    def _count_strikes(self, found: Evaluation) -> None:
-        """A template that takes too long on one node does so on thousands: a pass over them must not take hours."""
+    def _count_failing(self, key: Key, verdict: Verdict, by: int) -> None:
+        if verdict.book is self.book and not key[1]:
+            for index in verdict.evaluation.problems:
+                self._failing[index] += by
+                if not self._failing[index]:
+                    del self._failing[index]
+
+    def _count_strikes(self, node: str, book: Rulebook, found: Evaluation) -> None:
+        """What takes too long on one node does so on thousands: a pass over them must not take hours."""
         for index in found.slow:
-            self._strikes[index] += 1
-            placed = self.book.rules[index]
-            out = self._strikes[index] >= STRIKES or not found.complete
-            if out and not any(placed is one for one in self.suspended):
-                self.suspended.append(placed)
-                self._rebind()
+            placed = book.rules[index]
+            self._strike(node, id(placed), placed.origin, {id(placed): placed}, at_once=not found.complete)
+        for origin in found.heavy:
+            members: dict[int | str, object] = {id(rule): rule for rule in book.rules if rule.sheet == origin}
+            members |= {name: one for one in book.groups if (name := group_origin(one.key)) == origin}
+            self._strike(node, origin, origin, members, at_once=not found.complete)
+
+    def _strike(
+        self, node: str, key: int | str, origin: str, members: dict[int | str, object], *, at_once: bool
+    ) -> None:
+        if self.suspensions.strike(key, members, at_once=at_once):
+            _log.warning("suspended for a while, since it takes too long", rule=origin, node=node)
+            self._rebind()

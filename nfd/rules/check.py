@@ -13,6 +13,7 @@ from nfd.config.yamltext import Document, Path
 from nfd.errors import ConfigError
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
+from nfd.rules.meter import FREE, Meter
 from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import (
@@ -96,16 +97,19 @@ def _concerns(path: Path, known: Sequence[Path]) -> bool:
     return any(path[: len(one)] == one[: len(path)] for one in known)
 
 
-def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Iterator[Mistake]:
-    """Mistakes that show only when a rule is evaluated, or when a node does not get what it asks for."""
+def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY, meter: Meter = FREE) -> Iterator[Mistake]:
+    """Mistakes that show only when a rule is evaluated, or when a node does not get what it asks for.
+
+    Raises: Exhausted if that takes too long.
+    """
     if not rule.name and not isinstance(rule, CustomRule):
         yield Mistake((*path, "name"), "rule has no name", False)
-    yield from _check_terms(rule.match_features or (), (*path, "matchFeatures"))
+    yield from _check_terms(rule.match_features or (), (*path, "matchFeatures"), meter)
     for index, one in enumerate(rule.match_any or ()):
         place = (*path, "matchAny", index, "matchFeatures")
         if one.match_features is None:
             yield Mistake(place, f"matchAny.{index}.matchFeatures is missing", False)
-        yield from _check_terms(one.match_features or (), place)
+        yield from _check_terms(one.match_features or (), place, meter)
     yield from _check_template(rule.vars_template, (*path, "varsTemplate"))
     if isinstance(rule, Rule | CustomRule):
         yield from _check_template(rule.labels_template, (*path, "labelsTemplate"))
@@ -113,27 +117,31 @@ def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY) -> Ite
         yield from _check_items(rule, path, policy)
 
 
-def _check_terms(terms: Sequence[Term], path: Path) -> Iterator[Mistake]:
+def _check_terms(terms: Sequence[Term], path: Path, meter: Meter) -> Iterator[Mistake]:
     for index, term in enumerate(terms):
         place = (*path, index)
         domain, _, feature = term.feature.partition(".")
         if not domain or not feature or "." in feature:
             yield Mistake((*place, "feature"), f"feature {term.feature!r} is not of the form domain.feature", False)
         for name, expression in (term.match_expressions or {}).items():
-            yield from _check_expression(expression, (*place, "matchExpressions", name))
+            yield from _check_expression(expression, (*place, "matchExpressions", name), meter)
         if term.match_name is not None:
-            yield from _check_expression(term.match_name, (*place, "matchName"))
+            yield from _check_expression(term.match_name, (*place, "matchName"), meter)
 
 
-def _check_expression(expression: Expression, path: Path) -> Iterator[Mistake]:
+def _check_expression(expression: Expression, path: Path, meter: Meter) -> Iterator[Mistake]:
+    meter.look()
     values = expression.value or ()
     parts = [(one,) for one in values] if expression.op in EACH_ALONE and values else [values]
     if not expression.op:
         yield Mistake(path, "op is missing", False)
     else:
         kind = expression.type if expression.type in KINDS else ""
-        found = (compile_matcher(expression.op, part, kind or "").mistake for part in parts)
-        yield from (Mistake(path, mistake, False) for mistake in found if mistake is not None)
+        for part in parts:
+            meter.spend(1)
+            if (mistake := compile_matcher(expression.op, part, kind or "").mistake) is not None:
+                meter.look()
+                yield Mistake(path, mistake, False)
     if expression.type not in KINDS:
         yield Mistake((*path, "type"), f"invalid value type {expression.type!r}", False)
 

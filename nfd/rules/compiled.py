@@ -8,6 +8,7 @@ from typing import Any
 
 from nfd.errors import reason_of
 from nfd.rules import model
+from nfd.rules.meter import FREE, Meter
 from nfd.rules.ops import Matcher, compile_matcher
 from nfd.rules.template import Template
 from nfd.rules.terms import Term
@@ -73,21 +74,21 @@ def compile_rules(objects: Iterable[model.RuleObject]) -> Rules:
     return Rules(tuple(rules), tuple(groups))
 
 
-def compile_rule(parsed: model.ParsedRule) -> CompiledRule:
+def compile_rule(parsed: model.ParsedRule, meter: Meter = FREE) -> CompiledRule:
     """Compile one rule; mistakes in it, and whatever else goes wrong, come up when it is evaluated."""
     if parsed.rule is None:
         return CompiledRule(parsed.name, defect=parsed.defect)
     try:
-        return _compiled(parsed.rule)
+        return _compiled(parsed.rule, meter)
     except Exception as error:  # a rule spoils only itself
         return CompiledRule(parsed.name, defect=f"cannot be compiled: {reason_of(error)}")
 
 
-def _compiled(rule: model.GroupRule) -> CompiledRule:
+def _compiled(rule: model.GroupRule, meter: Meter) -> CompiledRule:
     return CompiledRule(
         name=rule.name,
-        match_features=_terms(rule.match_features),
-        match_any=tuple(_terms(one.match_features) for one in rule.match_any or ()),
+        match_features=_terms(rule.match_features, meter),
+        match_any=tuple(_terms(one.match_features, meter) for one in rule.match_any or ()),
         vars=rule.vars or {},
         vars_template=_template(rule.vars_template),
         **_labels(rule),
@@ -113,20 +114,21 @@ def _extras(rule: model.GroupRule) -> dict[str, Any]:
     }
 
 
-def _terms(terms: Sequence[model.Term] | None) -> Terms:
-    return tuple(_term(term) for term in terms or ())
+def _terms(terms: Sequence[model.Term] | None, meter: Meter) -> Terms:
+    return tuple(_term(term, meter) for term in terms or ())
 
 
-def _term(term: model.Term) -> Term:
+def _term(term: model.Term, meter: Meter) -> Term:
     expressions = term.match_expressions
     compiled = None
     if expressions is not None:
-        matchers = [(name, _matcher(expressions[name])) for name in sorted(expressions)]
+        matchers = [(name, _matcher(expressions[name], meter)) for name in sorted(expressions)]
         compiled = tuple(sorted(matchers, key=lambda one: one[1].rank))
-    return Term(term.feature, compiled, None if term.match_name is None else _matcher(term.match_name))
+    return Term(term.feature, compiled, None if term.match_name is None else _matcher(term.match_name, meter))
 
 
-def _matcher(expression: model.Expression) -> Matcher:
+def _matcher(expression: model.Expression, meter: Meter) -> Matcher:
+    meter.look()
     return compile_matcher(expression.op, expression.value or (), expression.type or "")
 
 

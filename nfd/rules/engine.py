@@ -16,11 +16,13 @@ from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.rules import policy as policies
 from nfd.rules.compiled import CompiledRule, Group, Rules, Terms
+from nfd.rules.meter import FREE, Exhausted, Meter
 from nfd.rules.model import Taint
 from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, REPORT, TAINT, VAR, Ledger, Overwrite, is_loss, rule_named
 from nfd.rules.policy import Dropped, Policy
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import Clock, Data, Template, TemplateError
+from nfd.rules.template.budget import TooLong
 from nfd.rules.terms import Element, View, match_term
 
 
@@ -75,9 +77,10 @@ def evaluate(
     labels: Mapping[str, str] | None = None,
     policy: Policy = Policy(),  # noqa: B008  # frozen
     clock: Clock | None = None,
+    meter: Meter = FREE,
 ) -> Outcome:
     """Evaluate all rules for a node; `labels` are those that its report asks for itself, rules win over them."""
-    view = View(features)
+    view = View(features, meter)
     reported, ledger = policies.prefix_keys(labels or {}, policy), Ledger()
     ledger.add(REPORT, LABEL, reported)
     wanted = run(rules, view, policy=policy, clock=clock, ledger=ledger)
@@ -87,7 +90,7 @@ def evaluate(
     resources = policies.allow_extended_resources(extra | wanted.extended_resources, view.attribute, policy)
     annotations = policies.allow_annotations(wanted.annotations, view.attribute, policy)
     taints, bad_taints = policies.allow_taints(wanted.taints, policy)
-    groups, failures = run_groups(rules.groups, features, clock=clock)
+    groups, failures = run_groups(rules.groups, features, clock=clock, meter=meter)
     return Outcome(
         left,
         annotations.values,
@@ -135,22 +138,24 @@ def run(
 
 
 def run_groups(
-    groups: Iterable[Group], features: Features, *, clock: Clock | None = None
+    groups: Iterable[Group], features: Features, *, clock: Clock | None = None, meter: Meter = FREE
 ) -> tuple[tuple[str, ...], list[Failure]]:
     """The groups that the node belongs to, and the group rules that failed; every group starts afresh."""
     failures: list[Failure] = []
     members = []
     for group in groups:
-        view = View(features)
+        view = View(features, meter)
         held = [_run_rule(rule, view, failures, clock) is not None for rule in group.rules]
         if any(held):
             members.append(group.name)
     return tuple(members), failures
 
 
-def run_custom(rules: Iterable[CompiledRule], features: Features, *, clock: Clock | None = None) -> Wanted:
+def run_custom(
+    rules: Iterable[CompiledRule], features: Features, *, clock: Clock | None = None, meter: Meter = FREE
+) -> Wanted:
     """Run the worker's own rules: labels and vars as written, no prefix, no policy."""
-    view = View(features)
+    view = View(features, meter)
     wanted, ledger = Wanted(), Ledger()
     for rule in rules:
         given = _run_rule(rule, view, wanted.errors, clock)
@@ -178,6 +183,7 @@ def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None) -> Give
 
     Raises: RuleError, whatever it was that went wrong: a rule spoils only itself.
     """
+    view.meter.start()
     try:
         return _derive_given(rule, view, clock)
     except RuleError:
@@ -197,8 +203,8 @@ def _derive_given(rule: CompiledRule, view: View, clock: Clock | None) -> Given 
     if not data:
         return Given(rule.labels, rule.vars)
     return Given(
-        {**_expand(rule.labels_template, data, clock), **rule.labels},
-        {**_expand(rule.vars_template, data, clock), **rule.vars},
+        {**_expand(rule.labels_template, data, clock, view.meter), **rule.labels},
+        {**_expand(rule.vars_template, data, clock, view.meter), **rule.vars},
     )
 
 
@@ -224,14 +230,17 @@ def _match_all(terms: Terms, view: View, data: list[Data] | None) -> bool:
     return True
 
 
-def _expand(template: Template | None, data: Iterable[Data], clock: Clock | None) -> dict[str, str]:
+def _expand(template: Template | None, data: Iterable[Data], clock: Clock | None, meter: Meter) -> dict[str, str]:
     """Run a template on every set of matches; later ones overwrite equal keys."""
     pairs: dict[str, str] = {}
     if template is None:
         return pairs
     try:
         for matched in data:
-            pairs |= parse_pairs(template.render(matched, clock=clock))
+            meter.look()
+            pairs |= parse_pairs(template.render(matched, clock=clock, meter=meter))
+    except TooLong as error:
+        raise Exhausted(f"template: {error}") from error
     except TemplateError as error:
         raise RuleError(f"template: {error}") from error
     return pairs

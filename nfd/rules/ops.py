@@ -7,14 +7,17 @@ is wrong with the values counts only when the test is needed, so a mistake is ke
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from nfd.errors import RuleError
-from nfd.rules.regexp import PatternError, compile_pattern, encode
+from nfd.rules.regexp import Pattern, PatternError, TooMuchWork, compile_pattern, encode
 from nfd.rules.scalars import parse_integer, parse_version
+
+MAX_PROGRAMS = 200_000
+"""Instructions that the patterns of one expression may have together."""
 
 Test = Callable[[str], bool]
 Values = tuple[str, ...]
@@ -44,6 +47,13 @@ class Matcher:
     mistake_when_missing: bool
     missing: bool
     on_flag: Literal["never", "present", "absent", "always"]
+    patterns: tuple[Pattern, ...] = ()
+    """What a value is searched for; each search costs more than a step."""
+
+    def steps(self, texts: Sequence[str]) -> int:
+        """What judging these values counts."""
+        size = sum(map(len, texts))
+        return sum(len(texts) + pattern.steps(size) for pattern in self.patterns)
 
     def holds(self, text: str | None) -> bool:
         """Judge a value; None is a missing element. Raises: RuleError for values that make no sense."""
@@ -53,7 +63,10 @@ class Matcher:
             return self.missing
         if self.test is None:
             raise RuleError(self.mistake)
-        return self.test(text)
+        try:
+            return self.test(text)
+        except TooMuchWork as error:
+            raise RuleError(f"operator {self.op}: {error}") from error
 
     def holds_for_flag(self, present: bool) -> bool:
         """Judge a flag, which has no value: only its presence can count."""
@@ -90,7 +103,8 @@ def compile_matcher(op: str, values: Values, kind: str = "") -> Matcher:
     except (RuleError, PatternError) as error:
         mistake = str(error)
     checked = operator.always_checked and mistake is not None
-    return Matcher(op, values, test, mistake, checked, operator.missing, operator.on_flag)
+    patterns = test.patterns if isinstance(test, Search) else ()
+    return Matcher(op, values, test, mistake, checked, operator.missing, operator.on_flag, patterns)
 
 
 def _check_arity(op: str, values: Values, arity: tuple[int, int | None]) -> None:
@@ -113,13 +127,31 @@ def op_not_in(values: Values, _kind: str) -> Test:
 
 def op_in_regexp(values: Values, _kind: str) -> Test:
     """One of the patterns matches somewhere in the value."""
-    patterns = [compile_pattern(value) for value in values]
+    patterns: list[Pattern] = []
+    left = MAX_PROGRAMS
+    for value in values:
+        patterns.append(compile_pattern(value))
+        left -= patterns[-1].weight
+        if left < 0:
+            raise RuleError(f"regular expressions of more than {MAX_PROGRAMS} instructions together")
+    return Search(tuple(patterns))
 
-    def test(text: str) -> bool:
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The test of InRegexp."""
+
+    patterns: tuple[Pattern, ...]
+
+    def __call__(self, text: str) -> bool:
+        """Raises: TooMuchWork."""
         data = encode(text)
-        return any(pattern.search(data) is not None for pattern in patterns)
-
-    return test
+        for pattern in self.patterns:
+            if len(data) > pattern.longest:
+                pattern.check(len(data))
+            if pattern.search(data) is not None:
+                return True
+        return False
 
 
 def op_any(_values: Values, _kind: str) -> Test:

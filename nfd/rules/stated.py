@@ -15,7 +15,7 @@ from nfd.rules.model import GroupRule, Rule
 from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, TAINT, VAR
 from nfd.rules.policy import Policy
 from nfd.rules.scalars import SPACE
-from nfd.rules.template import MAX_TEXT, TemplateError
+from nfd.rules.template import TemplateError, parse_template
 from nfd.rules.template.nodes import Action, Body, Branch, Range, Text
 
 _MADE, _MAYBE = "\0", "\1"
@@ -76,11 +76,8 @@ def _template_pairs(text: str | None) -> dict[str, str | None]:
 
 def _text_of(text: str) -> str:
     """The text of a template without its actions; nothing of one that is broken."""
-    from nfd.rules.template.functions import FUNCTIONS
-    from nfd.rules.template.parser import parse
-
     try:
-        return _flat(parse(text, FUNCTIONS)[""]) if len(text) <= MAX_TEXT else ""
+        return _flat(parse_template(text).bodies[""])
     except TemplateError:
         return ""
 

@@ -6,12 +6,16 @@ one by one; upstream: api/nfd/v1alpha1/expression.go, "MatchMulti".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nfd.features import Features, Instance
 from nfd.rules import modules
+from nfd.rules.meter import EVERY, FREE, Meter
 from nfd.rules.ops import Matcher
+
+T = TypeVar("T")
 
 Element = Mapping[str, str]
 """What a template sees of one match: `Name` and `Value`, or the attributes of an instance."""
@@ -53,11 +57,15 @@ class Feature:
 
 
 class View:
-    """A node's features by lower-case name, and `rule.matched`, which grows while rules are evaluated."""
+    """A node's features by lower-case name, and `rule.matched`, which grows while rules are evaluated.
 
-    __slots__ = ("_features", "_names", "matched")
+    `meter` tells when a rule has taken too long.
+    """
 
-    def __init__(self, features: Features) -> None:
+    __slots__ = ("_features", "_names", "matched", "meter")
+
+    def __init__(self, features: Features, meter: Meter = FREE) -> None:
+        self.meter = meter
         self._features = features
         self._names = _index(features)
         seed = features.attributes.get(MATCHED)
@@ -103,30 +111,38 @@ def match_term(term: Term, view: View, collected: list[Element] | None) -> bool:
     feature = view.get(term.key)
     if feature is None:
         return False
-    if term.expressions is not None and not _match_expressions(term, term.expressions, feature, collected):
+    if term.expressions is not None and not _match_expressions(term, term.expressions, feature, collected, view.meter):
         return False
-    return term.name is None or _match_name(term, term.name, feature, collected)
+    return term.name is None or _match_name(term, term.name, feature, collected, view.meter)
 
 
-def _match_expressions(term: Term, expressions: Expressions, feature: Feature, collected: list[Element] | None) -> bool:
+def _match_expressions(
+    term: Term, expressions: Expressions, feature: Feature, collected: list[Element] | None, meter: Meter
+) -> bool:
     elements: list[Element] | None = None if collected is None else []
-    union = _match_union(term, expressions, feature, elements)
+    union = _match_union(term, expressions, feature, elements, meter)
     if not feature.instances and not elements:
         return union
     first_will_do = collected is None and all(matcher.is_safe for _, matcher in expressions)
-    found = _match_instances(expressions, feature.instances or (), first_will_do)
+    found = _match_instances(expressions, feature.instances or (), first_will_do, meter)
     if collected is not None:
         collected.extend(sorted(elements or (), key=_name_of) if union else ())
         collected.extend(found)
     return union or bool(found)
 
 
-def _match_instances(expressions: Expressions, instances: Iterable[Instance], first_will_do: bool) -> list[Instance]:
+def _match_instances(
+    expressions: Expressions, instances: Sequence[Instance], first_will_do: bool, meter: Meter
+) -> list[Instance]:
     """Instances for which all expressions hold. All are looked at unless no mistake can come up in the others."""
     found = []
-    for one in instances:
+    many = len(instances) * len(expressions) > EVERY
+    for one in _metered(instances, meter, max(EVERY // len(expressions), 1)) if many else instances:
         for name, matcher in expressions:
-            if not matcher.holds(one.get(name)):
+            text = one.get(name)
+            if matcher.patterns and text is not None:
+                meter.spend(matcher.steps((text,)))
+            if not matcher.holds(text):
                 break
         else:
             found.append(one)
@@ -135,14 +151,27 @@ def _match_instances(expressions: Expressions, instances: Iterable[Instance], fi
     return found
 
 
-def _match_union(term: Term, expressions: Expressions, feature: Feature, elements: list[Element] | None) -> bool:
+def _metered(elements: Iterable[T], meter: Meter, size: int) -> Iterator[T]:
+    """All of them; every so many the meter is asked whether to go on."""
+    for number, one in enumerate(elements):
+        if not number % size:
+            meter.look()
+        yield one
+
+
+def _match_union(
+    term: Term, expressions: Expressions, feature: Feature, elements: list[Element] | None, meter: Meter
+) -> bool:
     """Every expression must hold among the flags or the attributes; what asks for absence, among both."""
     flags, attributes = feature.flags, feature.attributes
     if flags is None and attributes is None:
         return False
     for name, matcher in expressions:
+        text = None if attributes is None else attributes.get(name)
+        if matcher.patterns and text is not None:
+            meter.spend(matcher.steps((text,)))
         by_flag = flags is not None and matcher.holds_for_flag(_is_among(term, flags, name))
-        by_value = attributes is not None and matcher.holds(attributes.get(name))
+        by_value = attributes is not None and matcher.holds(text)
         if matcher.on_flag == "absent":
             if (flags is not None and not by_flag) or (attributes is not None and not by_value):
                 return False
@@ -151,8 +180,8 @@ def _match_union(term: Term, expressions: Expressions, feature: Feature, element
         if elements is not None:
             if by_flag:
                 elements.append({"Name": name})
-            if by_value and attributes is not None:
-                elements.append({"Name": name, "Value": attributes.get(name, "")})
+            if by_value:
+                elements.append({"Name": name, "Value": text or ""})
     return True
 
 
@@ -160,13 +189,13 @@ def _is_among(term: Term, flags: frozenset[str], name: str) -> bool:
     return modules.has(flags, name) if term.key in modules.FEATURES else name in flags
 
 
-def _match_name(term: Term, matcher: Matcher, feature: Feature, collected: list[Element] | None) -> bool:
+def _match_name(term: Term, matcher: Matcher, feature: Feature, collected: list[Element] | None, meter: Meter) -> bool:
     """The expression is asked about names; an instance counts if one of its attribute names holds."""
     test = modules.test_of(matcher) if term.key in modules.FEATURES else matcher.holds
-    flags = sorted(name for name in feature.flags or () if test(name))
+    flags = _held(matcher, tuple(feature.flags or ()), meter, test)
     attributes = feature.attributes or {}
-    named = sorted(name for name in attributes if matcher.holds(name))
-    instances = [one for one in feature.instances or () if _any_holds(matcher, one)]
+    named = _held(matcher, tuple(attributes), meter)
+    instances = [one for one in feature.instances or () if _held(matcher, tuple(one), meter)]
     if collected is not None:
         elements: list[Element] = [{"Name": name} for name in flags]
         elements += [{"Name": name, "Value": attributes[name]} for name in named]
@@ -179,6 +208,11 @@ def _name_of(element: Element) -> str:
     return element["Name"]
 
 
-def _any_holds(matcher: Matcher, names: Iterable[str]) -> bool:
-    """Ask about every name, so that a mistake comes up whatever the order."""
-    return any([matcher.holds(name) for name in names])  # noqa: C419  # all of them
+def _held(matcher: Matcher, names: Sequence[str], meter: Meter, test: Callable[[str], bool] | None = None) -> list[str]:
+    """The names that hold, sorted. All are asked, so that a mistake comes up whatever the order."""
+    found: list[str] = []
+    for start in range(0, len(names), EVERY):
+        part = names[start : start + EVERY]
+        meter.spend(matcher.steps(part) if matcher.patterns else len(part))
+        found += filter(test or matcher.holds, part)
+    return sorted(found)

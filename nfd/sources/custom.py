@@ -23,8 +23,11 @@ from nfd.rules.parse import parse_custom, parse_custom_text
 from nfd.rules.template import Clock
 from nfd.source import Labelled, Source
 from nfd.sources.reading import NOT_NOW, Reading
+from nfd.timed import metered
 
 OPTION = "sources.custom"
+RULE_SECONDS = 5.0
+"""CPU time that a rule may take: nobody else waits for a worker's rules."""
 _UNKNOWN = re.compile(r"unknown key (?!.*\.(?:matchExpressions|matchName)\.)")
 """A finding about a field outside of match expressions, inside of which NFD takes any."""
 
@@ -173,7 +176,7 @@ def labels(features: Features, config: Rules) -> Labelled:
         rdma.available = true: the kernel modules ib_uverbs and rdma_ucm are loaded
         <key> = text: what rules of the configuration and of `custom.d` give
     """
-    given = run_custom(config.rules, features, clock=config.clock)
+    given = run_custom(config.rules, features, clock=config.clock, meter=metered(seconds=RULE_SECONDS))
     notes = [(f"rule {failure.rule!r}", failure.reason) for failure in given.errors]
     notes += [(one.key, str(one)) for one in given.overwrites]
     failed = [f"rule {failure.rule!r} failed: {failure.reason}" for failure in given.errors]

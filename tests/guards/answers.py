@@ -39,8 +39,8 @@ ANSWERS = (
         SHAPES + "test_an_event_that_is_none",
     ),
     Guard(  # a rule without a specification is no empty rule
-        "nfd/master/resources.py",
-        '    specification(item, "rules")\n    return',
+        "nfd/master/sheets.py",
+        "    specification(item, field)\n    return",
         "    return",
         NONE + "test_objects_without_a_spec",
     ),

@@ -84,7 +84,7 @@ GPUS = (
     ),
     Guard(  # rules over a source that fails take nothing away
         "nfd/master/resources.py",
-        "if unsure := found.unsure | verdict.book.relying_on(fresh.failed):",
+        "if unsure := found.unsure | self.verdicts.book.relying_on(fresh.failed):",
         "if unsure := found.unsure:",
         "tests/master/test_rules_cluster.py::test_rules_over_a_source_that_fails_take_nothing_away",
     ),

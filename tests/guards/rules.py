@@ -19,12 +19,12 @@ RULES = (
     ),
     Guard(  # what a failed rule gave stays
         "nfd/master/resources.py",
-        "if unsure := found.unsure | verdict.book.relying_on(fresh.failed):",
-        "if unsure := verdict.book.relying_on(fresh.failed):",
+        "if unsure := found.unsure | self.verdicts.book.relying_on(fresh.failed):",
+        "if unsure := self.verdicts.book.relying_on(fresh.failed):",
         "tests/master/test_rule_defects_cluster.py::test_rule_that_recurses_for_ever",
     ),
     Guard(  # so does what those after it gave that look at what it gives
-        "nfd/master/rulebook.py",
+        "nfd/master/evaluation.py",
         "if placed.dependent and self.unsure:",
         "if False:",
         "tests/master/test_rule_defects_cluster.py::test_rules_that_depend_on_a_failing_one",
@@ -43,9 +43,48 @@ RULES = (
     ),
     Guard(  # an outcome is not current before it is there
         "nfd/master/verdicts.py",
-        "before, book = verdict.evaluation, self.book\n",
-        "before, book = verdict.evaluation, self.book\n        verdict.book = book\n",
+        "        book = self.book\n        found = yield from self._judgement(book, features)\n"
+        "        now = self._find(key)\n",
+        "        book, now = self.book, self._find(key)\n        if now is not None:\n"
+        "            now.book, now.judged = book, features\n"
+        "        found = yield from self._judgement(book, features)\n",
         "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",
+    ),
+    Guard(  # while the rules of a node are not done, nothing is taken off it
+        "nfd/master/resources.py",
+        "current = found.complete and self.verdicts.is_current(verdict)",
+        "current = found.complete",
+        "tests/master/test_costly_rules_cluster.py::test_probes_and_reports_have_their_turn",
+    ),
+    Guard(  # what takes too long is suspended
+        "nfd/master/suspensions.py",
+        "        self.active |= fresh\n",
+        "",
+        "tests/master/test_costly_rules.py::test_heavy_object_is_suspended_with_all_its_rules",
+    ),
+    Guard(  # what is suspended is tried again
+        "nfd/master/suspensions.py",
+        "if now < one.until}",
+        "if True}",
+        "tests/master/test_suspensions.py::test_suspended_rule_is_tried_again_after_a_while",
+    ),
+    Guard(  # a machine that stands still suspends nothing
+        "nfd/master/verdicts.py",
+        "            if self._surprises(book, found):\n",
+        "            if False:\n",
+        "tests/master/test_suspensions.py::test_machine_that_stands_still_for_once",
+    ),
+    Guard(  # nor does the collector of garbage
+        "nfd/timed.py",
+        "return time.thread_time() - _collecting.total",
+        "return time.thread_time()",
+        "tests/master/test_suspensions.py::test_garbage_collection_is_not_charged",
+    ),
+    Guard(  # a search that would take seconds is refused
+        "nfd/rules/regexp.py",
+        "if size > self.longest:",
+        "if False:",
+        "tests/master/test_costly_rules.py::test_text_that_is_too_long_for_a_pattern",
     ),
     Guard(  # what the master does not take is not foretold
         "nfd/cli/selected.py",

@@ -8,15 +8,20 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
+from nfd.master.evaluation import Limits, evaluate_node
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.recall import KNOWN, Latest, look
-from nfd.master.rulebook import compile_sheet, evaluate_node
+from nfd.master.rulebook import compile_sheet
+from nfd.master.turns import Turns
 from nfd.master.verdicts import Verdicts
 from nfd.report import Report
 from nfd.rules.compiled import compile_rules
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
+from tests.rules.clocks import FROZEN
+
+STILL = Turns(FROZEN), Limits(FROZEN)
 
 POLICY = Policy()
 API = "nfd.k8s-sigs.io/v1alpha1"
@@ -61,7 +66,9 @@ def judged(*rules: dict[str, Any]) -> Verdicts:
     """Every node judged by rules and a group, and compared with what it gets by itself."""
     group = parse_object({"apiVersion": API, "kind": "NodeFeatureGroup", "metadata": {"name": "g", "namespace": "ns"},
                           "spec": {"featureGroupRules": [rule("in", "pci.device", "vendor")]}})  # fmt: skip
-    verdicts = Verdicts(Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None)
+    verdicts = Verdicts(
+        Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
+    )
     verdicts.bind([sheet(*rules)], compile_rules([group]).groups)
     for report in nodes():
         found = verdicts.judge(report.node, report, ()).evaluation

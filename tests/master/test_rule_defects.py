@@ -9,16 +9,18 @@ import pytest
 
 from nfd.features import Features
 from nfd.master.desired import Contribution, Freshness
-from nfd.master.memberships import with_groups
+from nfd.master.evaluation import Limits, evaluate_node, evaluation_steps
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
-from nfd.master.rulebook import Evaluation, PlacedRule, compile_sheet, evaluate_node, place_rule
+from nfd.master.rulebook import PlacedRule, compile_sheet, exhaust, place_rule
 from nfd.master.rulestatus import Tally, render_group, render_status
+from nfd.master.turns import Turns
 from nfd.master.verdicts import Verdicts
 from nfd.report import Report
 from nfd.rules.compiled import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.policy import Policy
+from tests.rules.clocks import FROZEN
 from tests.rules.raising import HERE, UNFORESEEN, Unreadable, raising
 
 POLICY = Policy(enable_taints=True)
@@ -72,7 +74,7 @@ def test_rule_that_cannot_be_compiled(error: Exception) -> None:
 @each
 def test_group_of_which_it_cannot_be_told(error: Exception) -> None:
     groups = (Group("a", "n", (raising(error),)), Group("b", "n", ()))
-    found = with_groups(Evaluation(), groups, HERE)
+    found = exhaust(evaluation_steps((), groups, HERE, POLICY))
     assert (found.groups, found.errors) == ((), 1)
     assert type(error).__name__ in found.group_problems["n", "a"][0]
     tally = Tally((), POLICY)
@@ -97,23 +99,26 @@ class Trouble(Metrics):
 @each
 async def test_outcome_is_current_only_once_it_is_there(error: Exception) -> None:
     metrics = Trouble("1", 0.0)
-    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None)
-    report = Report("n", features=HERE)
+    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
+    report, changed = Report("n", features=HERE), list[str]()
 
     def put_in_force(value: str) -> None:
         item = {"metadata": {"name": "o"}, "spec": {"rules": [{"name": "r", "labels": {"x": value}}]}}
         verdicts.bind([compile_sheet(item, POLICY)], ())
 
     put_in_force("1")
-    verdicts.judge("n", report, ())
+    assert verdicts.is_current(verdicts.judge("n", report, ()))
     put_in_force("2")
     metrics.error = error
-    with pytest.raises(type(error)):
-        verdicts.judge("n", report, ())
-    with pytest.raises(type(error)):
-        await verdicts.judge_all(lambda node: None, lambda: False)
+    assert not verdicts.is_current(verdicts.judge("n", report, ()))
+    await verdicts.judge_due(changed.append)
+    verdict = verdicts.judge("n", report, ())
+    assert not verdicts.is_current(verdict)
+    assert verdict.evaluation.contributions[0].labels == {F + "x": "1"}
     metrics.error = None
-    assert verdicts.judge("n", report, ()).evaluation.contributions[0].labels == {F + "x": "2"}
+    verdict = verdicts.judge("n", report, ())
+    assert verdicts.is_current(verdict)
+    assert verdict.evaluation.contributions[0].labels == {F + "x": "2"}
 
 
 def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,7 +127,7 @@ def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixtur
         {"name": "good", "labels": {"y": "2"}},
     ]}}  # fmt: skip
     metrics = Metrics("1", 0.0)
-    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None)
+    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
     sheet = compile_sheet(item, POLICY)
     verdicts.bind([sheet], ())
     tally = Tally(sheet.rules, POLICY)

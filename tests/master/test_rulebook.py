@@ -12,20 +12,25 @@ import pytest
 from nfd.features import Features
 from nfd.health import render
 from nfd.master.desired import Contribution, find_overwrites
+from nfd.master.evaluation import SUSPENDED, Limits, evaluate_node
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
-from nfd.master.rulebook import LONGEST_NAME, MOST_SLOW, NO_TAINTS, Sheet, compile_sheet, evaluate_node
+from nfd.master.rulebook import LONGEST_NAME, NO_TAINTS, Sheet, compile_sheet
 from nfd.master.rulestatus import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_status, same_status
-from nfd.master.verdicts import STRIKES, SUSPENDED, Verdicts
+from nfd.master.suspensions import STRIKES
+from nfd.master.turns import Turns
+from nfd.master.verdicts import Verdicts
 from nfd.report import Report
 from nfd.rules.policy import Policy
-from nfd.rules.template.budget import TOO_LONG
+from tests.rules.clocks import FROZEN
+
+STILL = Turns(FROZEN), Limits(FROZEN)
 
 POLICY = Policy(enable_taints=True)
 F = "feature.node.kubernetes.io/"
 HERE = Features(attributes={"kernel.version": {"major": "6"}})
 ALWAYS = [{"feature": "kernel.version"}]
-ENDLESS = "{{ range until 1000000 }}{{ range until 1000000 }}x{{ end }}{{ end }}"
+ENDLESS = "{{ range 1000 }}{{ range 1000 }}x{{ end }}{{ end }}"
 
 
 def sheet(*rules: dict[str, Any], name: str = "o", policy: Policy = POLICY) -> Sheet:
@@ -93,16 +98,6 @@ def test_malformed_objects_are_taken_as_they_are(item: dict[str, Any]) -> None:
     evaluate_node(found.rules, HERE, POLICY)
 
 
-def test_rules_after_too_many_slow_ones_are_left_out() -> None:
-    slow = {"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}
-    rules = sheet(*[slow] * MOST_SLOW, {"name": "last", "labels": {"x": "1"}}).rules
-    found = evaluate_node(rules, HERE, POLICY)
-    assert found.slow == tuple(range(MOST_SLOW))
-    assert not found.complete
-    assert found.contributions == ()
-    assert all(TOO_LONG in texts[0] for texts in found.problems.values())
-
-
 def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
     """It gives nothing; the rules around it are not concerned."""
     rules = sheet(
@@ -110,7 +105,7 @@ def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
         {
             "name": "r" * 5000,
             "matchFeatures": ALWAYS,
-            "labelsTemplate": "{{ range until 9000 }}label-{{ . }}=1\n{{ end }}",
+            "labelsTemplate": "{{ range until 5000 }}label-of-a-very-long-name-{{ . }}=1\n{{ end }}",
         },
         {"name": "n" * 5000, "labels": {"y": "1"}},
     ).rules
@@ -122,30 +117,36 @@ def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
 
 async def test_slow_rule_is_suspended_after_a_few_nodes() -> None:
     rebinds: list[None] = []
-    verdicts = Verdicts(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None))
+    verdicts = Verdicts(
+        Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None), Turns(FROZEN), Limits(FROZEN)
+    )
     sheets = [
         sheet({"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}, {"name": "b", "labels": {"x": "1"}})
     ]
     verdicts.bind(sheets, ())
     for number in range(STRIKES):
         report = Report(f"node-{number}", features=HERE)
+        verdicts.judge(report.node, report, ())
+        await verdicts.judge_due(lambda node: None)
         assert verdicts.judge(report.node, report, ()).evaluation.contributions[0].labels == {F + "x": "1"}
     assert len(rebinds) == 1
     verdicts.bind(sheets, ())
     changed: list[str] = []
-    await verdicts.judge_all(changed.append, lambda: False)
+    await verdicts.judge_due(changed.append)
     assert changed == []
     verdict = verdicts.get("node-0")
     assert verdict is not None
     assert verdict.evaluation.problems == {0: (SUSPENDED,)}
     verdicts.bind([sheet({"name": "slow", "matchFeatures": ALWAYS, "labels": {"y": "1"}})], ())
-    await verdicts.judge_all(changed.append, lambda: False)
+    await verdicts.judge_due(changed.append)
     assert changed == [f"node-{number}" for number in range(STRIKES)]
 
 
 def test_nothing_is_computed_twice() -> None:
     told: list[None] = []
-    verdicts = Verdicts(Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None)
+    verdicts = Verdicts(
+        Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None, Turns(FROZEN), Limits(FROZEN)
+    )
     verdicts.bind([sheet({"name": "r", "labels": {"x": "1"}})], ())
     first = verdicts.judge("n", Report("n", features=HERE), ())
     again = verdicts.judge("n", Report("n", labels={"a": "b"}, features=Features(attributes=dict(HERE.attributes))), ())

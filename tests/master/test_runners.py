@@ -20,11 +20,13 @@ from nfd.features import Features, to_json
 from nfd.labels import Naming, derive
 from nfd.master.alike import Derivations
 from nfd.master.desired import RULE, Desired, derive_desired
+from nfd.master.evaluation import Limits
 from nfd.master.forecast import Situation, forecast
 from nfd.master.metrics import Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
 from nfd.master.reveal import Standing
 from nfd.master.rulebook import compile_sheet
+from nfd.master.turns import Turns
 from nfd.master.verdicts import Verdicts, bind
 from nfd.report import Report
 from nfd.rules.compiled import compile_rule, compile_rules
@@ -33,6 +35,7 @@ from nfd.rules.policy import Policy
 from nfd.rules.report import eval_files
 from nfd.sources import custom
 from nfd.store.base import Kind, Node
+from tests.rules.clocks import FROZEN
 
 Json = dict[str, Any]
 F = "feature.node.kubernetes.io/"
@@ -163,7 +166,7 @@ def written(rules: Sequence[Sequence[Json]]) -> list[Json]:
 
 def by_forecast(items: Sequence[Json], report: Report, found: Sequence[FeatureObject]) -> Given:
     book = bind((compile_sheet(item, POLICY) for item in reversed(items)), ())
-    foreseen = forecast(Situation(Node("n", "", "", "", {}, {}, {}, ()), report, found), book, STANDING)
+    foreseen = forecast(Situation(Node("n", "", "", "", {}, {}, {}, ()), report, found), book, STANDING, Limits(FROZEN))
     return given_of(foreseen.desired, [origin.rpartition("/")[2] for origin in foreseen.failed])
 
 
@@ -171,7 +174,9 @@ def by_the_master(
     items: Sequence[Json], report: Report, found: Sequence[FeatureObject], before: Features | None = None
 ) -> Given:
     """Its memory of nodes, and of nodes alike, included: another node has been judged `before`."""
-    verdicts = Verdicts(Joining(POLICY, OWN), Metrics("test", 0.0), lambda: None, lambda: None)
+    verdicts = Verdicts(
+        Joining(POLICY, OWN), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
+    )
     verdicts.bind([compile_sheet(item, POLICY) for item in items], ())
     joining = Joining(POLICY, OWN)
     others = tuple(one for one in found if not joining.is_workers(one))
@@ -263,7 +268,9 @@ def test_groups_have_the_same_members(rules: list[list[Json]], reported: Feature
         for one in written(rules)
     ]
     groups = compile_rules(map(parse_object, items)).groups
-    verdicts = Verdicts(Joining(POLICY, OWN), Metrics("test", 0.0), lambda: None, lambda: None)
+    verdicts = Verdicts(
+        Joining(POLICY, OWN), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
+    )
     verdicts.bind((), groups)
     outcome = verdicts.judge("n", Report("n", features=reported), ()).evaluation
     found = eval_files([yaml.safe_dump_all(items)], yaml.safe_dump({"features": to_json(reported)}))

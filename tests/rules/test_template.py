@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nfd.rules.template import MAX_TEXT, Data, Template, TemplateError
+from tests.rules.clocks import slowness
 
 TABLE = Path(__file__).with_name("templates.jsonl")
 """One line per template: the text, and the output or null for a failure."""
@@ -90,7 +91,7 @@ def test_what_a_label_must_not_be_made_of_is_refused(text: str, reason: str) -> 
 
 def test_size_of_the_text_is_limited() -> None:
     assert render("x" * MAX_TEXT) == "x" * MAX_TEXT
-    with pytest.raises(TemplateError, match="more than 65536 bytes"):
+    with pytest.raises(TemplateError, match=f"more than {MAX_TEXT} bytes"):
         render("x" * (MAX_TEXT - 1) + "é")
 
 
@@ -136,7 +137,7 @@ def test_hostile_templates_end_soon_with_an_error(text: str) -> None:
     begin = time.process_time()
     with pytest.raises(TemplateError):
         render(text)
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < 3 * slowness()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_long_templates_are_no_problem(text: str) -> None:
 def test_hostile_pattern_is_linear() -> None:
     begin = time.process_time()
     assert render('{{ regexMatch "(a+)+$" (print (repeat 50000 "a") "b") }}') == "false"
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < 1 * slowness()
 
 
 def test_data_is_not_changed_by_a_run() -> None:

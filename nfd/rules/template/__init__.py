@@ -8,7 +8,10 @@ take matched elements), and its budget does not bound the size of values.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
+from nfd.rules.meter import FREE, Meter
 from nfd.rules.regexp import encode
 from nfd.rules.template.calls import Clock
 from nfd.rules.template.lexer import tokenize
@@ -21,7 +24,7 @@ MAX_TEXT = 65_536
 Data = dict[str, dict[str, list[Mapping[str, str]]]]
 """Matched elements: domain → feature → elements."""
 
-__all__ = ["Clock", "Data", "Template", "TemplateError"]
+__all__ = ["Clock", "Data", "Parsed", "Template", "TemplateError", "parse_template"]
 
 
 class Template:
@@ -30,44 +33,61 @@ class Template:
     The language is loaded with the first of them: most workers have none.
     """
 
-    __slots__ = ("_bodies", "_mistake", "text")
+    __slots__ = ("_mistake", "_parsed", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._bodies: dict[str, Body] | None = None
+        self._parsed: Parsed | None = None
         self._mistake: str | None = None
 
     def check(self) -> None:
         """Parse it. Raises: TemplateError."""
-        if self._bodies is None and self._mistake is None:
-            from nfd.rules.template.functions import FUNCTIONS
-            from nfd.rules.template.parser import parse
+        self._parse()
 
+    def _parse(self) -> Parsed:
+        if self._parsed is None and self._mistake is None:
             try:
-                if len(encode(self.text)) > MAX_TEXT:
-                    raise TemplateError(f"has more than {MAX_TEXT} bytes")
-                self._bodies = parse(self.text, FUNCTIONS)
+                self._parsed = parse_template(self.text)
             except TemplateError as error:
                 self._mistake = str(error)
-        if self._mistake is not None:
-            raise TemplateError(self._mistake)
+        if self._parsed is None:
+            raise TemplateError(self._mistake or "")
+        return self._parsed
 
     def mistakes(self) -> list[str]:
         """What fails whenever it is reached, though the text can be parsed. Raises: TemplateError if it cannot."""
-        self.check()
         from nfd.rules.template.calling import calling_mistakes
 
-        return list(calling_mistakes(self._bodies or {}))
+        return list(calling_mistakes(self._parse().bodies))
 
     def wants_time(self) -> str | None:
-        """The function by which it asks for the present moment, if it does whatever it is run on."""
-        found = (token.text for token in tokenize(self.text) if token.kind == "identifier")
-        return next((name for name in found if name in ("now", "ago")), None)
+        """The function by which it asks for the present moment, if it may. Raises: TemplateError."""
+        return self._parse().wants_time
 
-    def render(self, data: Data, *, clock: Clock | None = None) -> str:
+    def render(self, data: Data, *, clock: Clock | None = None, meter: Meter = FREE) -> str:
         """Run it on matched elements. Raises: TemplateError."""
-        self.check()
+        bodies = self._parse().bodies
         from nfd.rules.template.functions import FUNCTIONS
         from nfd.rules.template.interpreter import execute
 
-        return execute(self._bodies or {}, FUNCTIONS, wrap_data(data), clock)
+        return execute(bodies, FUNCTIONS, wrap_data(data), clock, meter)
+
+
+class Parsed(NamedTuple):
+    """The bodies by name, and the function by which they may ask for the time."""
+
+    bodies: Mapping[str, Body]
+    wants_time: str | None
+
+
+@lru_cache(maxsize=8)
+def parse_template(text: str) -> Parsed:
+    """Parse a template; whoever checks a rule and whoever runs it get the same. Raises: TemplateError."""
+    from nfd.rules.template.functions import FUNCTIONS
+    from nfd.rules.template.parser import parse
+
+    if len(encode(text)) > MAX_TEXT:
+        raise TemplateError(f"has more than {MAX_TEXT} bytes")
+    tokens = tokenize(text)
+    words = (token.text for token in tokens if token.kind == "identifier")
+    return Parsed(parse(tokens, FUNCTIONS), next((name for name in words if name in ("now", "ago")), None))

@@ -10,6 +10,8 @@ from nfd.rules.template.nodes import Chain, Constant, Dot, Field, Identifier, Op
 from nfd.rules.template.values import GoMap, GoObject, TemplateError, truth, type_name
 
 _MISSING = object()
+_FEW = 100
+"""Variables that are looked through in a moment."""
 
 
 class Evaluator:
@@ -68,6 +70,8 @@ class Evaluator:
         return self._fields(node, (), dot, _MISSING)
 
     def _variable(self, name: str) -> Any:
+        if len(self._variables) > _FEW:
+            self._budget.spend(len(self._variables) // _FEW)
         for slot in reversed(self._variables):
             if slot[0] == name:
                 return slot[1]
@@ -94,6 +98,7 @@ class Evaluator:
         if isinstance(receiver, GoObject) and name in receiver.methods:
             values = [self._value(argument, dot) for argument in arguments]
             values += [] if final is _MISSING else [final]
+            self._budget.spend(1 + sum(len(value) for value in values if isinstance(value, str)))
             return self._guarded(name, lambda: receiver.methods[name](receiver, *values))
         if not isinstance(receiver, GoMap):
             raise TemplateError(f"can't evaluate field {name} in type {type_name(receiver)}")
@@ -112,8 +117,13 @@ class Evaluator:
         values = [self._argument(one, function.type_at(index), dot) for index, one in enumerate(arguments)]
         if final is not _MISSING:
             values.append(check_type(final, function.type_at(len(arguments))))
+        return self.call_function(node.name, values)
+
+    def call_function(self, name: str, values: list[Any]) -> Any:
+        """Call a function with arguments that fit, and count what that costs. Raises: TemplateError."""
+        function = self._functions[name]
         function.account(values, self._budget)
-        result = self._guarded(node.name, lambda: function.invoke(self._runtime, values))
+        result = self._guarded(name, lambda: function.invoke(self._runtime, values))
         return self._budget.check(result)
 
     def _short_circuit(self, wanted: bool, arguments: tuple[Operand, ...], dot: Any, final: Any) -> Any:
@@ -134,6 +144,6 @@ class Evaluator:
         try:
             return call()
         except TemplateError as error:
-            raise TemplateError(f"{name}: {error}") from error
+            raise type(error)(f"{name}: {error}") from error
         except Exception as error:
             raise TemplateError(f"{name}: {type(error).__name__}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nfd.rules.meter import FREE, Meter
 from nfd.rules.template.budget import MAX_SIZE, Budget
 from nfd.rules.template.calls import Clock, Function, Runtime
 from nfd.rules.template.evaluator import Evaluator
@@ -29,9 +30,15 @@ class _Continue(Exception):
     """Goes on with the next element of a range."""
 
 
-def execute(bodies: Mapping[str, Body], functions: Mapping[str, Function], data: GoMap, clock: Clock | None) -> str:
+def execute(
+    bodies: Mapping[str, Body],
+    functions: Mapping[str, Function],
+    data: GoMap,
+    clock: Clock | None = None,
+    meter: Meter = FREE,
+) -> str:
     """Run the main template on `data`. Raises: TemplateError."""
-    run = _Run(bodies, functions, Runtime(Budget(), clock))
+    run = _Run(bodies, functions, Runtime(Budget(meter=meter), clock))
     try:
         run.call("", data)
     except RecursionError as error:  # our caller has left less of the stack than we allow for

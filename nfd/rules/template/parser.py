@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Container
 
 from nfd.rules.template import literals
+from nfd.rules.template.lexer import Token
 from nfd.rules.template.nodes import Action, Body, Branch, Call, Jump, Pipe, Range, Statement, Text
 from nfd.rules.template.pipelines import PipelineParser
 
 _ENDS = frozenset(("end", "else", "eof"))
 
 
-def parse(text: str, functions: Container[str]) -> dict[str, Body]:
+def parse(tokens: list[Token], functions: Container[str]) -> dict[str, Body]:
     """Parse a template into its bodies by name, the main one under "". Raises: TemplateError."""
-    return _Parser(text, functions).run()
+    return _Parser(tokens, functions).run()
 
 
 class _Parser(PipelineParser):
     """Statements, and the named templates among them."""
 
-    def __init__(self, text: str, functions: Container[str]) -> None:
-        super().__init__(text, functions)
+    def __init__(self, tokens: list[Token], functions: Container[str]) -> None:
+        super().__init__(tokens, functions)
         self._ranges = 0
         self.bodies: dict[str, Body] = {}
 

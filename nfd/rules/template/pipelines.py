@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from nfd.rules.template import literals
-from nfd.rules.template.lexer import Token, tokenize
+from nfd.rules.template.lexer import Token
 from nfd.rules.template.nodes import Chain, Constant, Dot, Field, Identifier, Operand, Pipe, Variable
 from nfd.rules.template.refused import REFUSED
 from nfd.rules.template.values import TemplateError
@@ -19,8 +19,8 @@ OPERANDS = frozenset(("bool", "char", "dot", "field", "identifier", "number", "n
 class PipelineParser:
     """A place in the tokens, the variables known there, and how deep we are."""
 
-    def __init__(self, text: str, functions: Container[str]) -> None:
-        self._tokens = tokenize(text)
+    def __init__(self, tokens: list[Token], functions: Container[str]) -> None:
+        self._tokens = tokens
         self._functions = functions
         self._pos = 0
         self._depth = 0

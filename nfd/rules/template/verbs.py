@@ -63,6 +63,8 @@ def show(value: Any, verb: str, spec: Spec, budget: Budget, depth: int = 0, *, p
         value = _own_text(value)
     if isinstance(value, GoMap | GoList):
         return _collection(value, verb, spec, budget, depth, plainly)
+    if isinstance(value, str) and (verb in "xXq" or spec.go_syntax):
+        budget.spend(len(value) >> 2)  # a letter at a time
     text = _scalar(value, verb, spec)
     return _bad(value, verb, spec, budget) if text is None else budget.check(text)
 

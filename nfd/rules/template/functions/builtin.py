@@ -101,12 +101,12 @@ def _text(runtime: Runtime, values: tuple[Any, ...]) -> str:
     return sprint(["<no value>" if value is None else value for value in values], runtime.budget)
 
 
-@function("html", "*any", runtime=True)
+@function("html", "*any", runtime=True, letters=64)
 def html(runtime: Runtime, *values: Any) -> str:
     return _text(runtime, values).translate(_HTML)
 
 
-@function("js", "*any", runtime=True)
+@function("js", "*any", runtime=True, letters=16)
 def js(runtime: Runtime, *values: Any) -> str:
     return "".join(_js(char) for char in _text(runtime, values))
 
@@ -117,7 +117,7 @@ def _js(char: str) -> str:
     return char if char.isprintable() or char == "\x7f" or "\udc80" <= char <= "\udcff" else f"\\u{ord(char):04X}"
 
 
-@function("urlquery", "*any", runtime=True)
+@function("urlquery", "*any", runtime=True, letters=8)
 def urlquery(runtime: Runtime, *values: Any) -> str:
     return quote_plus(encode(_text(runtime, values)))
 

@@ -40,18 +40,18 @@ def _title(char: str) -> str:
     return mapped if len(mapped) == 1 else char
 
 
-@function("upper", "string")
+@function("upper", "string", letters=8)
 def upper(text: str) -> str:
     """One letter at a time: `ß` stays."""
     return text.upper() if text.isascii() else "".join(map(_upper, text))
 
 
-@function("lower", "string")
+@function("lower", "string", letters=8)
 def lower(text: str) -> str:
     return text.lower() if text.isascii() else "".join(map(_lower, text))
 
 
-@function("title", "string")
+@function("title", "string", letters=16)
 def title(text: str) -> str:
     """The first letter of every word in title case, the others as they are."""
     previous = " "
@@ -68,7 +68,7 @@ def _separates(char: str) -> bool:
     return not (char.isalpha() or char.isdecimal()) and char in SPACE
 
 
-@function("untitle", "string")
+@function("untitle", "string", letters=8)
 def untitle(text: str) -> str:
     """The first letter of every word in lower case."""
     return "".join(
@@ -77,7 +77,7 @@ def untitle(text: str) -> str:
     )
 
 
-@function("swapcase", "string")
+@function("swapcase", "string", letters=4)
 def swapcase(text: str) -> str:
     out = []
     at_start = True
@@ -98,7 +98,7 @@ def _connects(char: str) -> bool:
     return char in "-_" or char in SPACE
 
 
-@function("camelcase", "string")
+@function("camelcase", "string", letters=8)
 def camelcase(text: str) -> str:
     """`http_server` → `HttpServer`; leading connectors stay."""
     start = 0
@@ -128,13 +128,13 @@ def camelcase(text: str) -> str:
     return f"{head}{''.join(out)}{current}"
 
 
-@function("snakecase", "string")
+@function("snakecase", "string", letters=1)
 def snakecase(text: str) -> str:
     """`FirstName` → `first_name`, `HTTP2xx` → `http_2xx`."""
     return _join_words(text, "_")
 
 
-@function("kebabcase", "string")
+@function("kebabcase", "string", letters=1)
 def kebabcase(text: str) -> str:
     return _join_words(text, "-")
 

@@ -99,13 +99,13 @@ def _zone(name: str) -> tzinfo:
         return UTC
 
 
-@function("dateInZone date_in_zone", "string", "any", "string", runtime=True)
+@function("dateInZone date_in_zone", "string", "any", "string", runtime=True, letters=1)
 def date_in_zone(runtime: Runtime, layout: str, value: Any, zone: str) -> str:
     """An unknown zone is UTC."""
     return format_moment(_moment(runtime, value).astimezone(_zone(zone)), layout)
 
 
-@function("date", "string", "any", runtime=True)
+@function("date", "string", "any", runtime=True, letters=1)
 def date(runtime: Runtime, layout: str, value: Any) -> str:
     return date_in_zone(runtime, layout, value, "UTC")
 

@@ -49,24 +49,25 @@ def pluck(key: str, *maps: GoMap) -> GoList:
     return GoList(one[key] for one in maps if key in one)
 
 
-@function("keys", "*dict")
+@function("keys", "*dict", letters=2)
 def keys(*maps: GoMap) -> GoList:
     return GoList((key for one in maps for key in sorted(one)), "string")
 
 
-@function("values", "dict")
+@function("values", "dict", letters=2)
 def values_(one: GoMap) -> GoList:
     return GoList(one[key] for key in sorted(one))
 
 
-@function("pick", "dict", "*string")
+@function("pick", "dict", "*string", letters=8)
 def pick(values: GoMap, *wanted: str) -> GoMap:
     return GoMap({key: values[key] for key in wanted if key in values})
 
 
-@function("omit", "dict", "*string")
+@function("omit", "dict", "*string", letters=8)
 def omit(values: GoMap, *unwanted: str) -> GoMap:
-    return GoMap({key: value for key, value in values.items() if key not in unwanted})
+    left_out = frozenset(unwanted)
+    return GoMap({key: value for key, value in values.items() if key not in left_out})
 
 
 @function("merge mustMerge", "dict", "*dict", runtime=True)

@@ -22,17 +22,17 @@ _BROKEN = re.compile("[\ud800-\udfff]")
 _BASE32 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 
 
-@function("b64enc", "string")
+@function("b64enc", "string", letters=64)
 def b64enc(text: str) -> str:
     return base64.b64encode(encode(text)).decode()
 
 
-@function("b32enc", "string")
+@function("b32enc", "string", letters=16)
 def b32enc(text: str) -> str:
     return base64.b32encode(encode(text)).decode()
 
 
-@function("b64dec", "string")
+@function("b64dec", "string", letters=8)
 def b64dec(text: str) -> str:
     """Broken input gives the mistake as text, as upstream does."""
     data = encode(text)
@@ -60,7 +60,7 @@ def _base64_mistake(data: bytes) -> int | None:
     return letters[place + 1][0] if place + 1 < len(letters) else None
 
 
-@function("b32dec", "string")
+@function("b32dec", "string", letters=8)
 def b32dec(text: str) -> str:
     """Broken input gives the mistake as text, as upstream does."""
     data = encode(text).translate(None, b"\r\n")
@@ -113,7 +113,7 @@ def adler32sum(text: str) -> str:
     return str(zlib.adler32(encode(text)))
 
 
-@function("fromJson", "string")
+@function("fromJson", "string", letters=4)
 def from_json(text: str) -> Any:
     """Broken JSON gives nothing, a number out of range in it is nothing."""
     try:
@@ -122,7 +122,7 @@ def from_json(text: str) -> Any:
         return None
 
 
-@function("mustFromJson", "string")
+@function("mustFromJson", "string", letters=4)
 def must_from_json(text: str) -> Any:
     return _as_go(_parsed(text), strict=True)
 
@@ -156,7 +156,7 @@ def _sound(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-@function("toJson", "any", runtime=True)
+@function("toJson", "any", runtime=True, letters=32)
 def to_json(runtime: Runtime, value: Any) -> str:
     return _or_nothing(runtime, value, indent=False)
 
@@ -204,7 +204,9 @@ def _json(runtime: Runtime, value: Any, *, indent: bool, depth: int = 0) -> str:
     if isinstance(value, GoList):
         parts = [_json(runtime, one, indent=indent, depth=depth + 1) for one in value]
         return _wrapped(runtime, parts, "[]", indent, depth)
-    return _json_scalar(value)
+    text = _json_scalar(value)
+    runtime.budget.check(text)
+    return text
 
 
 def _wrapped(runtime: Runtime, parts: list[str], brackets: str, indent: bool, depth: int) -> str:

@@ -54,12 +54,12 @@ def initial(value: Any) -> GoList:
     return GoList(_list(value)[:-1], is_nil=not value)
 
 
-@function("reverse mustReverse", "any")
+@function("reverse mustReverse", "any", letters=64)
 def reverse(value: Any) -> GoList:
     return GoList(reversed(_list(value)))
 
 
-@function("compact mustCompact", "any")
+@function("compact mustCompact", "any", letters=8)
 def compact(value: Any) -> GoList:
     return GoList(one for one in _list(value) if not is_empty(one))
 
@@ -96,7 +96,7 @@ def slice_(value: Any, *bounds: Any) -> Any:
     return GoList(whole[start:end], whole.elem)
 
 
-@function("concat", "*any", runtime=True)
+@function("concat", "*any", runtime=True, letters=64)
 def concat(runtime: Runtime, *values: Any) -> GoList:
     runtime.budget.reserve(sum(len(_list(value)) for value in values))
     joined = GoList(one for value in values for one in value)
@@ -104,7 +104,7 @@ def concat(runtime: Runtime, *values: Any) -> GoList:
     return joined
 
 
-@function("chunk mustChunk", "int", "any")
+@function("chunk mustChunk", "int", "any", letters=1)
 def chunk(size: int, value: Any) -> GoList:
     whole = _list(value)
     if size < -1 and len(whole) == 1:  # upstream's arithmetic makes something of these sizes

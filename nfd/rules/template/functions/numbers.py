@@ -165,22 +165,22 @@ def add1f(value: Any) -> float:
     return _decimals(_DECIMAL.add, value, (1,))
 
 
-@function("addf", "*any")
+@function("addf", "*any", each=40)
 def addf(*values: Any) -> float:
     return _decimals(_DECIMAL.add, 0, values)
 
 
-@function("subf", "any", "*any")
+@function("subf", "any", "*any", each=40)
 def subf(first: Any, *others: Any) -> float:
     return _decimals(_DECIMAL.subtract, first, others)
 
 
-@function("mulf", "any", "*any")
+@function("mulf", "any", "*any", each=40)
 def mulf(first: Any, *others: Any) -> float:
     return _decimals(_DECIMAL.multiply, first, others)
 
 
-@function("divf", "any", "*any")
+@function("divf", "any", "*any", each=40)
 def divf(first: Any, *others: Any) -> float:
     return _decimals(_divide, first, others)
 

@@ -8,7 +8,7 @@ LIBRARY = Library()
 function = LIBRARY.function
 
 
-@function("clean osClean", "string")
+@function("clean osClean", "string", letters=16)
 def clean(path: str) -> str:
     rooted = path.startswith("/")
     parts: list[str] = []
@@ -29,7 +29,7 @@ def base(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or "/"
 
 
-@function("dir osDir", "string")
+@function("dir osDir", "string", letters=16)
 def dir_(path: str) -> str:
     head, slash, _ = path.rpartition("/")
     return clean(head + slash)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nfd.rules.regexp import PatternError, compile_pattern, decode, encode
+from nfd.rules.regexp import Pattern, PatternError, TooMuchWork, compile_pattern, decode, encode
 from nfd.rules.template.calls import Library, Runtime
 from nfd.rules.template.values import GoList, TemplateError
 
@@ -18,11 +18,28 @@ _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 Match = Any
 
 
-def _compile(pattern: str) -> Any:
+class BadPattern(TemplateError):
+    """A pattern that does not compile."""
+
+
+def _compile(runtime: Runtime, pattern: str) -> Pattern:
+    runtime.budget.spend(4 + (len(pattern) >> 4))
     try:
         return compile_pattern(pattern)
     except PatternError as error:
+        raise BadPattern(str(error)) from error
+    finally:
+        runtime.budget.look()  # a short pattern, too, may take long
+
+
+def _search(runtime: Runtime, pattern: Pattern, data: bytes, pos: int = 0) -> Match | None:
+    size = len(data) - pos
+    try:
+        pattern.check(size)
+    except TooMuchWork as error:
         raise TemplateError(str(error)) from error
+    runtime.budget.spend(pattern.steps(size))
+    return pattern.search(data, pos)
 
 
 def _width(data: bytes, pos: int) -> int:
@@ -35,11 +52,10 @@ def _width(data: bytes, pos: int) -> int:
 
 def _find_all(runtime: Runtime, pattern: str, data: bytes, limit: int) -> Iterator[Match]:
     """Matches one after another; an empty one right after another does not count."""
-    compiled = _compile(pattern)
+    compiled = _compile(runtime, pattern)
     pos, last_end, found = 0, -1, 0
     while pos <= len(data) and (limit < 0 or found < limit):
-        runtime.budget.spend()
-        match = compiled.search(data, pos)
+        match = _search(runtime, compiled, data, pos)
         if match is None:
             return
         start, end = match.span()
@@ -51,36 +67,36 @@ def _find_all(runtime: Runtime, pattern: str, data: bytes, limit: int) -> Iterat
             yield match
 
 
-@function("regexMatch", "string", "string")
-def regex_match(pattern: str, text: str) -> bool:
+@function("regexMatch", "string", "string", runtime=True)
+def regex_match(runtime: Runtime, pattern: str, text: str) -> bool:
     """A broken pattern matches nothing."""
     try:
-        return compile_pattern(pattern).search(encode(text)) is not None
-    except PatternError:
+        return must_regex_match(runtime, pattern, text)
+    except BadPattern:
         return False
 
 
-@function("mustRegexMatch", "string", "string")
-def must_regex_match(pattern: str, text: str) -> bool:
-    return _compile(pattern).search(encode(text)) is not None
+@function("mustRegexMatch", "string", "string", runtime=True)
+def must_regex_match(runtime: Runtime, pattern: str, text: str) -> bool:
+    return _search(runtime, _compile(runtime, pattern), encode(text)) is not None
 
 
-@function("regexFind mustRegexFind", "string", "string")
-def regex_find(pattern: str, text: str) -> str:
-    match = _compile(pattern).search(encode(text))
+@function("regexFind mustRegexFind", "string", "string", runtime=True)
+def regex_find(runtime: Runtime, pattern: str, text: str) -> str:
+    match = _search(runtime, _compile(runtime, pattern), encode(text))
     return "" if match is None else decode(match.group())
 
 
 @function("regexFindAll mustRegexFindAll", "string", "string", "int", runtime=True)
 def regex_find_all(runtime: Runtime, pattern: str, text: str, limit: int) -> GoList:
+    _compile(runtime, pattern)
     found = [decode(match.group()) for match in _find_all(runtime, pattern, encode(text), limit)]
-    _compile(pattern)
     return GoList(found, "string", is_nil=not found)
 
 
 @function("regexSplit mustRegexSplit", "string", "string", "int", runtime=True)
 def regex_split(runtime: Runtime, pattern: str, text: str, limit: int) -> GoList:
-    _compile(pattern)
+    _compile(runtime, pattern)
     if not limit:
         return GoList((), "string", is_nil=True)
     data = encode(text)
@@ -134,12 +150,11 @@ def _group(reference: re.Match[str], match: Match) -> str:
 
 
 def _replace(runtime: Runtime, pattern: str, text: str, replacement: Callable[[Match], bytes]) -> str:
-    compiled, data = _compile(pattern), encode(text)
+    compiled, data = _compile(runtime, pattern), encode(text)
     parts: list[bytes] = []
     size = pos = last_end = 0
     while pos <= len(data):
-        runtime.budget.spend()
-        match = compiled.search(data, pos)
+        match = _search(runtime, compiled, data, pos)
         if match is None:
             break
         start, end = match.span()
@@ -154,6 +169,6 @@ def _replace(runtime: Runtime, pattern: str, text: str, replacement: Callable[[M
     return decode(b"".join((*parts, data[last_end:])))
 
 
-@function("regexQuoteMeta", "string")
+@function("regexQuoteMeta", "string", letters=32)
 def regex_quote_meta(text: str) -> str:
     return _META.sub(r"\\\g<0>", text)

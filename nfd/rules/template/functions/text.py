@@ -42,7 +42,7 @@ def to_string(runtime: Runtime, value: Any) -> str:
     return strval(runtime, value)
 
 
-@function("toStrings", "any", runtime=True)
+@function("toStrings", "any", runtime=True, letters=4)
 def to_strings(runtime: Runtime, value: Any) -> GoList:
     return strslice(runtime, value)
 
@@ -52,8 +52,12 @@ def trim(text: str) -> str:
     return text.strip(SPACE)
 
 
-@function("trimall trimAll", "string", "string")
-def trim_all(letters: str, text: str) -> str:
+@function("trimall trimAll", "string", "string", runtime=True, letters=32)
+def trim_all(runtime: Runtime, letters: str, text: str) -> str:
+    """Each letter at the ends is looked for among those given."""
+    if len(letters) > 32:
+        letters = "".join(set(letters))
+        runtime.budget.spend(len(letters) * len(text) >> 13)
     return text.strip(letters)
 
 
@@ -96,7 +100,7 @@ def repeat(runtime: Runtime, count: int, text: str) -> str:
     return text * count
 
 
-@function("trunc", "int", "string")
+@function("trunc", "int", "string", letters=64)
 def trunc(count: int, text: str) -> str:
     """The first bytes, or the last ones if the count is negative."""
     size = byte_length(text)
@@ -105,7 +109,7 @@ def trunc(count: int, text: str) -> str:
     return cut(text, None, count) if 0 <= count < size else text
 
 
-@function("substr", "int", "int", "string")
+@function("substr", "int", "int", "string", letters=64)
 def substr(start: int, end: int, text: str) -> str:
     """Bytes from start to end; a negative start is the beginning, a negative end the end."""
     size = byte_length(text)
@@ -118,12 +122,12 @@ def substr(start: int, end: int, text: str) -> str:
     return cut(text, start, end)
 
 
-@function("abbrev", "int", "string")
+@function("abbrev", "int", "string", letters=64)
 def abbrev(width: int, text: str) -> str:
     return text if width < 4 else _abbreviate(text, 0, width)
 
 
-@function("abbrevboth", "int", "int", "string")
+@function("abbrevboth", "int", "int", "string", letters=64)
 def abbrevboth(left: int, right: int, text: str) -> str:
     return text if right < 4 or (left > 0 and right < 7) else _abbreviate(text, left, right)
 
@@ -145,7 +149,7 @@ def _abbreviate(text: str, offset: int, width: int) -> str:
     return f"...{cut(text, size - room, None)}"
 
 
-@function("nospace", "string")
+@function("nospace", "string", letters=32)
 def nospace(text: str) -> str:
     """Without blanks. Letters beyond ASCII come out as their bytes if there was a blank; so does upstream."""
     data = encode(text)
@@ -153,7 +157,7 @@ def nospace(text: str) -> str:
     return text if len(kept) == len(data) else kept.decode("latin-1")
 
 
-@function("initials", "string")
+@function("initials", "string", letters=16)
 def initials(text: str) -> str:
     data = encode(text)
     return "".join(
@@ -182,35 +186,38 @@ def nindent(runtime: Runtime, spaces: int, text: str) -> str:
     return f"\n{indent(runtime, spaces, text)}"
 
 
-@function("quote", "*any", runtime=True)
+@function("quote", "*any", runtime=True, letters=8)
 def quote(runtime: Runtime, *values: Any) -> str:
-    parts = [quoted(strval(runtime, value)) for value in values if value is not None]
+    texts = [strval(runtime, value) for value in values if value is not None]
+    runtime.budget.spend(sum(map(len, texts)) >> 3)
+    parts = [quoted(text) for text in texts]
     return join_texts(parts, runtime.budget, " ")
 
 
-@function("squote", "*any", runtime=True)
+@function("squote", "*any", runtime=True, letters=64)
 def squote(runtime: Runtime, *values: Any) -> str:
     parts = [f"'{strval(runtime, value)}'" for value in values if value is not None]
     return join_texts(parts, runtime.budget, " ")
 
 
-@function("cat", "*any", runtime=True)
+@function("cat", "*any", runtime=True, letters=64)
 def cat(runtime: Runtime, *values: Any) -> str:
     parts = [sprint([value], runtime.budget) for value in values if value is not None]
     return join_texts(parts, runtime.budget, " ")
 
 
-@function("join", "string", "any", runtime=True)
+@function("join", "string", "any", runtime=True, letters=16)
 def join(runtime: Runtime, separator: str, value: Any) -> str:
     return join_texts(strslice(runtime, value), runtime.budget, separator)
 
 
-@function("sortAlpha", "any", runtime=True)
+@function("sortAlpha", "any", runtime=True, letters=1)
 def sort_alpha(runtime: Runtime, value: Any) -> GoList:
     """Sorted by bytes; a list of texts is sorted in place, as upstream does."""
     if not isinstance(value, GoList):
         return GoList((strval(runtime, value),), "string")
     texts = strslice(runtime, value)
+    runtime.budget.reserve(sum(map(len, texts)))
     texts.sort(key=encode)
     return texts
 
@@ -225,17 +232,17 @@ def split_text(separator: str, text: str, limit: int = -1) -> list[str]:
     return text.split(separator, limit - 1 if limit > 0 else -1)
 
 
-@function("splitList", "string", "string")
+@function("splitList", "string", "string", letters=16)
 def split_list(separator: str, text: str) -> GoList:
     return GoList(split_text(separator, text), "string")
 
 
-@function("split", "string", "string")
+@function("split", "string", "string", letters=2)
 def split(separator: str, text: str) -> GoMap:
     return _numbered(split_text(separator, text))
 
 
-@function("splitn", "string", "int", "string")
+@function("splitn", "string", "int", "string", letters=2)
 def splitn(separator: str, limit: int, text: str) -> GoMap:
     return _numbered(split_text(separator, text, limit))
 
@@ -244,12 +251,12 @@ def _numbered(parts: list[str]) -> GoMap:
     return GoMap({f"_{index}": part for index, part in enumerate(parts)}, "string")
 
 
-@function("wrap", "int", "string")
+@function("wrap", "int", "string", letters=16)
 def wrap(width: int, text: str) -> str:
     return _wrap(text, width, "\n", cut_words=False)
 
 
-@function("wrapWith", "int", "string", "string", runtime=True)
+@function("wrapWith", "int", "string", "string", runtime=True, letters=4)
 def wrap_with(runtime: Runtime, width: int, separator: str, text: str) -> str:
     runtime.budget.reserve(len(text) + len(separator) * (len(text) // max(width, 1) + 1))
     return _wrap(text, width, separator or "\n", cut_words=True)

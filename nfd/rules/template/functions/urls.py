@@ -20,7 +20,7 @@ _HOST_SAFE = "!$&'()*+,;=:[]<>\"~"
 _PATH_SAFE = "$&+,/:;=@!'()*~"
 
 
-@function("urlParse", "string")
+@function("urlParse", "string", letters=16)
 def url_parse(text: str) -> GoMap:
     rest, hash_sign, fragment = text.partition("#")
     if _CONTROL.search(text):
@@ -72,7 +72,7 @@ def _user(text: str) -> str:
     return colon.join(quote(encode(_unescape(one)), safe="$&+,;=~") for one in (name, password)[: 1 + len(colon)])
 
 
-@function("urlJoin", "dict")
+@function("urlJoin", "dict", letters=16)
 def url_join(parts: GoMap) -> str:
     def part(key: str) -> str:
         value = parts.get(key, "")

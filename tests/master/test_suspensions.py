@@ -1,0 +1,247 @@
+"""Rules that are suspended come back, and no rule is suspended because its machine is slow or busy."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from random import Random
+from typing import Any
+
+import pytest
+
+from bench import rules as normal
+from nfd.master.desired import Contribution
+from nfd.master.evaluation import SUSPENDED, Limits, evaluate_node
+from nfd.master.metrics import Metrics
+from nfd.master.objects import Joining
+from nfd.master.rulebook import PlacedRule, compile_sheet
+from nfd.master.rulestatus import Tally, render_status
+from nfd.master.suspensions import FIRST, LONGEST, STRIKES, WINDOW, Suspensions
+from nfd.master.turns import Turns
+from nfd.master.verdicts import Verdicts
+from nfd.report import Report
+from nfd.rules.compiled import CompiledRule
+from nfd.rules.meter import RULE_SECONDS
+from nfd.rules.policy import Policy
+from nfd.timed import CLOCKS
+from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, features_of, sheet, steady, template
+from tests.rules.clocks import FROZEN, Ticking, slowness
+
+POLICY = Policy()
+F = "feature.node.kubernetes.io/"
+MARGIN = 100
+"""How many times less than it may a normal rule takes."""
+
+
+async def suspended(rules: Rules) -> int:
+    """The number of a node that was judged when the rules were suspended."""
+    for number in range(STRIKES):
+        await rules.judge(f"node-{number}", features_of(number))
+    assert rules.rebinds
+    rules.rebinds.clear()
+    rules.bind()
+    assert SUSPENDED in {texts[0] for texts in (await rules.judge("node-0", features_of(0))).problems.values()}
+    return STRIKES
+
+
+async def test_suspended_rule_is_tried_again_after_a_while() -> None:
+    """If it still takes too long, one node will do to suspend it again, for longer."""
+    rules = Rules(sheet(template(SLOW), name="slow"))
+    number = await suspended(rules)
+    waits = []
+    for _ in range(5):
+        wait = rules.verdicts.suspensions.retry_in()
+        assert wait is not None
+        waits.append(wait)
+        rules.clock.now += wait + 1
+        rules.bind()
+        number += 1
+        found = await rules.judge(f"node-{number}", features_of(number))
+        assert SUSPENDED not in found.problems[0]
+        assert rules.rebinds
+        rules.bind()
+    assert waits[:2] == [pytest.approx(FIRST, abs=10), pytest.approx(2 * FIRST, abs=10)]
+    assert waits[-1] == pytest.approx(LONGEST, abs=10)
+
+
+async def test_object_that_was_suspended_comes_back_when_the_machine_is_faster() -> None:
+    rules = Rules(sheet(*steady(100), {"name": "good", "labels": {"y": "1"}}, name="heavy"))
+    await suspended(rules)
+    rules.clock.tick = 1e-6
+    rules.clock.now += FIRST + 1
+    rules.bind()
+    found = await rules.judge("node-0", features_of(0))
+    assert found.problems == {}
+    assert [one.labels for one in found.contributions] == [{F + "y": "1"}]
+    assert rules.verdicts.suspensions.retry_in() is None
+
+
+async def test_what_a_suspended_rule_gave_stays() -> None:
+    rules = Rules(sheet({**template(SLOW), "labels": {"x": "1"}}, name="slow"))
+    await suspended(rules)
+    found = await rules.judge("node-0", features_of(0))
+    assert found.unsure == {"rule:slow/r"}
+
+
+class Halting(Ticking):
+    """A clock that jumps a few times in a row, and then goes on as before."""
+
+    def __call__(self) -> float:
+        self.tick = 10 * RULE_SECONDS if 0.1 <= self.now < 60 * RULE_SECONDS else 0.001
+        return super().__call__()
+
+
+async def test_machine_that_stands_still_for_once() -> None:
+    """The rule that has its turn then is evaluated again: it has not failed, and nothing is counted."""
+    text = "{{ range until 2000 }}{{ if lt . 0 }}y{{ end }}{{ end }}x=1"
+    one = sheet(*(template(text, f"r{number}") for number in range(5)))
+    clocks = Halting().clocks
+    assert evaluate_node(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, sheet=10.0)).slow
+    rules = Rules(one)
+    rules.verdicts = Verdicts(
+        Joining(POLICY), Metrics("1", 0.0), lambda: None, rules.bind, Turns(FROZEN), Limits(Halting().clocks, node=10.0)
+    )
+    rules.bind()
+    found = await rules.judge("n", features_of(0))
+    assert (found.problems, found.contributions[0].labels) == ({}, {F + "x": "1"})
+
+
+def test_garbage_collection_is_not_charged() -> None:
+    """Whoever allocates next would pay for all that there is."""
+    kept: list[Any] = [[[number]] for number in range(300_000)]
+    began, cpu = time.thread_time(), CLOCKS.cpu()
+    gc.collect()
+    whole, charged = time.thread_time() - began, CLOCKS.cpu() - cpu
+    assert charged < whole / 2
+    assert kept
+
+
+def test_normal_rules_have_a_large_margin() -> None:
+    placed = compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": [*map(normal.rule, range(50))]}}, POLICY).rules
+    features = [normal.features(number) for number in range(5)]
+    for one in features:
+        evaluate_node(placed, one, POLICY)
+    began = CLOCKS.cpu()
+    assert all(evaluate_node(placed, one, POLICY).slow == () for one in features)
+    assert (CLOCKS.cpu() - began) / len(features) / len(placed) < RULE_SECONDS / MARGIN * slowness()
+
+
+def placed(name: str) -> PlacedRule:
+    return PlacedRule(name, CompiledRule(name), Contribution(f"rule:o/{name}"), True)
+
+
+def test_strikes_count_for_a_while() -> None:
+    clock, rule = Time(), placed("r")
+    found = Suspensions(clock)
+    found.bind({1: rule})
+    for _ in range(3 * STRIKES):
+        clock.now += WINDOW / (STRIKES - 1)
+        assert not found.strike(1, {1: rule}, at_once=False)
+    clock.now += 1
+    assert found.strike(1, {1: rule}, at_once=False)
+    assert found.active == {1}
+
+
+def test_suspension_ends_with_its_rule_and_with_time() -> None:
+    clock, rule, other = Time(), placed("r"), placed("other")
+    found = Suspensions(clock)
+    assert not found.strike(1, {1: rule}, at_once=True)
+    found.bind({1: rule, 2: other})
+    assert found.strike(1, {1: rule}, at_once=True)
+    found.bind({1: rule, 2: other})
+    assert found.active == {1}
+    found.bind({1: other})
+    assert found.active == set()
+    assert found.strike(1, {1: other}, at_once=True)
+    clock.now += FIRST
+    found.bind({1: other})
+    assert (found.active, found.retry_in()) == (set(), None)
+    assert found.strike(1, {1: other}, at_once=False)
+    assert found.retry_in() == 2 * FIRST
+    clock.now += 2 * FIRST + LONGEST
+    assert not found.strike(1, {1: other}, at_once=False)
+
+
+class Play:
+    """Nodes and rules that change in any order, while they are judged."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice, self.clock = Random(seed), Ticking(0.004)
+        self.verdicts = self._verdicts(Turns(self.clock.clocks), Limits(Ticking(1e-4).clocks))
+        self.reports = {f"n{number}": Report(f"n{number}", features=features_of(0)) for number in range(4)}
+        self.put_in_force()
+
+    def _verdicts(self, turns: Turns, limits: Limits) -> Verdicts:
+        return Verdicts(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, turns, limits)
+
+    def put_in_force(self) -> None:
+        """Other rules, more or fewer."""
+        one = [
+            {"name": f"r{at}", "labels": {f"l{at}": "@kernel.version.major"}, "matchFeatures": ALWAYS}
+            for at in range(self.dice.randrange(12))
+        ]
+        two = [*steady(self.dice.randrange(3)), template("{{ fail `no` }}", "bad"), template("z=1", "good")]
+        self.dice.shuffle(two)
+        self.verdicts.bind([sheet(*one, name="a"), sheet(*two[: self.dice.randrange(5)], name="b")], ())
+
+    def change(self) -> None:
+        node, verdicts = self.dice.choice([*self.reports]), self.verdicts
+        match self.dice.randrange(6):
+            case 0:
+                self.put_in_force()
+            case 1:
+                verdicts.forget(node)
+            case 2:
+                self.reports[node] = Report(node, features=features_of(self.dice.randrange(5)))
+            case 3:
+                verdicts.consider(node, Report(node, features=features_of(self.dice.randrange(5))), ())
+            case 4:
+                self.look()
+        verdicts.judge(node, self.reports[node], ())
+        self.clock.now += self.dice.choice((0.0, 0.0, 0.01, 1.0))
+
+    def look(self) -> None:
+        """Count as for the status."""
+        book = self.verdicts.book
+        tally = Tally(book.rules, POLICY)
+        for node in self.verdicts.names():
+            if (verdict := self.verdicts.get(node)) is not None and verdict.book is book:
+                tally.add(node, verdict.evaluation, verdict.joined)
+        first = 0
+        for one in book.sheets:
+            render_status(one, first, tally, "")
+            first += len(one.rules)
+        assert 0 <= self.verdicts.failing() <= len(book.rules)
+
+    async def check(self) -> None:
+        """Every outcome is that of the rules in force, as if there had been no others."""
+        fresh = self._verdicts(Turns(FROZEN), Limits(FROZEN))
+        fresh.bind(self.verdicts.book.sheets, ())
+        for node, report in self.reports.items():
+            self.verdicts.judge(node, report, ())
+            await self.verdicts.judge_due(lambda node: None)
+            found = self.verdicts.judge(node, report, ())
+            assert self.verdicts.is_current(found)
+            assert found.evaluation == fresh.judge(node, report, ()).evaluation
+        self.look()
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_rules_that_change_while_nodes_are_judged(seed: int) -> None:
+    """Whatever is interrupted where, outcomes and rules go together."""
+    play = Play(seed)
+
+    async def judge() -> None:
+        while True:
+            await play.verdicts.waiting.wait()
+            await play.verdicts.judge_due(lambda node: None)
+
+    judging = asyncio.create_task(judge())
+    for _ in range(60):
+        play.change()
+        await asyncio.sleep(0)
+        assert not judging.done()
+    judging.cancel()
+    await asyncio.gather(judging, return_exceptions=True)
+    await play.check()
