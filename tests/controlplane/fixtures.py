@@ -14,6 +14,7 @@ import pytest
 from tests.controlplane.api import ApiError
 from tests.controlplane.build import BuildError
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.leftovers import Leftovers
 from tests.controlplane.servers import StartError
 
 KUBELET_NODE = "of-a-kubelet"
@@ -22,17 +23,27 @@ KUBELET = f"system:node:{KUBELET_NODE}"
 USERS = {"alice": ("testers",), "bob": ("testers",), KUBELET: ("system:nodes",)}
 """Two users without rights, for tests that tell callers apart or bind roles, and a kubelet."""
 
+LEFTOVERS = pytest.StashKey[Leftovers]()
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """Started once per test run (per worker of pytest-xdist); tests keep apart by the names they use."""
+    """Started once per test run (per worker of pytest-xdist); tests of a module keep apart by the names they use."""
     plane = ControlPlane(USERS)
     if problem := start(plane, request.config):
         pytest.fail(problem, pytrace=False)
+    request.config.stash[LEFTOVERS] = Leftovers(plane)
     yield plane
     plane.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nodes, custom resources and admission that a module left in the cluster are gone before the next one begins."""
+    yield
+    if leftovers := request.config.stash.get(LEFTOVERS, None):
+        leftovers.remove()
 
 
 def start(plane: ControlPlane, config: pytest.Config) -> str | None:
