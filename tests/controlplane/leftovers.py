@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -21,6 +22,10 @@ COLLECTIONS = (
     "/api/v1/nodes",
 )
 """What our programs list or are subject to, all over the cluster. What refuses or calls comes first."""
+
+
+LONGEST_START = 30.0
+"""Seconds."""
 
 
 @dataclass
@@ -54,10 +59,17 @@ class Leftovers:
                 yield f"{prefix}{inside}/{resource}/{metadata['name']}"
 
     def _answer(self, method: str, path: str) -> Json:
-        """Nothing for what is not there, a kind that is not defined among it."""
-        try:
-            return self.plane.request(method, path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return {}
+        """Nothing for what is not there, a kind that is not defined among it.
+
+        After a start, or a change of a definition, the server answers 429 until it has read the kind's objects.
+        """
+        deadline = time.monotonic() + LONGEST_START
+        while True:
+            try:
+                return self.plane.request(method, path)
+            except ApiError as error:
+                if error.status == 404:
+                    return {}
+                if error.status not in (429, 503) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)

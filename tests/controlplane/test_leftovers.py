@@ -31,6 +31,8 @@ def test_what_was_left_is_removed_and_nothing_else(control_plane: ControlPlane, 
     kinds.features("left", "left", node_name)
     kinds.rules("left", some_rule(labels={"a": "1"}))
     control_plane.create(POLICIES, POLICY)
+    with control_plane.outage():
+        pass
     gone = [
         f"{POLICIES}/left-policy",
         f"{API}/nodefeaturerules/left",

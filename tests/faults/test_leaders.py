@@ -15,6 +15,7 @@ import pytest
 
 from nfd.errors import ReportError, Unavailable
 from nfd.kube.connect import connect
+from nfd.kube.lease import Timing
 from nfd.master.leadership import Phase
 from nfd.master.service import Service
 from nfd.store.base import Patch
@@ -24,7 +25,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.e2e.nodes import Node
 from tests.faults.conftest import NAMESPACE, QUICK, STEADY, FaultMasters, Made
 from tests.faults.proxy import FaultProxy
-from tests.faults.trouble import answer, cut_after, hang
+from tests.faults.trouble import answer, cut_after, hang, lose
 from tests.master.conftest import Worker, send
 from tests.master.places import Cluster, labels_of, until
 from tests.rpc import nfd016
@@ -151,15 +152,16 @@ async def test_what_a_deposed_leader_knows_is_forgotten(
 async def test_a_report_that_a_deposed_leader_could_not_write_is_not_answered(
     masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
 ) -> None:
+    masters.timing = Timing(duration=12.0, renew=2.5, retry=0.3)  # a write may take longer than it is led
     leader = await masters.start(proxy, lease)
     await until(lambda: leader.leadership.phase is Phase.LEADING)
     name = make()
     await until(lambda: name in leader._store.names())
-    with proxy.inject(hang, method="PUT") as renewals, proxy.inject(hang, method="PATCH") as writes:
-        await until(lambda: renewals.hits == 1)
-        await asyncio.sleep(QUICK.renew / 2)
-        with pytest.raises(ReportError, match="no master leads"):
-            await send(leader, Worker(name).report({F + "cpu-a": "1"}))
+    with proxy.inject(lose, method="PATCH") as writes:
+        report = asyncio.create_task(send(leader, Worker(name).report({F + "cpu-a": "1"})))
+        await until(lambda: writes.hits > 0)
+        with proxy.inject(hang, method="PUT"), pytest.raises(ReportError, match="no master leads"):
+            await report
         assert writes.hits == 1
     assert labels_of(place, name) == {}
 

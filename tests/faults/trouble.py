@@ -31,6 +31,12 @@ async def hang(exchange: Exchange) -> web.StreamResponse:
     return await exchange.forward()
 
 
+async def lose(exchange: Exchange) -> web.StreamResponse:
+    """Nothing comes back until the rule is removed; then the connection is reset. The server never hears of it."""
+    await exchange.released.wait()
+    return exchange.cut()
+
+
 async def cut(exchange: Exchange) -> web.StreamResponse:
     """The connection is reset before the server hears of it."""
     return exchange.cut()

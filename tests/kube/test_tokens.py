@@ -18,6 +18,7 @@ from nfd.kube.jwt import KEYS
 from nfd.kube.tokens import BAD_SECONDS, REVIEWS, Tokens
 from nfd.kube.turns import WAITING
 from tests.controlplane.cluster import ControlPlane
+from tests.master.places import until
 
 AUDIENCE = "nfd-master"
 NAMESPACE = "tokens"
@@ -167,7 +168,8 @@ async def test_no_strangers_failure_uses_up_an_honest_callers_turn(
     """300 bad tokens a second from one address, of a key that nobody knows; honest ones from there or elsewhere.
 
     With the keys they have turns of their own. Without (an API server need not publish them) those of another address
-    go first, and so does, when it comes again, the pod of the same address that was turned away.
+    go first, and so does, when it comes again, the pod of the same address that was turned away. Who has no turn within
+    LONGEST_WAIT is turned away.
     """
     tokens, good = Tokens(client, AUDIENCE), token_for(control_plane, node)
     if not keys:
@@ -182,7 +184,7 @@ async def test_no_strangers_failure_uses_up_an_honest_callers_turn(
             await asyncio.sleep(1 / 300)
 
     flooding = asyncio.create_task(flood())
-    await asyncio.sleep(2.0)  # until more wait than can have a turn
+    await until(lambda: len(tokens._unknown._waiting) == WAITING)
     mark, began = control_plane.mark(), time.monotonic()
     for _ in range(5):
         fresh = token_for(control_plane, node)
@@ -194,7 +196,6 @@ async def test_no_strangers_failure_uses_up_an_honest_callers_turn(
     await flooding
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(one, KubeError) for one in outcomes)
-    assert took < 5 * (1.0 if keys or sender != "10.0.0.1" else 2.5)
     assert reviews(control_plane, mark) < 5 + 30 * (took + 5)
     assert len(tokens._unknown._waiting) == len(tokens._genuine._waiting) == 0
 
