@@ -13,7 +13,7 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.failures import COUNTS
-from nfd.master import alike, room, rulebook, statuses
+from nfd.master import alike, evaluation, room, rulebook, statuses
 from nfd.master.intake import Intake
 from nfd.master.resources import CustomResources, Wishes
 from nfd.master.service import Service
@@ -75,9 +75,9 @@ STAGES = {
     "desired state": Stage(alike, "derive_desired", lambda report, *rest: report.node, "node", "node pass"),
     "plan": Stage(room, "plan_node", lambda goal, node: node.name, "node", "node pass"),
     "write": Stage(KubeStore, "patch", lambda store, name, patch: name, "node", "node pass"),
-    "rule compile": Stage(rulebook, "compile_rule", lambda one: one.name, "rule"),
-    "rule run": Stage(rulebook, "run_rule", lambda one, view: one.name, "rule"),
-    "status": Stage(statuses, "render_status", lambda sheet, *rest: sheet.name, "rule", "statuses"),
+    "rule compile": Stage(rulebook, "compile_rule", lambda one, meter: one.name, "rule"),
+    "rule run": Stage(evaluation, "run_rule", lambda one, view: one.name, "rule"),
+    "status": Stage(statuses, "render_steps", lambda sheet, *rest: sheet.name, "rule", "statuses"),
 }
 
 

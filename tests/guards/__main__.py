@@ -20,7 +20,7 @@ from tests.guards.guard import Guard
 from tests.guards.lines import GUARDS
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("nfd", "gfd", "tests", "deploy", "pyproject.toml")
+PARTS = ("nfd", "gfd", "tests", "bench", "deploy", "pyproject.toml")
 JOBS = min(os.cpu_count() or 1, 4)
 LIMIT = 300.0
 """Seconds for one test, with the start of pytest and of a control plane."""
