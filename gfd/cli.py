@@ -93,7 +93,7 @@ def open_output(loaded: Loaded, guard: Guard) -> Output:
 
 
 class LateOutput:
-    """Opens the output when the devices have been read, so that a missing driver is told before a missing cluster."""
+    """Opens the output after the devices are read: a missing driver is reported before a missing cluster."""
 
     def __init__(self, loaded: Loaded, opening: Callable[[Loaded], Output]) -> None:
         self._loaded = loaded

@@ -81,7 +81,7 @@ def is_empty(inventory: Inventory, gpu: Gpu) -> bool:
 
 
 def is_bare(inventory: Inventory, gpu: Gpu) -> bool:
-    """In MIG mode, without MIG devices, and none known from before: what they were cannot be told."""
+    """In MIG mode, without MIG devices, and none known from before: what they were is unknown."""
     return gpu.mig_enabled and not inventory.migs_of(gpu)
 
 

@@ -82,7 +82,7 @@ def is_vfio(driver: str) -> bool:
 
 
 def read_vgpu(host: Host, functions: Functions) -> tuple[bool | None, Vgpu]:
-    """Whether a device is a vGPU (None: cannot be told), and what the last of those says of itself."""
+    """Whether a device is a vGPU (None: unknown), and what the last of those says of itself."""
     if not host.exists(DEVICES):
         return None, Vgpu()
     present: bool | None = False

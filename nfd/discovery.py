@@ -38,7 +38,7 @@ def make_plan(
 ) -> Plan:
     """The plan that the options `core.featureSources` and `core.labelSources` ask for.
 
-    `configs` is an instance of `nfd.sources.section()`. Names that nobody knows are passed over: whoever read the
+    `configs` is an instance of `nfd.sources.section()`. Unknown names are ignored: whoever read the
     options has warned of them.
     """
     known = sources.known()

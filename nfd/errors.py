@@ -2,7 +2,7 @@
 
 NfdError
  ├── ConfigError        which file, flag or variable, which key, what is wrong; exit status 2
- │    └── FileGone      a file of the configuration in use is gone or empty: no news, it stays
+ │    └── FileGone      a file of the configuration in use is missing or empty: what was read stays
  ├── HostError          a file is there but unreadable or malformed: path and reason
  ├── RuleError          rule name, term, what is wrong
  ├── ReportError        the master did not take a report, and whether trying again can help
@@ -26,7 +26,7 @@ class NfdError(Exception):
 
 
 def reason_of(error: Exception) -> str:
-    """What an exception of any kind says, on one line: one of ours as it is, any other with its type."""
+    """What an exception of any kind says, on one line: an NfdError as it is, any other with its type."""
     text = " ".join(str(error).split())[:LONGEST_REASON]
     if isinstance(error, NfdError):
         return text

@@ -11,7 +11,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?", re.ASCII)
 _LONGEST = 256
 _LARGEST = 1000
-"""Of exponents that are reckoned with; beyond it an amount is compared with nothing."""
+"""The largest exponent that is calculated with; a larger amount equals no other."""
 _LARGEST_BINARY = Decimal(2**63 - 1)
 """What the API server makes of amounts of Ki to Ei beyond it (k8s.io/apimachinery, pkg/api/resource)."""
 

@@ -91,6 +91,6 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The master's answer: seconds until the next beat, should nothing change before."""
+    """The master's answer: seconds until the next heartbeat, if nothing changes before."""
 
     beat: float

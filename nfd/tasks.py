@@ -120,8 +120,8 @@ async def reached(event: asyncio.Event, task: asyncio.Task[Any]) -> None:
 async def cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Returns when all have ended. What those raise that were still running is logged, unless it is an NfdError.
 
-    They are told again and again: where what a task waits for ends in the moment in which it is cancelled, it may
-    never hear of that, and go on.
+    They are cancelled again and again: if what a task waits for ends at the moment in which it is cancelled, the
+    cancellation may be lost, and the task continues.
     """
     running = left = {task for task in tasks if not task.done()}
     while left:

@@ -1,4 +1,4 @@
-"""Foreign text in a line of ours."""
+"""Text of others in a line that this program prints."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ from tests.wording import EXCEPTIONS, shrunk, wording
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 500
+SHORT = 12
+"""Characters; the first cell of several rows may be such a word."""
 SOURCES = {".py", ".c", ".h", ".proto", ".sh"}
 
 
@@ -56,6 +58,24 @@ def tables() -> dict[str, str]:
     return found | monitoring.pages()
 
 
+def repeated_rows() -> Iterator[str]:
+    """A merge that keeps both sides leaves an old row beside its new form."""
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if str(path.relative_to(ROOT)) != labels.NAME:  # a label that two sources give has two rows
+            yield from (f"{path.relative_to(ROOT)}:{row}" for row in repeated(path.read_text()))
+
+
+def repeated(page: str) -> Iterator[str]:
+    """`LINE: ...` for each row that begins with the same cell as an earlier one of its table."""
+    seen: set[str] = set()
+    for number, line in enumerate(page.splitlines(), 1):
+        first = line.removeprefix("| ").partition(" | ")[0]
+        seen = seen if line.startswith("| ") else set()
+        if first in seen and len(first) > SHORT:
+            yield f"{number}: the table already has a row that begins with: {first}"
+        seen.add(first)
+
+
 def long_files() -> Iterator[str]:
     listed = run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT)
     for name in listed.stdout.splitlines():
@@ -78,7 +98,7 @@ def main() -> int:
             print(f"wrote {name}")
         old = []
     wrong = [f"{name}: not what `make generate` writes" for name in old]
-    wrong += [*long_files(), *unsupervised(ROOT), *wording(ROOT)]
+    wrong += [*long_files(), *repeated_rows(), *unsupervised(ROOT), *wording(ROOT)]
     print(
         "\n".join(wrong)
         if wrong

@@ -47,7 +47,7 @@ def whole_gpus(inventory: Inventory, settings: Settings) -> Labelled:
         gpu.product = text: the model, such as `NVIDIA-H200`; `-SHARED` is added where GPUs are shared under their name
         gpu.memory = number: MiB of one GPU
         gpu.memory.unified = true: that is the memory of the machine
-        gpu.replicas = number: how often each GPU is offered
+        gpu.replicas = number: replicas of each GPU (sharing)
         gpu.sharing-strategy = none, time-slicing, mps: how GPUs are shared
         gpu.family = text: the architecture, such as `hopper`
         gpu.compute.major = number: compute capability, first part

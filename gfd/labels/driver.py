@@ -18,8 +18,8 @@ def versions(inventory: Inventory, settings: Settings) -> Labelled:
         cuda.runtime-version.full = text: the newest CUDA version that the driver supports
         cuda.runtime-version.major = number: first part of that CUDA version
         cuda.runtime-version.minor = number: second part of that CUDA version
-        cuda.driver.major, cuda.driver.minor, cuda.driver.rev = text: the same as driver-version, under their old names
-        cuda.runtime.major, cuda.runtime.minor = number: the same as runtime-version, under their old names
+        cuda.driver.major, cuda.driver.minor, cuda.driver.rev = text: older name of the driver-version label
+        cuda.runtime.major, cuda.runtime.minor = number: older name of the runtime-version label
     """
     if not inventory.compute_gpus:
         return Labelled({})
@@ -28,7 +28,7 @@ def versions(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def driver_version(version: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-    """`580.159.04`, or a version of two parts; anything else has no parts that could be told apart."""
+    """`580.159.04`, or a version of two parts; anything else has no parts."""
     if not version:
         return {}, ()
     parts = version.split(".")

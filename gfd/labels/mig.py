@@ -33,7 +33,7 @@ def devices(inventory: Inventory, settings: Settings) -> Labelled:
         <devices>.product = text: model and profile, such as `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`
         <devices>.memory = number: MiB of one MIG device
         <devices>.multiprocessors = number: multiprocessors of one MIG device
-        <devices>.replicas = number: how often each MIG device is offered
+        <devices>.replicas = number: replicas of each MIG device (sharing)
         <devices>.sharing-strategy = none, time-slicing: how MIG devices are shared
         <devices>.slices.gi, <devices>.slices.ci = number: slices of a device's GPU instance, compute instance
         <devices>.engines.copy, <devices>.engines.decoder, <devices>.engines.encoder = number: engines of a device

@@ -15,7 +15,7 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
     Labels:
         gpu.present = true: an NVIDIA display controller is on PCI
         gpu.state = no-driver, driver-error, stale, degraded, mig-pending, mig-invalid: what is wrong with the GPUs
-        gpu.count.present = number: GPUs on PCI, where they are more than count
+        gpu.count.present = number: GPUs on PCI, if there are more than `gpu.count`
         gpu.count.failing = number: GPUs that do not answer, where there are such
     """
     node = inventory.node
@@ -37,7 +37,7 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
 
 
 def driver_problems(inventory: Inventory, settings: Settings) -> list[str]:
-    """What the driver library said. In the worker, one that is merely absent is no news: a new node has none yet."""
+    """What the driver library said. In the worker, an absent library is no problem: a new node has none yet."""
     absent = inventory.trouble is Trouble.NO_DRIVER and not inventory.stale and not settings.alone
     return [reason for reason in ("" if absent else inventory.reason, inventory.driver.failing) if reason]
 

@@ -35,7 +35,7 @@ def is_of_mig(name: str, strategy: str) -> bool:
 
 
 def is_uncertain(inventory: Inventory, strategy: str, name: str) -> bool:
-    """Whether the value of a label, named without its namespace, cannot be told from this reading."""
+    """Whether the value of a label, named without its namespace, cannot be determined from this reading."""
     if name == "mig.capable":
         return are_some_unknown(inventory) and not any(gpu.mig_capable for gpu in inventory.gpus)
     if name.startswith(OF_ONE_MODEL) and may_another_speak(inventory):

@@ -33,7 +33,7 @@ def read_mig(gpu: int, mig: Any, memory_bytes: int) -> tuple[MigDevice, list[str
     Its attributes are those of its profiles, and its name is part of what the driver calls it; so either is enough.
     `memory_bytes` of its GPU: 0 if they are not known.
 
-    Raises: NVMLError, or LookupError if its profile has no name, when what is missing cannot be told otherwise.
+    Raises: NVMLError, or LookupError if its profile has no name, when what is missing cannot be derived otherwise.
     """
     failing: list[str] = []
     try:

@@ -15,7 +15,7 @@ MOST_SERIES = 100
 """Keys that have a series of their own."""
 
 PATCHED, CONFLICT, REFUSED, FAILED = "written", "conflict", "refused", "failed"
-"""What came of a PATCH."""
+"""The results of a PATCH."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +36,26 @@ COUNTERS = {
     "node_update_requests": Counter("Passes over a node, repeated ones included."),
     "node_updates": Counter("Passes that changed a node."),
     "node_update_failures": Counter("Passes that failed and will be repeated."),
-    "node_labels_rejected": Counter("Labels that a report or rule asked for and the policy does not allow."),
-    "node_extendedresources_rejected": Counter("Extended resources that were asked for and are not allowed."),
-    "node_annotations_rejected": Counter("Annotations that were asked for and are not allowed."),
-    "node_taints_rejected": Counter("Taints that were asked for and are not allowed."),
+    "node_labels_rejected": Counter("Labels that a report or rule requested and the policy does not allow."),
+    "node_extendedresources_rejected": Counter("Extended resources that were requested and are not allowed."),
+    "node_annotations_rejected": Counter("Annotations that were requested and are not allowed."),
+    "node_taints_rejected": Counter("Taints that were requested and are not allowed."),
     "node_patches": Counter(
-        "PATCH requests for nodes by result: written, conflict (the node had changed in between, planned anew), "
-        "refused (its content: what is refused is found and left out), failed (tried again).",
+        "PATCH requests for nodes by result: written, conflict (the node had changed, planned again), refused (its "
+        "content was rejected; the rejected keys are found and left out), failed (tried again).",
         {"result": (PATCHED, CONFLICT, REFUSED, FAILED)},
     ),
     "node_keys_removed": Counter(
-        "Keys taken off nodes: a fresh scan no longer finds them, a rule or third-party object no longer asks for "
-        "them, the policy forbids them, staleAfter is over (silence), or where they came from is unknown.",
+        "Keys removed from nodes: a new scan no longer finds them, a rule or third-party object no longer requests "
+        "them, the policy forbids them, staleAfter has passed (silence), or their origin is unknown.",
         {"kind": _KINDS, "cause": _CAUSES},
     ),
-    "reports": Counter("Reports taken from workers."),
+    "reports": Counter("Reports accepted from workers."),
     "reports_refused": Counter(
-        "Reports not taken, by gRPC status; FAILED_PRECONDITION and UNAVAILABLE also where another master leads, or "
-        "none.",
+        "Reports rejected, by gRPC status; FAILED_PRECONDITION and UNAVAILABLE also if another master leads, or none.",
         {"code": _CODES},
     ),
-    "drift_restored": Counter("Keys of ours that somebody else changed or removed and that were set right."),
+    "drift_restored": Counter("Keys managed by nfd that somebody else changed or removed and that were restored."),
     "nodefeaturerule_processing_errors": Counter("Rules that could not be evaluated on a node."),
     "nodefeaturerule_status_updates": Counter("PATCH requests for the status of NodeFeatureRules."),
     "node_feature_group_update_requests": Counter("PATCH requests for the status of NodeFeatureGroups."),
@@ -64,20 +63,20 @@ COUNTERS = {
 GAUGES = {
     "nodes": "Nodes known from the node store.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
-    "silent_nodes": "Reporting nodes whose worker has missed three beats.",
+    "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
     "contested_keys": "Keys that others have changed or removed more than twice within ten minutes.",
     "queued_nodes": "Nodes waiting for a pass.",
-    "store_connected": "Whether changes of nodes are being heard.",
-    "leading": "Whether this master is the one that writes.",
+    "store_connected": "1 while the watch on nodes works.",
+    "leading": "1 while this master is the leader, which writes.",
     "nodefeaturerules": "NodeFeatureRule objects known.",
-    "failing_rules": "Rules that are wrong, or could not be evaluated on some node.",
+    "failing_rules": "Rules that are invalid, or could not be evaluated on some node.",
     "nodefeatures": "NodeFeature objects known.",
     "nodefeatures_without_node": "NodeFeature objects that name no node, or one that does not exist.",
-    "malformed_objects": "Custom resources that make no sense and are passed over.",
+    "malformed_objects": "Custom resources that are invalid and ignored.",
 }
 _UNWRITTEN = (
-    "Nodes without a key that they should have: an admission policy or webhook refuses it, or a label that another "
+    "Nodes without a key that they should have: an admission policy or webhook rejects it, or a label that another "
     "product writes, too, contradicts what was found. Key * stands for every change of a node."
 )
 RULES = "nodefeaturerule_processing_duration_seconds"
@@ -86,7 +85,7 @@ PATCH = "node_patch_duration_seconds"
 _FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
 HISTOGRAMS = {
     RULES: ("Time to evaluate all rules over one node.", _FAST),
-    PLAN: ("Time to plan one node, its rules included where they have to be evaluated.", _FAST),
+    PLAN: ("Time to plan one node, including its rules if they have to be evaluated.", _FAST),
     PATCH: ("Time that a PATCH of a node took.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
 }
 _REJECTED = {

@@ -1,7 +1,7 @@
 """The worker's loop: scan, report what is new, wait for the timer or for events, until a signal ends it.
 
-It never gives up: a master that is away or refuses is tried again with back-off, and then gets the newest state. What
-the timer scans leaves out the sources whose changes are heard or seen in a listing.
+It never gives up: if a master is unavailable or rejects a report, the worker tries again with back-off, then sends the
+newest state. The timer does not scan sources whose changes are seen as events or in a listing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AGAIN = (1.0, 60.0)
 NEVER = 3600.0
 """Longest wait in one go, when there is no timer."""
 REASONS = 10
-"""Reasons that are told of one source while it fails."""
+"""Reasons that are logged for one source while it fails."""
 RULE = "mistake in a rule"
 
 Send = Callable[[Report], Reply]

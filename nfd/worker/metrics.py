@@ -59,7 +59,7 @@ class Metrics:
         yield Family(
             "nfd_worker_scans",
             "counter",
-            "Passes over the sources: all that the timer reads, or those that an event concerned.",
+            "Passes over the sources by kind: full (all that the timer reads), partial (those that an event concerns).",
             [("_total", {"kind": kind}, count) for kind, count in kinds.items()],
         )
         yield from self._sources()
@@ -103,14 +103,19 @@ class Metrics:
             )
 
     def _reports(self, now: float) -> Iterator[Family]:
-        yield Family("nfd_worker_reports", "counter", "Reports the master took.", [("_total", {}, self.reports)])
         yield Family(
-            "nfd_worker_report_failures", "counter", "Reports it did not take.", [("_total", {}, self.failures)]
+            "nfd_worker_reports", "counter", "Reports that the master accepted.", [("_total", {}, self.reports)]
+        )
+        yield Family(
+            "nfd_worker_report_failures",
+            "counter",
+            "Reports that were not accepted.",
+            [("_total", {}, self.failures)],
         )
         if self.taken_at is not None:
             yield Family(
                 "nfd_worker_last_report_age_seconds",
                 "gauge",
-                "Time since the master last took a report.",
+                "Time since the master last accepted a report.",
                 [("", {}, now - self.taken_at)],
             )

@@ -1,4 +1,4 @@
-"""When to speak: at once when something is new, else at the beat the master set, and after a failure with back-off."""
+"""When to report: at once after a change, else at the heartbeat that the master set, after a failure with back-off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nfd.errors import ReportError
 
 JITTER = 0.1
-"""Beats are moved by up to this part, so that nodes started together drift apart."""
+"""Heartbeats are moved by up to this part, so that nodes started together do not report together."""
 BEAT_LIMITS = (1.0, 3600.0)
 BACK_OFF = (1.0, 60.0)
 """First and longest wait in seconds after failures, doubling in between."""

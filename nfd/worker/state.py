@@ -1,4 +1,4 @@
-"""What there is to report: a discovery as the master should see it, compared with what it was told last."""
+"""What there is to report: a discovery as the master should see it, compared with the last report."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
 def doubtful(plan: Plan, found: Discovery) -> dict[str, str]:
     """Sources with rules about all features, with the reason, while some source has not succeeded yet.
 
-    A rule that does not match then may match as soon as that source is read: none of its labels may go.
+    A rule that does not match then may match as soon as that source is read: none of its labels may be removed.
     """
     unknown = sorted(name for name, scan in found.scans.items() if not scan.known)
     if not unknown:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks import repeated
 from tests.docs.test_links import FENCE, PAGES, ROOT
 
 SEPARATOR = re.compile(r"\|( *:?-+:? *\|)+")
@@ -43,3 +44,11 @@ def test_values_are_kept_in_one_way() -> None:
     upgrades = [page for page in PAGES if re.search(r"--(?:reset-then-)?reuse-values", page.read_text())]
     assert len(upgrades) >= 3
     assert [page for page in upgrades if re.search(r"--reuse-values", page.read_text())] == []
+
+
+def test_a_row_that_stands_twice_is_found() -> None:
+    table = "| upstream | here |\n| --- | --- |\n| reports are objects | gRPC |\n| another row of it | x |\n"
+    assert list(repeated(table)) == []
+    assert list(repeated(f"{table}\nText.\n\n{table}")) == []
+    (found,) = repeated(f"{table}| reports are objects | reports go over gRPC |\n")
+    assert found == "5: the table already has a row that begins with: reports are objects"

@@ -128,7 +128,7 @@ def labels(features: Features, config: Config) -> Labels:
     """Of the running kernel.
 
     Labels:
-        version.full = text: the release, as `uname -r` tells it
+        version.full = text: the release, as `uname -r` prints it
         version.major = number: first part of the release
         version.minor = number: second part of the release
         version.revision = number: third part of the release

@@ -150,7 +150,7 @@ def labels(features: Features, config: Section) -> Labels:
     """The entries of `local.label`.
 
     Labels:
-        <key> = text: a line of a file in `features.d`; a key without a namespace gets ours
+        <key> = text: a line of a file in `features.d`; a key without a namespace gets `feature.node.kubernetes.io`
     """
     return features.attributes.get(LABEL, {})
 
