@@ -29,7 +29,7 @@ from nfd.report import Order, Report, SourceState
 from nfd.rpc.client import Reporter
 from nfd.signals import Signals
 from nfd.worker.state import derive_content
-from tests.master.places import Folder, labels_of
+from tests.master.places import Folder, labels_of, until
 
 NODE = "n1"
 OF_THE_MOMENT = frozenset(
@@ -72,10 +72,16 @@ class Worker:
         if kind == "reboot":
             self.boot += 1
             self.place.edit(NODE, {"status": {"nodeInfo": {"bootID": f"boot-{self.boot}"}}})
+            self.loop.run_until_complete(until(self._is_known))
         if kind == "container restart":
             self.host = Host(self.host.root)
         self._found = None
         self._order = Order(f"boot-{self.boot}", next(self._started), 0)
+
+    def _is_known(self) -> bool:
+        """Whether the master has seen the boot: until then it refuses reports of it."""
+        node = self.service._store.get(NODE)
+        return node is not None and node.boot_id == f"boot-{self.boot}"
 
     def go(self) -> dict[str, str]:
         plan = Plan((SOURCE,), (SOURCE,), {"nvidia": Config(mig_strategy=self.strategy)})  # type: ignore[arg-type]
