@@ -101,8 +101,9 @@ class Freshness:
 
     def tells_of(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not wanted is really gone."""
-        if origin is None or origin == CLAIMED:
-            return self.reported and self.settled and all((self.sources or {}).values())
+        if origin is None or origin == CLAIMED:  # it may come from anywhere, a rule that is not evaluated yet included
+            certain = self.reported and self.settled and not self.blind and all((self.sources or {}).values())
+            return certain and not any(one.startswith(RULE) for one in self.lost)
         if self.lost and (origin in self.lost or origin.partition("/")[0] in self.lost):
             return False
         if origin.startswith(RULE):

@@ -89,7 +89,7 @@ class Run:
         self.fleet.start_crews([(name, machine.root) for name, machine in machines.items()], wish.crew)
         crew_of = {name: unit for unit in self.fleet.crews for name in unit.members}
         members = [Member(name, machine, crew_of[name]) for name, machine in machines.items()]
-        self.faults = Faults(self.fleet, self.restarts)
+        self.faults = Faults(self.fleet, self.restarts, self.judge.restarted)
         self.hostile = Hostile(self.server, self.judge)
         self.changes = Changes(members, self.judge, self.server, self.faults)
         for member in members:

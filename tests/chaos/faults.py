@@ -65,10 +65,11 @@ ANSWERS: Mapping[str, tuple[tuple[Callable[[random.Random], Fault], Filters], ..
 
 @dataclass
 class Faults:
-    """`restarts` counts, per kind of process, how often one was started again."""
+    """`restarts` counts, per kind of process, how often one was started; `restarted` is called for API servers."""
 
     fleet: Fleet
     restarts: dict[str, int]
+    restarted: Callable[[], None]
     _api_rests_until: float = 0.0
 
     def begin(self, event: Event) -> Undo | None:
@@ -135,6 +136,7 @@ class Faults:
             plane.stop_apiserver(kill=True)  # it has had its time to end by itself
             server.start()
             self.restarts["API servers"] += 1
+            self.restarted()
 
         return again
 

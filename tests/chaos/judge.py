@@ -66,8 +66,8 @@ class _Place:
     object: Mapping[str, Any] | None = None
     returns: Wanted | None = None
     joined: bool = True
-    poisoned: bool = False
-    """Somebody wrote the list annotations; the next write of a master puts them right."""
+    poisoned: float = 0.0
+    """The version in which somebody wrote the list annotations, infinite until it is known; a master corrects them."""
 
 
 class Judge:
@@ -80,7 +80,7 @@ class Judge:
         self._places: dict[str, _Place] = {}
         self._changed: set[tuple[str, str]] = set()
         self._own: set[tuple[str, str]] = set()
-        self._refused_until = -AFTERMATH
+        self._refused_until = self._rightless_until = -AFTERMATH
         self._lock = threading.RLock()
 
     @property
@@ -132,11 +132,21 @@ class Judge:
         """The driver itself wrote this version."""
         with self._lock:
             self._own.add((name, version))
+            place = self._places[name]
+            if place.poisoned == math.inf:
+                place.poisoned = float(version)
+                if place.object is not None:
+                    self._check_list(place, name, _version(place.object), place.object)
 
     def poison(self, name: str) -> None:
         """The lists of the Node are about to be written by somebody who may; no key comes or goes by that."""
         with self._lock:
-            self._places[name].poisoned = True
+            self._places[name].poisoned = math.inf
+
+    def restarted(self) -> None:
+        """The API server was: until it knows all roles it may refuse the status, where extended resources are."""
+        with self._lock:
+            self._rightless_until = self._now() + AFTERMATH
 
     def refusing(self, active: bool) -> None:
         """An admission policy refuses keys, so that what changes together may come in parts; or it is gone."""
@@ -219,7 +229,10 @@ class Judge:
                 return {key}
         if FOREIGN not in change.origins and (place.poisoned or self._now() < self._refused_until):
             return set()
-        odd = next(key for key in sorted(shown) if shown[key] != change.new[key])
+        late = {key for key in shown if shown[key] != change.new[key]}
+        if self._now() < self._rightless_until and all(key.startswith("#") for key in late):
+            return set()
+        odd = min(late)
         with_it = next(key for key in sorted(shown) if shown[key] != change.old[key])
         kind = TOUCHED if FOREIGN in change.origins else HALF
         self._complain(kind, place, name, odd, shown[odd], f"{change.new[odd]}, as {with_it} came already", version)
@@ -228,9 +241,9 @@ class Judge:
     def _check_list(self, place: _Place, name: str, version: str, node: Mapping[str, Any]) -> set[str]:
         labels = {key for key in node["metadata"].get("labels") or {} if FOREIGN not in key}
         odd = labels ^ listed_of(node)
-        if not odd:
-            place.poisoned = False
-        elif place.poisoned:
+        if not odd and float(version) > place.poisoned:
+            place.poisoned = 0.0
+        elif odd and place.poisoned:
             return set()
         for key in sorted(odd):
             self._complain(LISTED, place, name, key, "a label" if key in labels else "listed", "both", version)

@@ -196,7 +196,10 @@ POISONED = {WAVE, "node-restriction.kubernetes.io/foreign"}
 def test_a_poisoned_list_is_put_right_and_excuses_nothing_else() -> None:
     judge = labelled()
     judge.poison("n")
-    judge.see("MODIFIED", node(flat(wanted()), POISONED))
+    poisoned = node(flat(wanted()), POISONED)
+    judge.see("MODIFIED", node(flat(wanted())))  # one of before, seen late
+    judge.see("MODIFIED", poisoned)
+    judge.mine("n", poisoned["metadata"]["resourceVersion"])
     assert judge.violations == []
     judge.see("MODIFIED", node(without(f"{F}{FOREIGN}"), POISONED))
     assert [one.kind for one in judge.violations] == [TOUCHED]
@@ -222,3 +225,14 @@ def test_while_a_policy_refuses_keys_a_change_may_come_in_parts_but_nothing_goes
     assert judge.violations == []
     judge.see("MODIFIED", node({key: text for key, text in part.items() if "rule-0-a" not in key}))
     assert {one.kind for one in judge.violations} == {VANISHED}
+
+
+def test_after_a_restart_of_the_api_server_a_resource_may_come_later_and_nothing_else() -> None:
+    judge = labelled()
+    judge.restarted()
+    judge.expect("n", wanted(rules=(replace(RULE, value=6),)), "boot-1")
+    part = flat(wanted(rules=(replace(RULE, value=6),))) | {f"#{F}chaos-rule-0-amount": "5"}
+    judge.see("MODIFIED", node(part))
+    assert judge.violations == []
+    judge.see("MODIFIED", node(part | {f"{F}chaos-rule-0-a": "5"}))
+    assert [one.kind for one in judge.violations] == [HALF]

@@ -89,6 +89,18 @@ PROOFS = (
         "if origin is None:",
         POISONED + "test_what_policy_lets_us_write_goes_and_a_kubelet_could_have_removed_it_itself",
     ),
+    Guard(  # and no rule may be open
+        "nfd/master/desired.py",
+        "certain = self.reported and self.settled and not self.blind and all((self.sources or {}).values())",
+        "certain = self.reported and self.settled and all((self.sources or {}).values())",
+        "tests/master/test_objects.py::test_a_key_of_unknown_origin_goes_only_where_every_origin_is_told_of",
+    ),
+    Guard(  # nor have failed
+        "nfd/master/desired.py",
+        "return certain and not any(one.startswith(RULE) for one in self.lost)",
+        "return certain",
+        "tests/master/test_objects.py::test_a_key_of_unknown_origin_goes_only_where_every_origin_is_told_of",
+    ),
     Guard(  # a key of this process is no reason to write to every Node
         "nfd/master/plan.py",
         "if name in wanted and not goal.proof.lasting and differ_in_proof_alone(present, wanted[name]):",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nfd.features import Features
 from nfd.kube.answers import spec_version
@@ -12,7 +15,7 @@ from nfd.kube.informer import Store
 from nfd.master.config import NamespaceSelector, Requirement
 from nfd.master.desired import UNREPORTED, Freshness
 from nfd.master.objects import NODE_NAME, FeatureObject, Joining, Pool, join_objects, parse_feature_object, speak_alone
-from nfd.master.ownership import Owned
+from nfd.master.ownership import CLAIMED, Owned
 from nfd.report import Report
 from nfd.store.base import Kind
 
@@ -164,6 +167,11 @@ RULE, GONE, SOURCE = "rule:o/r", "rule:o/gone", "cpu"
         (Freshness(rules_synced=False, objects_synced=False), None, True),
         (Freshness(settled=False), None, False),
         (Freshness({SOURCE: True, "pci": False}), None, False),
+        (Freshness(blind=True), None, False),
+        (Freshness(blind=True), CLAIMED, False),
+        (Freshness(lost=frozenset({"rule:o"})), None, False),
+        (Freshness(lost=frozenset({"rule:o/r"})), CLAIMED, False),
+        (Freshness(lost=frozenset({"object:a/b"})), CLAIMED, True),
         (UNREPORTED, SOURCE, False),
         (UNREPORTED, None, False),
         (UNREPORTED, "object:a/b", True),
@@ -175,6 +183,26 @@ RULE, GONE, SOURCE = "rule:o/r", "rule:o/gone", "cpu"
 )
 def test_what_absence_tells(fresh: Freshness, origin: str | None, tells: bool) -> None:
     assert fresh.tells_of(origin) is tells
+
+
+FRESHNESS = st.builds(
+    Freshness,
+    sources=st.none() | st.dictionaries(st.sampled_from((SOURCE, "pci")), st.booleans()),
+    objects_settled=st.booleans(),
+    settled=st.booleans(),
+    blind=st.booleans(),
+    rules=st.none() | st.frozensets(st.sampled_from((RULE, GONE))),
+    reported=st.booleans(),
+    lost=st.frozensets(st.sampled_from(("rule:o", RULE, GONE))),
+)
+
+
+@given(FRESHNESS, st.sampled_from((None, CLAIMED)))
+def test_a_key_of_unknown_origin_goes_only_where_every_origin_is_told_of(fresh: Freshness, origin: str | None) -> None:
+    """It may come from any of them: a source, a rule that exists or existed, an object."""
+    fresh = replace(fresh, settled=fresh.settled and fresh.objects_settled)
+    if fresh.tells_of(origin):
+        assert all(fresh.tells_of(one) for one in (*(fresh.sources or ()), RULE, GONE, "object:a/b"))
 
 
 @pytest.mark.parametrize(
