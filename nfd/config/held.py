@@ -1,4 +1,4 @@
-"""What the configuration in use was read from: a file of it that is gone or empty later is no news, but a mishap.
+"""What the configuration in use was read from: if a file of it is missing or empty later, that is an error.
 
 Editors move a file away and write it anew, shells empty it before they write; none of the two means "the defaults".
 """

@@ -1,4 +1,4 @@
-"""Files that somebody has named: read whole, but none without end, and none that would be waited for in vain."""
+"""Files that somebody has named: read whole, but none without an end, and none that would block."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _is_readable(status: os.stat_result, pipes: bool) -> bool:
 def _begin(descriptor: int, path: str | Path) -> bytes:
     """The first of a pipe. Further reads wait for those who write. Raises: OSError if there is nobody.
 
-    poll(2) tells of data, and of writers that came and went; a read of an empty pipe says whether there are any.
+    poll(2) reports data, and writers that came and went; a read of an empty pipe says whether there are any.
     """
     look = select.poll()
     look.register(descriptor, select.POLLIN)

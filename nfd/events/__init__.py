@@ -108,7 +108,7 @@ class Events:
         return source.wakes <= POLLED | self._heard
 
     def follow(self, other: Events) -> None:
-        """Take the place of others, which are closed; what they have heard and not told is told by the next `wait`."""
+        """Take the place of others, which are closed; the next `wait` returns what they have not returned yet."""
         self._missed |= other._poll_for(0)
         other.close()
 
@@ -121,7 +121,7 @@ class Events:
         """Around a scan of these sources (None: all): listings are compared with what they were when it began.
 
         Else a device that goes, is missed by a scan, and is back before the next comparison would stay missed: its
-        listing is as it was. What changes while the scan runs is told by the next `wait`.
+        listing is as it was. The next `wait` returns what changes while the scan runs.
         """
         scanned = frozenset(source.name for source in self._sources) if only is None else frozenset(only)
         found = self._compare()

@@ -1,4 +1,4 @@
-"""What labels tell of the GPUs of a node (GPU feature discovery's, and those of ours about what is wrong)."""
+"""What labels say about the GPUs of a node: GPU feature discovery's, and this product's own about problems."""
 
 from __future__ import annotations
 

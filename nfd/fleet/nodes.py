@@ -13,9 +13,9 @@ from nfd.fleet.resources import Resource, read_resources
 from nfd.names import FEATURE_NS, NVIDIA_NS
 
 MANAGERS = ("nfd-gfd", "nfd-master")
-"""Who writes labels of ours: this product, and NFD (`metadata.managedFields`)."""
+"""Who writes the labels that are managed by nfd: this product, and NFD (`metadata.managedFields`)."""
 SILENT = 3000.0
-"""Seconds: three beats of a worker in the largest fleet, where it speaks every 15 minutes, and some."""
+"""Seconds: three heartbeats of a worker in the largest cluster, where it reports every 15 minutes, and some more."""
 GPU_CLASSES = ("0300_", "0302_", "")
 _PCI = [f"{FEATURE_NS}/pci-{kind}10de.present" for kind in GPU_CLASSES]
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")

@@ -224,7 +224,7 @@ def _split(text: str) -> list[_Token]:
         found = _TOKEN.match(text, at)
         if found is None:
             rest = text[at:].strip()
-            raise ConfigError(f"expression, column {end - len(rest) + 1}: {rest[:20]!r} makes no sense here")
+            raise ConfigError(f"expression, column {end - len(rest) + 1}: {rest[:20]!r} is not expected here")
         sign, double, single, word = found.groups()
         place = found.start(found.lastindex or 0) + 1
         if sign:

@@ -24,13 +24,13 @@ RECORD = "host.json"
 _ROOTS = (RECORD, "boot", "etc", "lib", "proc", "sys", "usr", "auxv", "cpuid")
 NOBODY = "no machine is recorded there"
 LIBRARY_VARIABLE = "NFD_NVML_LIBRARY"
-"""The library that tells of a replayed machine's GPUs, which may be all there is of it. Only the caller names one."""
+"""The library that reports a replayed machine's GPUs, which may be all there is of it. Only the caller names one."""
 RECORDED_VARIABLES = frozenset({"NODE_NAME"})
 """The variables that a recording may set. Any other one could name a library, a file or a server."""
 _LONGEST_REASON = 500
 """Characters of a recorded reason."""
 _LATEST = 253402300800
-"""The year 10000 in seconds since the epoch, which no calendar of ours has."""
+"""The year 10000 in seconds since the epoch, which Python's calendar does not have."""
 
 Answer = tuple[int | None, str]
 """Error number and reason of a failed read."""

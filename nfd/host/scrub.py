@@ -1,8 +1,8 @@
 """Takes out of a recording what identifies one machine or is a secret, so that it may be given to strangers.
 
 Of files that the kernel, its drivers or a distribution write, the addresses, UUIDs and keys are replaced, and all of
-such as hold nothing but what identifies. Files that people write (`features.d`, `custom.d`), and those that no source
-of ours reads, lose all that is not known to be harmless (`nfd.host.identifying`).
+such as hold nothing but what identifies. Files that people write (`features.d`, `custom.d`), and those that no
+built-in source reads, lose all that is not known to be harmless (`nfd.host.identifying`).
 """
 
 from __future__ import annotations

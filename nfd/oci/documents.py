@@ -26,7 +26,7 @@ T = TypeVar("T", bound="Part")
 
 
 class Part(BaseModel):
-    """Keys nobody asks about are passed over; null stands for an empty value, as Go writes it."""
+    """Keys that nobody asks about are ignored; null stands for an empty value, as Go writes it."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
@@ -76,13 +76,13 @@ class Manifest(Part):
 
 
 def parse(shape: type[T], data: bytes, where: str) -> T:
-    """Raises: NfdError naming `where` and the part that makes no sense."""
+    """Raises: NfdError naming `where` and the part that is invalid."""
     try:
         return shape.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = visible(".".join(map(str, first["loc"]))[:300])  # keys are foreign text
-        raise NfdError(f"{where}: the answer makes no sense: {place + ': ' if place else ''}{first['msg']}") from error
+        raise NfdError(f"{where}: the answer is invalid: {place + ': ' if place else ''}{first['msg']}") from error
 
 
 def digest_of(data: bytes) -> str:

@@ -4,7 +4,7 @@ An open TLS connection costs the master memory and both sides CPU for nothing, s
 first call names features by digest; a second one on the same connection brings those that the master lacks. A peer that
 does not know our call is NFD 0.16 or older and gets the whole report through `SetLabels`.
 
-Requests are compressed: keys have their prefixes in common, and a beat is a quarter of what it was.
+Requests are compressed: keys have their prefixes in common, and a heartbeat is a quarter of its size.
 
 The token that says which pod this is goes with our own call, over TLS or on loopback, and nowhere else.
 """
@@ -42,9 +42,9 @@ _HOPELESS = frozenset({
 class Reporter:
     """Brings reports to `server` (`host:port`).
 
-    `server_name` is the name that the server's certificate must have if not the host's, `pace` the beat in seconds of a
-    peer that sets none, `deadline` limits each call, connecting included, in seconds. `token_file` holds a bearer token
-    and is read for each connection: a kubelet puts a new one there long before the old one expires.
+    `server_name` is the name that the server's certificate must have if not the host's, `pace` the heartbeat in seconds
+    of a peer that sets none, `deadline` limits each call, connecting included, in seconds. `token_file` holds a bearer
+    token and is read for each connection: a kubelet puts a new one there long before the old one expires.
     """
 
     server: str

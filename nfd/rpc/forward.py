@@ -1,4 +1,4 @@
-"""Passes a `SetLabels` on to the master that leads: peers of NFD 0.16 and older cannot be told where that is."""
+"""Passes a `SetLabels` on to the master that leads: peers of NFD 0.16 and older cannot be redirected."""
 
 from __future__ import annotations
 

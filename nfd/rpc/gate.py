@@ -30,7 +30,7 @@ class Peer:
 class Caller:
     """A peer that may call.
 
-    `name` is what its limits are counted under, "" where nobody can be told from anybody. `node` is the node it runs
+    `name` is what its limits are counted under, "" where callers cannot be distinguished. `node` is the node it runs
     on and `node_uid` that Node's uid, "" where its credentials do not tell. `pod` is its pod's uid, and `issued` when
     its token was made, in seconds since the epoch; "" and 0 where that is not known.
     """

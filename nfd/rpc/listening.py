@@ -1,6 +1,6 @@
 """Whether a port is free, and how many connections it may have.
 
-gRPC is content with one of a host's addresses, and tells of others in a log of its own; and it takes connections
+gRPC is content with one of a host's addresses, and reports others in a log of its own; and it takes connections
 until no descriptor is left for anything else.
 """
 

@@ -11,7 +11,7 @@ from nfd.rpc import labeler_pb2 as pb
 SMALL = 64 * 1024
 """Bytes; what is no larger is read at once, whatever it holds."""
 MAX_ENTRIES = 10_000
-"""Labels of one report, and as many annotations, origins and sources; a Node has room for some 4,000 of ours."""
+"""Labels of one report, and as many annotations, origins and sources; a Node can list some 4,000 of them."""
 MAX_ELEMENTS = 100_000
 """Flags, attributes and instances of one report together; a large kernel's are some 10,000."""
 

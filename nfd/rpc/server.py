@@ -58,7 +58,7 @@ Decode = Callable[[bytes], convert.Incoming]
 class LabelerServer:
     """Serves the API; `blobs.forget` is for the master to call when a node is gone.
 
-    `refused` is told the gRPC status of each report that is not taken.
+    `refused` gets the gRPC status of each report that is not accepted.
     `name` is what the certificates of all masters say: a `SetLabels` that another one has to take is brought to it.
     """
 

@@ -56,7 +56,7 @@ class Matcher:
         return sum(len(texts) + pattern.steps(size) for pattern in self.patterns)
 
     def holds(self, text: str | None) -> bool:
-        """Judge a value; None is a missing element. Raises: RuleError for values that make no sense."""
+        """Judge a value; None is a missing element. Raises: RuleError for invalid values."""
         if text is None:
             if self.mistake_when_missing:
                 raise RuleError(self.mistake)

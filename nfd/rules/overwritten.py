@@ -49,7 +49,7 @@ class Ledger:
 
 
 def is_loss(one: Overwrite, policy: Policy) -> bool:
-    """Whether the node would have got the lost value, as far as can be told without looking up references."""
+    """Whether the node would have got the lost value, as far as is known without looking up references."""
     wanted = {one.key: one.lost}
     if one.kind == LABEL:
         return bool(policies.allow_labels(wanted, _legal, policy).values)

@@ -162,7 +162,7 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_protected(kind: str, namespace: str) -> bool:
-    """Whether it is Kubernetes' own, and none of ours for that kind."""
+    """Whether it is Kubernetes' own, and not one that NFD manages for that kind."""
     ours = (FEATURE_NS, PROFILE_NS) if kind == LABEL else (FEATURE_NS,)
     return (_is_kubernetes(namespace) or _is_below(namespace, _K8S)) and not _is_ours(namespace, *ours)
 

@@ -86,8 +86,8 @@ def discover(host: Host, config: Config) -> Features:
 def load(host: Host, config: Config) -> Rules:
     """The static rules, the configured ones, and those of custom.d.
 
-    Reads: etc/kubernetes/node-feature-discovery/custom.d/{*,*/*}, files in the order of their names, hidden ones passed
-    over, each a YAML list of rules
+    Reads: etc/kubernetes/node-feature-discovery/custom.d/{*,*/*}, files in the order of their names, hidden ones
+    skipped, each a YAML list of rules
     Absent: no such directory is no rules.
     A file that cannot be used has the rules that it had before.
     """

@@ -1,4 +1,4 @@
-"""How sources read: one feature's trouble stays with that feature."""
+"""How sources read: the failure of one feature affects only that feature."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PREDECESSOR = "nfd-master"
 """How NFD's are named there; we go on with what it wrote."""
 
 LONGEST_ANNOTATION = 1024
-"""Bytes; NFD's limit for feature annotations. A longer annotation is never one of ours, but for the bookkeeping."""
+"""Bytes; NFD's limit for feature annotations. A longer one is managed by nfd only if it lists owned keys."""
 
 _LONGEST_SHOWN = 80
 """Characters of a value in a message."""
@@ -98,10 +98,10 @@ class NodeStore(Protocol):
 
     @property
     def selector(self) -> str:
-        """The label selector of those that it tells of; "" if of all. For it, others do not exist."""
+        """The label selector of the Nodes that it reports; "" if of all. For it, others do not exist."""
 
     async def start(self, changed: Callable[[str], None]) -> None:
-        """Fill the cache, then keep it filled; `changed(name)` tells of each Node that came, changed or went.
+        """Fill the cache, then keep it filled; `changed(name)` is called for each Node that came, changed or went.
 
         What a call answers is not told besides.
 
@@ -194,7 +194,7 @@ def last_writer(managed: Any) -> str:
 
 
 def label_writers(managed: Any) -> Mapping[str, str]:
-    """Label → manager, as far as `metadata.managedFields` tells of others (Kubernetes, "Server-Side Apply")."""
+    """Label → manager, as far as `metadata.managedFields` names others (Kubernetes, "Server-Side Apply")."""
     found: dict[str, str] = {}
     ours: set[str] = set()
     for manager, key in _managed_labels(managed):

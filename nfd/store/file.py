@@ -51,7 +51,7 @@ class FileStore:
     """A NodeStore in `folder`, which is made if it is not there."""
 
     selector = ""
-    """It tells of all Nodes."""
+    """It reports all Nodes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -28,7 +28,7 @@ LARGEST = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The topology manager as the kubelet is told to run it."""
+    """The topology manager as the kubelet is configured to run it."""
 
     policy: str
     scope: str

@@ -50,7 +50,7 @@ class Triggers:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until something happens, that long at most; then until what came along with it is told."""
+        """Until something happens, that long at most; then until what came along with it is known."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None if math.isinf(seconds) else seconds):
                 await self._event.wait()

@@ -106,9 +106,9 @@ def listed(*digests: str, kind: str = ARTIFACT_TYPE) -> bytes:
 ARTIFACT = as_bytes({"artifactType": ARTIFACT_TYPE, "layers": [{"digest": OTHER}]})
 FULL = {"manifests/1": ok(IMAGE), "referrers/": ok(listed(digest_of(ARTIFACT))), "manifests/sha256": ok(ARTIFACT)}
 ODD: list[tuple[str, Mapping[str, Answer], str]] = [
-    ("no JSON", {"manifests/1": ok(b"<html>")}, "the answer makes no sense"),
-    ("deep", {"manifests/1": ok(b"[" * 10**5)}, "the answer makes no sense"),
-    ("a list", {"manifests/1": ok(b"[]")}, "the answer makes no sense"),
+    ("no JSON", {"manifests/1": ok(b"<html>")}, "the answer is invalid"),
+    ("deep", {"manifests/1": ok(b"[" * 10**5)}, "the answer is invalid"),
+    ("a list", {"manifests/1": ok(b"[]")}, "the answer is invalid"),
     ("large", {"manifests/1": ok(b" " * (5 * 1024 * 1024))}, "the answer is larger than 4096 KiB"),
     ("no digest", {"manifests/1": ok(as_bytes({"manifests": [{"digest": "../../x"}]}))}, "manifests.0.digest"),
     ("wrong digest", FULL | {"manifests/sha256": ok(b"{}")}, "the content does not have the digest"),

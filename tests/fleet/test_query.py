@@ -66,7 +66,7 @@ MISTAKES = [
     ("a = 'b c'", "column 6: 'b c' is no label value: it must be letters"),
     ("a/b/c", "is no label: its prefix"),
     ("a =~ '('", "regular expression '('"),
-    ("a ~ b", "column 3: '~ b' makes no sense here"),
+    ("a ~ b", "column 3: '~ b' is not expected here"),
     ("and", "column 1: expected a label, found 'and'"),
     ("a" * 5000, "too long"),
     ("(" * 60 + "a" + ")" * 60, "nested more than 50 deep"),

@@ -84,8 +84,8 @@ EVERY_MISTAKE = [
         "what a label must not be made of",
         ("name: r", "labelsTemplate: 'a={{ now | unixEpoch }}'", "varsTemplate: 'a={{ randInt 1 9 }}'"),
         [
-            "8: template: now: the present time is told to the worker's own rules only, since a label made of it "
-            "changes by itself",
+            "8: template: now: only the worker's own rules may read the present time, since a label made of it changes "
+            "by itself",
             "9: template: line 1: function 'randInt' gives another value each time, and a label must stay as it is",
         ],
     ),

@@ -68,7 +68,7 @@ def test_depends_on_time(text: str, expected: str) -> None:
 
 
 def test_there_is_no_time_without_a_clock() -> None:
-    with pytest.raises(TemplateError, match="present time is told to the worker's own rules only"):
+    with pytest.raises(TemplateError, match="only the worker's own rules may read the present time"):
         Template("{{ now }}").render({})
 
 

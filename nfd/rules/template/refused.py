@@ -15,5 +15,5 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(_SECRETS.split(), "makes keys or passwords, which are not made in rules"),
 }
 
-NO_TIME = "the present time is told to the worker's own rules only, since a label made of it changes by itself"
+NO_TIME = "only the worker's own rules may read the present time, since a label made of it changes by itself"
 """Why `now` fails in a NodeFeatureRule."""

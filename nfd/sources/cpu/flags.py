@@ -85,7 +85,7 @@ def _threads_per_core(cpuid: Cpuid) -> int:
 
 
 def _is_tdx_guest(cpuid: Cpuid) -> bool:
-    """Leaf 21 names itself; an isolated Hyper-V guest is told by the hypervisor's leaf 4000000C."""
+    """Leaf 21 names itself; an isolated Hyper-V guest is known from the hypervisor's leaf 4000000C."""
     _, ebx, ecx, edx = cpuid.registers(0x21)
     if cpuid.has(0x21) and text_of(ebx, edx, ecx) == "IntelTDX    ":
         return True

@@ -50,5 +50,5 @@ def parse_hwcap(text: str) -> Mapping[str, int]:
 
 
 def derive_flags(words: Mapping[str, int], arch: str) -> frozenset[str]:
-    """Bits without a name are passed over."""
+    """Bits without a name are ignored."""
     return frozenset(row.flag for row in tables.hwcap(arch) if words.get(row.word, 0) & row.mask)

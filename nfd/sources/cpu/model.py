@@ -82,7 +82,7 @@ def derive_arm64(midr: int) -> Model:
 def parse_s390x(cpuinfo: str) -> Model:
     """First `identification` is the family, last `machine` the id; the summary lines `processor 0: …` do not count.
 
-    As NFD does, a 0 is passed over for the next `identification`, and an empty value counts as none.
+    As NFD does, a 0 is skipped for the next `identification`, and an empty value counts as none.
     """
     found = {"vendor_id": "", "identification": "0", "machine": "0"}
     for line in cpuinfo.split("\n"):

@@ -18,7 +18,7 @@ _MAX_CSTATE = "sys/module/intel_idle/parameters/max_cstate"
 
 
 def read_cstate(host: Host) -> dict[str, str] | None:
-    """Element `enabled`, for the intel_idle driver alone; None if its files make no sense.
+    """Element `enabled`, for the intel_idle driver alone; None if its files are invalid.
 
     Reads: sys/devices/system/cpu/cpuidle/current_driver (kernel admin-guide/pm/cpuidle.rst),
     sys/module/intel_idle/parameters/max_cstate (admin-guide/pm/intel_idle.rst)
@@ -95,7 +95,7 @@ def _common_governor(host: Host) -> str | None:
 def _of_policy(host: Host, policy: str, name: str) -> str | None:
     """A policy whose CPUs are all offline affects none, and the kernel calls its other files busy.
 
-    One that we may not read is passed over as well, with a note.
+    One that may not be read is skipped as well, with a note.
     """
     path = f"{_CPUFREQ}/{policy}/{name}"
     try:

@@ -56,7 +56,7 @@ def read_core_types(host: Host) -> frozenset[str]:
 
 
 def parse_ranges(text: str) -> Ranges:
-    """The kernel's list of CPUs (`0-3,8`) as inclusive ranges; what is no range is passed over."""
+    """The kernel's list of CPUs (`0-3,8`) as inclusive ranges; what is no range is ignored."""
     found = (_RANGE.fullmatch(part) for part in text.split(","))
     return tuple((int(one[1]), int(one[2] or one[1])) for one in found if one)
 

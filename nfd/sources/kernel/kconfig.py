@@ -21,7 +21,7 @@ def read(host: Host, first: str, release: str | None) -> Mapping[str, str] | Non
     """Options of the first readable file; None if there is no such file.
 
     Raises: HostError if none is readable and one is there and damaged, or at an error that may pass. A place that we
-    may not look into is passed over with a note.
+    may not look into is skipped with a note.
     """
     broken: HostError | None = None
     for path in places(first, release):

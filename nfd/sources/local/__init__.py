@@ -30,7 +30,7 @@ MAX_TEXT = 1024 * 1024
 def discover(host: Host, config: Section) -> Features | Partial:
     """Read the feature files in the order of their names; a later one overrides an earlier.
 
-    Reads: etc/kubernetes/node-feature-discovery/features.d/*, hidden files and all but regular ones passed over
+    Reads: etc/kubernetes/node-feature-discovery/features.d/*, regular files that are not hidden
     Absent: no such directory is no entries.
     A file that cannot be used has the entries that it had before, as long as they have not expired.
     """

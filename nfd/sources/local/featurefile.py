@@ -23,7 +23,7 @@ _CYCLE_SECONDS = 146097 * 86400
 
 @dataclass(slots=True)
 class Entries:
-    """What a file says, and (line number, reason) for each directive that makes no sense."""
+    """What a file says, and (line number, reason) for each invalid directive."""
 
     labels: dict[str, str] = field(default_factory=dict)
     features: dict[str, str] = field(default_factory=dict)

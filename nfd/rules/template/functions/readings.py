@@ -183,7 +183,7 @@ class _Reader:
         return timezone(away, self._zone) if self._zone else timezone(away)
 
     def _named_only(self) -> timezone:
-        """The zone of a name without an offset: UTC by that name, but for `GMT+3`; what was told is UTC in any case."""
+        """The zone of a name without an offset: UTC by that name, but for `GMT+3`; the time read is UTC in any case."""
         if not self._zone:
             return UTC
         hours = int(self._zone[3:]) if self._zone.startswith("GMT") and len(self._zone) > 3 else 0
