@@ -10,7 +10,7 @@ import pytest
 from tests.wording import EXCEPTIONS, LISTS_THE_WORDS, WORDS, exceptions, prose, shrunk, strings, unreleased, wording
 
 ROOT = Path(__file__).parents[1]
-AT_FIRST = 33
+AT_FIRST = 29
 """Exceptions when the check was introduced; there are never more."""
 OLD = {
     "is told, tells of": ["the reason is told", "it was told once", "a metric tells\nof it"],

@@ -1,4 +1,4 @@
-"""Whether whoever shows a token may read a path of ours: TokenReview, then SubjectAccessReview.
+"""Whether the holder of a token may read a path of this server: TokenReview, then SubjectAccessReview.
 
 As metrics endpoints of Kubernetes' own components decide it (Kubernetes documentation, "Authorization", non-resource
 requests): a ClusterRole with `nonResourceURLs: [PATH]` and the verb `get` lets its subjects in.

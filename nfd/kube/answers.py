@@ -1,7 +1,8 @@
 """What a Kubernetes API server answers with: lists, objects and watch events of the kind, version and name asked for.
 
 A status of success is no proof of that: a proxy, a load balancer or a portal in between answers 200 with JSON of its
-own. Whatever is not as the Kubernetes documentation, "Kubernetes API concepts", has it is trouble, never news.
+own. An answer that differs from the Kubernetes documentation, "Kubernetes API concepts", is an error: it never counts
+as a change.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Of a watch: an object that came, changed or went, or (BOOKMARK) the version up to which all was told."""
+    """Of a watch: an object that came, changed or went, or (BOOKMARK) the version up to which all events were sent."""
 
     type: str
     item: Json

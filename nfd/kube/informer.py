@@ -209,7 +209,7 @@ class Informer:
     def _is_hopeless(self, error: KubeError) -> bool:
         """Whether no list has ever succeeded, and nothing but refusals has come for too long.
 
-        A server that was away in between has restarted, and may not know its roles yet.
+        A server that was unavailable in between has restarted, and may not know its roles yet.
         """
         if not isinstance(error, Forbidden):
             self._refused_since = None

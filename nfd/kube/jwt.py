@@ -1,8 +1,8 @@
 """What a JSON Web Token says of itself, and whether the cluster signed it (RFC 7515, 7517, 7518, 7519).
 
 The API server publishes the keys that it signs service-account tokens with (Kubernetes documentation, "Managing
-Service Accounts", service account issuer discovery). With them a made-up token is told from a genuine one without a
-question; whether a genuine one still counts only the API server knows.
+Service Accounts", service account issuer discovery). They show without a request whether a token is
+genuine. Only the API server knows whether a genuine token is still valid.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ class Pod:
 class Tokens:
     """Asks the API server, once for each token until it expires. For one event loop.
 
-    Made-up tokens are told by their signature, without a question. Genuine ones wait for each other alone, and of those
-    whose signature cannot be checked, such from addresses that send bad ones wait for the others. While the API server
-    is away the tokens it has accepted go on to count, and no other does.
+    Made-up tokens are rejected by their signature, without a request. Genuine tokens wait only for each other. Of the
+    tokens whose signature cannot be checked, those from addresses that send bad ones wait for the others. While the API
+    server is unavailable, only the tokens that it has accepted before are accepted.
     """
 
     def __init__(self, client: KubeClient, audience: str, now: Callable[[], float] = time.time) -> None:
