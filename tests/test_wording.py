@@ -74,10 +74,10 @@ def test_the_style_guide_has_the_same_list() -> None:
 
 
 def test_lines_are_those_of_the_file() -> None:
-    page = "one\n```\nmishap\n```\ntwo `mishap`\n<!-- a -->\nmishap\n<!-- end of a -->\nits labels\ngo, a mishap\n"
+    page = "one\n```\nmishap\n```\ntwo `a\nmishap`\n<!-- a -->\nmishap\n<!-- end of a -->\nits labels\ngo, a mishap\n"
     assert {word.name: word.lines(prose(page)) for word in WORDS if word.lines(prose(page))} == {
-        "goes (for a label or file)": [9],
-        "mishap, hiccup, trouble": [10],
+        "goes (for a label or file)": [10],
+        "mishap, hiccup, trouble": [11],
     }
     module = '"""One.\n\nTwo words, a mishap.\n"""\nx = "mishap"\ny = f"a mishap of {x}"\n# a mishap\n'
     found = [start + line - 1 for start, text in strings(module) for word in WORDS for line in word.lines(text)]

@@ -136,8 +136,8 @@ def _pages(root: Path) -> list[Path]:
 
 def prose(page: str) -> str:
     """A page without code and without what is generated, whose source is checked instead; lines keep their numbers."""
-    for pattern in (r"^ *```.*?^ *```$", r"<!-- ([\w-]+) -->.*?<!-- end of \1 -->", r"``?[^`\n]+``?"):
-        page = re.sub(pattern, lambda found: "`" + "\n" * found[0].count("\n") + "`", page, flags=re.M | re.S)
+    for pattern in (r"^ *```.*?^ *```$", r"<!-- ([\w-]+) -->.*?<!-- end of \1 -->", r"``?(?:[^`\n]|\n(?!\s*\n))+``?"):
+        page = re.sub(pattern, lambda found: "_" + "\n" * found[0].count("\n") + "_", page, flags=re.M | re.S)
     return page
 
 
