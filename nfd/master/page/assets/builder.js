@@ -83,7 +83,7 @@ export class Builder {
     const operator = element("select", { "aria-label": `${name}: operator`, onchange: () => { condition.operator = operator.value; told(); } },
       ...OPERATORS.map((one) => element("option", { value: one, selected: one === condition.operator }, WORDS[one])));
     const values = field({
-      className: "value-input", value: condition.values.join(", "), placeholder: "values, with commas between",
+      className: "value-input", value: condition.values.join(", "), placeholder: "values, separated by commas",
       "aria-label": `${name}: values`, oninput: () => { condition.values = split(values.value); told(); },
     });
     const remove = element("button", {
@@ -117,11 +117,11 @@ export class Builder {
     const forms = { nodeSelector: simple, nodeAffinity: asAffinity(conditions), kubectl: `kubectl get nodes -l '${asText(conditions)}'` };
     if (!conditions.length) {
       this.output.textContent = "";
-      this.note.textContent = "Choose a bar, a label below, or add a condition: what selects these nodes is written here.";
+      this.note.textContent = "Click a bar or a label below, or add a condition. The selector for these nodes appears here.";
     } else {
       this.output.textContent = forms[this.form] ?? forms.nodeAffinity;
       this.note.textContent = this.form === "nodeSelector" && simple === null
-        ? "A nodeSelector has one value for each label, so this is the nodeAffinity that says it." : "";
+        ? "A nodeSelector allows one value per label, so this is the equivalent nodeAffinity." : "";
     }
     this.output.parentElement.hidden = !conditions.length;
   }
@@ -134,7 +134,7 @@ export class Builder {
       this.copied.textContent = "Copied";
     } catch {
       getSelection().selectAllChildren(this.output);
-      this.copied.textContent = "Selected: copy it with your keyboard";
+      this.copied.textContent = "Text selected. Copy it with the keyboard.";
     }
     setTimeout(() => { this.copied.textContent = ""; }, 4000);
   }

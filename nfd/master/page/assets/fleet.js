@@ -161,13 +161,13 @@ export function problem({ key, operator, values }) {
   const [name, prefix, ...rest] = key.split("/").reverse();
   if (!key) return "choose a label";
   if (!NAME.test(name) || rest.length || (prefix !== undefined && (!PREFIX.test(prefix) || prefix.length > 253))) {
-    return "this is no label key";
+    return "not a valid label key";
   }
-  if (!OPERATORS.includes(operator)) return "this is no operator";
+  if (!OPERATORS.includes(operator)) return "not a valid operator";
   if (operator === "Exists" || operator === "DoesNotExist") return "";
   if (!values.length) return "choose a value";
   if (operator === "Gt" || operator === "Lt") {
-    return values.length === 1 && /^[0-9]+$/.test(values[0]) && integer(values[0]) !== null ? "" : "give a whole number";
+    return values.length === 1 && /^[0-9]+$/.test(values[0]) && integer(values[0]) !== null ? "" : "enter a whole number";
   }
   const odd = values.find((value) => value !== "" && !NAME.test(value));
   return odd === undefined ? "" : `“${odd}” is no label value`;

@@ -72,8 +72,8 @@ export function labels(place, fleet, { words, conditions, open, has, toggle, ref
     head.dataset.focus = `key ${key}`;
     return element("li", {}, head, ...(opened ? [valuesOf(fleet, key, fitting, { chosen: fleet.without(conditions, [key]), has, toggle })] : []));
   });
-  if (found.length > KEYS) items.push(element("li", { className: "empty" }, `${found.length - KEYS} more: go on typing.`));
-  if (!found.length) items.push(element("li", { className: "empty" }, "No label has all of these words."));
+  if (found.length > KEYS) items.push(element("li", { className: "empty" }, `${found.length - KEYS} more. Type more to narrow the search.`));
+  if (!found.length) items.push(element("li", { className: "empty" }, "No label contains all of these words."));
   replace(place, ...items);
   return found.length;
 }

@@ -34,7 +34,7 @@ async function load() {
     } else if (answer.status !== 304) throw new Error((await answer.text()).trim().slice(0, 200) || `status ${answer.status}`);
     tell(`as of ${new Date().toLocaleTimeString()}`);
   } catch (error) {
-    tell(`${state.fleet ? "This is old: the" : "The"} master does not answer (${error.message})`, true);
+    tell(`The master does not respond${state.fleet ? ", the data is old" : ""} (${error.message})`, true);
   } finally {
     state.busy = false;
   }
@@ -95,7 +95,7 @@ function numbers(count) {
   set("kernels", fleet.values("kernel", chosen).length);
   set("drivers", fleet.values("driver", chosen).length);
   const odd = state.columns.problems.filter((found, node) => chosen[node] && found.length).length;
-  set("problems", odd, odd === 1 ? "needs a look" : "need a look");
+  set("problems", odd, odd === 1 ? "needs attention" : "need attention");
 }
 
 /** Bars count what there is to choose from: the conditions on their own labels are left out. */
@@ -127,7 +127,7 @@ function pressed(name, value) {
   return state.fleet.keys.has(name) ? asked(name).includes(value) : $("names").value === value;
 }
 
-/** A bar adds its value to the selector or takes it out; what needs a look is no label: the list is searched for it. */
+/** A bar adds its value to the selector or removes it. A problem is not a label: its bar searches the list of nodes. */
 function flip(name, value) {
   if (!state.fleet.keys.has(name)) {
     $("names").value = pressed(name, value) ? "" : value;
@@ -158,7 +158,7 @@ function paint() {
   const gpus = (node) => [columns.present[node], columns.usable[node]];
   const about = (node) => [columns.gpus[node], columns.kernel[node], columns.os[node], ...columns.problems[node]].filter(Boolean).join(" · ");
   picture.show(fleet, { chosen, column, palette, about, gpus });
-  $("picture").setAttribute("aria-label", `One cell for each of ${plural(fleet.size, "node")}; arrow keys walk over them`);
+  $("picture").setAttribute("aria-label", `One cell for each of ${plural(fleet.size, "node")}; arrow keys select a node`);
   const counts = new Map(fleet.values(name, chosen));
   const shown = fleet.values(name, fleet.none().fill(1)).map(([value]) => value).sort((one, other) => palette.get(one) - palette.get(other));
   const entry = (swatch, text, count) => element("li", { className: count ? "" : "none" },
@@ -185,7 +185,7 @@ function nodes() {
   table($("rows"), found, { limit, cells, open: showNode });
   $("listed").textContent = plural(found.length, "node");
   $("more").hidden = found.length <= limit;
-  $("more").textContent = `Show more: ${Math.max(0, found.length - limit).toLocaleString("en")} are left`;
+  $("more").textContent = `Show more (${Math.max(0, found.length - limit).toLocaleString("en")} not shown)`;
 }
 
 function showNode(node) {
