@@ -77,10 +77,11 @@ class Freshness:
 
     `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
-    rules see less than there is. `rules` are the origins of all rules that exist, None if nobody says. `reported` is
-    False while the worker has yet to speak. `alone` tells that there is none, only objects of third parties. `lost` are
-    objects that exist but make no sense: `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules
-    (`rule:OBJECT/RULE`) that failed on the node, look at features of a source that did, or depend on such a rule.
+    rules see less than there is, or that they have yet to be evaluated on what is known now. `rules` are the origins of
+    all rules that exist, None if nobody says. `reported` is False while the worker has yet to speak. `alone` tells that
+    there is none, only objects of third parties. `lost` are objects that exist but make no sense:
+    `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules (`rule:OBJECT/RULE`) that failed on the
+    node, look at features of a source that did, or depend on such a rule.
     """
 
     sources: Mapping[str, bool] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from nfd.master.leadership import Phase
 from nfd.master.resources import Wishes
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
+from tests.e2e.nodes import Node
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.test_fleets import changes, deliver, version
@@ -64,3 +66,27 @@ async def test_a_new_leader_lists_rules_and_objects_anew(
     await new.queue.idle()
     told = [one["object"]["metadata"] for one in changes(place.plane, since)]
     assert [one["labels"] for one in told if one["name"] == name] == [{**shown, F + "cpu-a": "2"}]
+
+
+async def test_rules_take_nothing_from_a_node_without_a_proof_before_they_are_evaluated(
+    masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds
+) -> None:
+    """As from one whose lists are NFD's, or were written by somebody: nobody knows which keys come from rules."""
+    name, shown = make(), {F + "cpu-a": "1", F + "kept": "rule"}
+    node = Node(place.plane, name)
+    kinds.rules("kept", rule(labels={"kept": "rule"}))
+    others = [rule(f"r{number}", f"{number:04x}", labels={f"n{number}": "1"}) for number in range(0x2000, 0x2400)]
+    kinds.rules("others", *others)  # so that one pass is too short for all
+    first = await masters.start(proxy, wishes=Wishes())
+    await deliver([first], Worker(name).report({F + "cpu-a": "1"}, features=PCI))
+    await until(lambda: labels_of(place, name) == shown)
+    await first.stop()
+    place.edit(name, {"metadata": {"annotations": {"nfd.node.kubernetes.io/origins": None}}})
+    since = node.version
+    second = await masters.start(proxy, wishes=Wishes())
+    await deliver([second], Worker(name, started=2).report({F + "cpu-b": "1"}, features=PCI))
+    await until(lambda: labels_of(place, name) == {F + "cpu-b": "1", F + "kept": "rule"})
+    await second.queue.idle()
+    states = await asyncio.to_thread(node.states, since)
+    assert states
+    assert [state for state in states if state.get(F + "kept") != "rule"] == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gfd.held import PROGRAMS, RESTARTS
+from tests.gfd.held import PROGRAMS, RESTARTS, alone
 from tests.gfd.machines import H100, ONE_SLICE, at, carved, laid
 from tests.nvml.asking import needs_compiler
 
@@ -136,6 +136,18 @@ def test_a_restart_loses_nothing_that_the_state_holds(layout: str, program: str,
                         stays(held, running.go(), f"{name}, {restart}, scan {scan + 1}")
                     one.becomes(well)
                     assert running.go() == at_first, f"after {name}, {restart}"
+
+
+@pytest.mark.parametrize("restart", RESTARTS)
+def test_what_a_driver_that_lists_no_device_leaves_is_stale(restart: str, tmp_path: Path) -> None:
+    strategy, well = LAYOUTS["mixed"]
+    with laid(well, tmp_path) as one, alone(one.host, strategy, tmp_path) as running:
+        running.go()
+        assert "gpu.state" not in running.file.read_text()
+        one.becomes(STATES["none listed"](well))
+        running.restart(restart)
+        running.go()
+        assert "nvidia.com/gpu.state=stale" in running.file.read_text().splitlines()
 
 
 FIRST = ("MIG on and empty", "a MIG device fails", "GPU is lost", "init 9", "none listed")

@@ -61,8 +61,8 @@ ATTRIBUTION = (
     ),
     Guard(  # a key of unknown origin goes only when every source is fresh
         "nfd/master/desired.py",
-        "return self.reported and self.settled and all((self.sources or {}).values())",
-        "return self.reported and self.settled",
+        "certain = self.reported and self.settled and not self.blind and all((self.sources or {}).values())",
+        "certain = self.reported and self.settled and not self.blind",
         STATES + "test_node_of_nfd_is_taken_over_in_place",
     ),
     Guard(  # rules hold their keys until their list is complete
@@ -154,8 +154,8 @@ NODES = (
     ),
     Guard(  # a late answer brings no Node back
         "nfd/store/kube.py",
-        "return self._keep(node) if known is not None and known.uid == node.uid else node",
-        "return self._keep(node)",
+        "if known is None or known.uid != node.uid:",
+        "if known is not None and known.uid != node.uid:",
         "tests/faults/test_answers_that_are_late.py::test_a_node_that_goes_while_it_is_written_leaves_nothing_behind",
     ),
     Guard(  # memory of Nodes that are gone
