@@ -7,19 +7,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from gfd.config import check_families
 from gfd.configfile import STAYS, FileConfig
-from gfd.discover import Options, discover
+from gfd.discover import ReadSettings, discover
 from gfd.families import Families, overlay
+from gfd.gaps import resume
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
-from gfd.labels.settings import MIG_STRATEGIES, Settings
-from gfd.memory import resume
+from gfd.labels.settings import MIG_STRATEGIES, LabelSettings
 from gfd.options import Choice, Loaded
+from gfd.output import Output
 from gfd.pci import read_functions
-from gfd.remembered import complete, is_needed
+from gfd.restart import complete, is_needed
 from nfd import log, names
 from nfd.config.load import read_file
 from nfd.config.reading import is_blank
@@ -39,39 +40,13 @@ class InitError(NfdError):
     """The first pass finds no working driver, and that is to end the program."""
 
 
-class Output(Protocol):
-    """Where labels go."""
-
-    @property
-    def place(self) -> str:
-        """What it writes to; two of the same place replace each other's labels."""
-        ...
-
-    @property
-    def identity(self) -> object:
-        """What stands at that place now; where it is equal, two places are one thing under two names."""
-        ...
-
-    def read(self) -> Mapping[str, str]:
-        """The labels that are there from before."""
-        ...
-
-    def write(self, labels: Mapping[str, str]) -> bool:
-        """Whether anything had to be written. Raises HostError, KubeError."""
-        ...
-
-    def remove(self) -> None:
-        """Take away what was written. Raises HostError, KubeError."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """What stays the same from one reload to the next."""
 
     config: FileConfig
-    options: Options
-    settings: Settings
+    options: ReadSettings
+    settings: LabelSettings
     interval: float
     oneshot: bool
     fail_on_init_error: bool
@@ -86,8 +61,8 @@ def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
     families = read_families(loaded["families-file"], loaded.place("families-file"), before)
     return Run(
         loaded.config,
-        Options(loaded["device-discovery-strategy"], loaded["machine-type-file"], loaded["nvml-timeout"]),
-        Settings(loaded["mig-strategy"], loaded.config.sharing, families, alone=True),
+        ReadSettings(loaded["device-discovery-strategy"], loaded["machine-type-file"], loaded["nvml-timeout"]),
+        LabelSettings(loaded["mig-strategy"], loaded.config.sharing, families, alone=True),
         loaded["sleep-interval"],
         loaded["oneshot"],
         loaded["fail-on-init-error"],

@@ -6,20 +6,58 @@ the environment or in the configuration file.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gfd.process import STOP, rename_process
 from nfd.signals import begin
 
 if TYPE_CHECKING:
-    from gfd.agent import Output
     from gfd.nodefeature import Guard
     from gfd.options import Choice, Loaded
+    from gfd.output import Output
     from nfd.host import Host
+
+
+STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+"""Signals that end the program, as upstream's."""
+
+_PR_SET_NAME = 15
+_ARG_START, _ARG_END = 47, 48
+"""Places in /proc/PID/stat, counted from 0 (proc(5), "arg_start", "arg_end")."""
+_AFTER_NAME = 2
+"""The place of the first one after the name, which may hold blanks."""
+
+
+def rename_process(name: str) -> None:
+    """Show `name` as argv[0], before the words of the command line, and as the name of the process.
+
+    The kernel shows the memory in which it put argv at the start; Python has long made copies of it. Where the name
+    does not fit, or /proc is not there, nothing is changed.
+    """
+    encoded = name.encode()
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, encoded, 0, 0, 0)
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        before = Path("/proc/self/cmdline").read_bytes()
+    except OSError:
+        return
+    start, end = (int(fields[place - _AFTER_NAME]) for place in (_ARG_START, _ARG_END))
+    shown = renamed(before, encoded)
+    if start and len(before) == end - start and len(shown) <= len(before):
+        ctypes.memmove(start, shown.ljust(len(before), b"\0"), len(before))
+
+
+def renamed(command_line: bytes, name: bytes) -> bytes:
+    """A command line, words ended by NULs, that began with an interpreter and the path of a program of that name."""
+    words = command_line.split(b"\0")
+    at = next((index for index, word in enumerate(words) if word.rpartition(b"/")[2] == name), None)
+    return b"\0".join([name, *words[at + 1 :]]) if at is not None else name + b"\0"
 
 
 def main() -> None:
@@ -81,7 +119,7 @@ def open_machine(loaded: Loaded, environment: Mapping[str, str]) -> Host:
 
 def open_output(loaded: Loaded, guard: Guard) -> Output:
     """`guard` is around what waits for an API server. Raises ConfigError, KubeError if that cannot be used."""
-    from gfd.writers import FileOutput, StandardOutput
+    from gfd.output import FileOutput, StandardOutput
 
     if loaded["use-node-feature-api"]:
         from gfd.nodefeature import open_node_feature

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
-from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT, Options
+from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT, ReadSettings
 from gfd.families import overlay, parse_rows
-from gfd.labels.settings import Settings
+from gfd.labels.settings import LabelSettings
 from gfd.sharing import parse_sharing
 from nfd.config.section import Duration, Section
 
@@ -48,8 +48,8 @@ class Config(Section):
     timeout: Annotated[Duration, AfterValidator(check_timeout)] = TIMEOUT
     """How long the driver may take for one reading."""
 
-    def options(self) -> Options:
-        return Options(self.device_discovery_strategy, self.machine_type_file, self.timeout)
+    def options(self) -> ReadSettings:
+        return ReadSettings(self.device_discovery_strategy, self.machine_type_file, self.timeout)
 
-    def settings(self) -> Settings:
-        return Settings(self.mig_strategy, parse_sharing(self.sharing)[0], overlay(self.families))
+    def settings(self) -> LabelSettings:
+        return LabelSettings(self.mig_strategy, parse_sharing(self.sharing)[0], overlay(self.families))

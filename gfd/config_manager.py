@@ -56,7 +56,7 @@ _log = log.get("config-manager")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ManagerSettings:
     """The environment, read."""
 
     node: str
@@ -84,7 +84,7 @@ def read_flags(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     return parsed.answer, {name: str(parsed[flag.name]) for name, flag in flags.items() if flag.name in parsed.given}
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str]) -> ManagerSettings:
     """Raises ConfigError naming the variable that is missing or wrong."""
     for name in ("NODE_NAME", "CONFIG_FILE_SRCDIR", "CONFIG_FILE_DST"):
         if not environment.get(name):
@@ -92,7 +92,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     fallbacks = tuple(split_items(environment.get("FALLBACK_STRATEGIES", "")))
     if unknown := [one for one in fallbacks if one not in FALLBACKS]:
         raise ConfigError(f"FALLBACK_STRATEGIES: {unknown[0]!r} is none of {', '.join(FALLBACKS)}")
-    return Settings(
+    return ManagerSettings(
         environment["NODE_NAME"],
         environment["CONFIG_FILE_SRCDIR"],
         environment["CONFIG_FILE_DST"],
@@ -130,7 +130,7 @@ def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[
     raise ConfigError("no configuration is named by label or default, and no fallback fits")
 
 
-def update(settings: Settings, wanted: str) -> None:
+def update(settings: ManagerSettings, wanted: str) -> None:
     """Link what is wanted, and signal its reader if that is another one than before. Raises NfdError."""
     try:
         names = [one.name for one in Path(settings.source).iterdir() if not one.name.startswith("..") and one.is_file()]
@@ -171,7 +171,7 @@ def send(process: str, number: int) -> None:
     raise HostError("/proc", f"no process is called {process}")
 
 
-async def follow(settings: Settings, client: KubeClient) -> None:
+async def follow(settings: ManagerSettings, client: KubeClient) -> None:
     """Update at every change of the label; one that cannot be followed ends it. Raises NfdError."""
     wanted: str | None = None
     async for labels in watch_labels(settings, client):
@@ -183,7 +183,7 @@ async def follow(settings: Settings, client: KubeClient) -> None:
             return
 
 
-async def watch_labels(settings: Settings, client: KubeClient) -> AsyncIterator[Mapping[str, str]]:
+async def watch_labels(settings: ManagerSettings, client: KubeClient) -> AsyncIterator[Mapping[str, str]]:
     """The node's labels, now and after each change. Raises KubeError if the first look at them fails."""
     first = True
     while True:
@@ -200,7 +200,7 @@ async def watch_labels(settings: Settings, client: KubeClient) -> AsyncIterator[
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def read_node(settings: Settings, client: KubeClient) -> tuple[str, Mapping[str, str]]:
+async def read_node(settings: ManagerSettings, client: KubeClient) -> tuple[str, Mapping[str, str]]:
     """Version and labels of the node."""
     from nfd.kube.lists import read_object
     from nfd.kube.paths import NODES, object_path
@@ -217,7 +217,7 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
     return labels
 
 
-async def changes(settings: Settings, client: KubeClient, version: str) -> AsyncIterator[Mapping[str, str]]:
+async def changes(settings: ManagerSettings, client: KubeClient, version: str) -> AsyncIterator[Mapping[str, str]]:
     """Labels of the node after each change from that version on, until the server ends the watch."""
     from nfd.kube.answers import parse_event, place_of
     from nfd.kube.connect import METADATA_ONLY, Request
@@ -239,7 +239,7 @@ async def changes(settings: Settings, client: KubeClient, version: str) -> Async
             yield labels_of(event.item)
 
 
-async def run(settings: Settings, asked: Asked) -> None:
+async def run(settings: ManagerSettings, asked: Asked) -> None:
     """Until a signal. Raises NfdError."""
 
     def work(client: KubeClient) -> Awaitable[None]:

@@ -23,8 +23,8 @@ class CudaError(Exception):
     """A call that did not succeed."""
 
 
-class Reading:
-    """As `gfd.nvml.Reading`. CUDA does not tell the driver's version, so that of NVML may be passed in."""
+class CudaReading:
+    """As `gfd.nvml.NvmlReading`. CUDA does not tell the driver's version, so that of NVML may be passed in."""
 
     def __init__(self, driver: str = "") -> None:
         self._driver = Driver(driver)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gfd.backends import STRATEGIES
 from gfd.configfile import FileConfig, read_config
-from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT
+from gfd.discover import MACHINE_TYPE_FILE, STRATEGIES, TIMEOUT
 from gfd.durations import read_duration, read_sleep
 from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.text import parse_bool, parse_integer, parse_number

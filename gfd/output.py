@@ -1,4 +1,7 @@
-"""The feature file: `key=value` lines for NFD's local source, replaced in one step."""
+"""Where labels are written: the feature file for NFD's local source, and standard output.
+
+The feature file has `key=value` lines and is replaced in one step. NodeFeature objects are in `gfd.nodefeature`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,40 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from nfd.errors import HostError
+from nfd.stdout import write as print_out
 
 MODE = 0o644
 _OLD_TEMPORARIES = "gfd-tmp"
 """Folder beside the file that releases before 0.16 kept their temporary files in."""
+
+
+class Output(Protocol):
+    """Where labels go."""
+
+    @property
+    def place(self) -> str:
+        """Name of the place. Two outputs with the same place replace each other's labels."""
+        ...
+
+    @property
+    def identity(self) -> object:
+        """Identity of what is at the place now. If it is equal, two places are two names of one file or object."""
+        ...
+
+    def read(self) -> Mapping[str, str]:
+        """The labels that are there already."""
+        ...
+
+    def write(self, labels: Mapping[str, str]) -> bool:
+        """Whether anything had to be written. Raises HostError, KubeError."""
+        ...
+
+    def remove(self) -> None:
+        """Remove what was written. Raises HostError, KubeError."""
+        ...
 
 
 def render(labels: Mapping[str, str]) -> str:
@@ -110,3 +141,44 @@ def _replace(target: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+class FileOutput:
+    """The feature file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @property
+    def place(self) -> str:
+        path = Path(self._path)
+        return str(path.parent.resolve() / path.name)
+
+    @property
+    def identity(self) -> object:
+        return identity(self._path)
+
+    def read(self) -> Mapping[str, str]:
+        return read(self._path)
+
+    def write(self, labels: Mapping[str, str]) -> bool:
+        return write(self._path, labels)
+
+    def remove(self) -> None:
+        remove(self._path)
+
+
+class StandardOutput:
+    """Every pass is printed, and what is printed stays."""
+
+    place = identity = "standard output"
+
+    def read(self) -> Mapping[str, str]:
+        return {}
+
+    def write(self, labels: Mapping[str, str]) -> bool:
+        print_out(render(labels))
+        return True
+
+    def remove(self) -> None:
+        return

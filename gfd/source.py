@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gfd.backends import is_tegra
 from gfd.config import Config
 from gfd.discover import discover as read_inventory
-from gfd.discover import is_worth_trying
-from gfd.features import from_features, to_features
-from gfd.inventory import Inventory, Trouble
+from gfd.discover import is_tegra, is_worth_trying
+from gfd.gaps import gaps
+from gfd.gaps import resume as resume_inventory
+from gfd.inventory import Inventory, Trouble, from_features, to_features
 from gfd.labels import label
-from gfd.labels.settings import Settings
+from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
-from gfd.memory import gaps
-from gfd.memory import resume as resume_inventory
 from gfd.pci import read_functions
 from nfd.features import Features
 from nfd.host import Host
@@ -84,11 +82,11 @@ def labels(features: Features, config: Config) -> Labelled:
         return Labelled({})
     settings = config.settings()
     found = label(inventory, settings)
-    told = {key: value for key, value in found.labels.items() if is_told(inventory, settings, key)}
+    told = {key: value for key, value in found.labels.items() if is_known(inventory, settings, key)}
     return found._replace(labels=told, error=gaps(inventory))
 
 
-def is_told(inventory: Inventory, settings: Settings, key: str) -> bool:
+def is_known(inventory: Inventory, settings: LabelSettings, key: str) -> bool:
     return not is_uncertain(inventory, settings.mig_strategy, key.partition("/")[2])
 
 

@@ -8,29 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gfd.inventory import Inventory
-from gfd.labels import device, driver, machine, mig, models, state, vgpu
-from gfd.labels.settings import Settings
+from gfd.labels import gpus, mig, node, state
+from gfd.labels.settings import LabelSettings
 from nfd import names
 from nfd.source import Labelled
 
-Labeler = Callable[[Inventory, Settings], Labelled]
+Labeler = Callable[[Inventory, LabelSettings], Labelled]
 
 LABELERS: tuple[Labeler, ...] = (
-    machine.timestamp,
-    machine.machine,
-    driver.versions,
-    device.capabilities,
-    device.whole_gpus,
+    node.timestamp,
+    node.machine,
+    node.versions,
+    gpus.capabilities,
+    gpus.whole_gpus,
     mig.devices,
-    models.per_model,
-    device.mode,
-    device.clique,
-    vgpu.guest,
+    gpus.per_model,
+    gpus.mode,
+    gpus.clique,
+    node.guest,
     state.health,
 )
 
 
-def label(inventory: Inventory, settings: Settings) -> Labelled:
+def label(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """All labels with their full keys, and (subject, reason) notes about what could not be said."""
     labels: dict[str, str] = {}
     notes: list[tuple[str, str]] = []

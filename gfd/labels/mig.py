@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gfd.gaps import is_empty
 from gfd.inventory import Fact, Gpu, Inventory, MigDevice
-from gfd.labels.settings import MIXED, SINGLE, Settings
-from gfd.labels.text import compose
-from gfd.memory import is_empty
+from gfd.labels.productname import compose
+from gfd.labels.settings import MIXED, SINGLE, LabelSettings
 from gfd.sharing import GPU, PREFIX, Shared
 from nfd.source import Labelled
 
@@ -22,7 +22,7 @@ _ATTRIBUTES = {
 }
 
 
-def devices(inventory: Inventory, settings: Settings) -> Labelled:
+def devices(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """The MIG devices of GPUs in MIG mode; the first of each profile speaks for all of them.
 
     Where the layout does not fit the strategy `single`, or a GPU is still being carved, the labels of the whole GPU

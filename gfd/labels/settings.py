@@ -13,7 +13,7 @@ MIG_STRATEGIES = (NONE, SINGLE, MIXED)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LabelSettings:
     """`alone` is for gpu-feature-discovery, which labels nodes without a GPU too, as GFD does."""
 
     mig_strategy: str = NONE

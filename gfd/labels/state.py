@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gfd.inventory import Inventory, Trouble
+from gfd.labels.gpus import models
 from gfd.labels.mig import is_pending, layout_problem
-from gfd.labels.models import models
-from gfd.labels.settings import SINGLE, Settings
+from gfd.labels.settings import SINGLE, LabelSettings
 from nfd.source import Labelled
 
 
-def health(inventory: Inventory, settings: Settings) -> Labelled:
+def health(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """Most of them only where something is wrong.
 
     Labels:
@@ -36,13 +36,13 @@ def health(inventory: Inventory, settings: Settings) -> Labelled:
     return Labelled(labels, tuple(notes))
 
 
-def driver_problems(inventory: Inventory, settings: Settings) -> list[str]:
+def driver_problems(inventory: Inventory, settings: LabelSettings) -> list[str]:
     """What the driver library said. In the worker, an absent library is no problem: a new node has none yet."""
     absent = inventory.trouble is Trouble.NO_DRIVER and not inventory.stale and not settings.alone
     return [reason for reason in ("" if absent else inventory.reason, inventory.driver.failing) if reason]
 
 
-def state_of(inventory: Inventory, settings: Settings) -> str:
+def state_of(inventory: Inventory, settings: LabelSettings) -> str:
     """What is worst about the devices; empty if all is well."""
     if inventory.stale:
         return "stale"

@@ -6,6 +6,71 @@ MIG devices need not wait for us (NVML API reference, "Initialization and Cleanu
 
 from __future__ import annotations
 
-from gfd.nvml.reading import Reading
+from contextlib import suppress
 
-__all__ = ["Reading"]
+import pynvml
+
+from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Trouble
+from gfd.nvml.device import Device
+from gfd.nvml.library import LIBRARY, attempt, error_text, is_absent, is_replaced, load, read_text, unload
+
+_NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
+
+
+class NvmlReading:
+    """What has been read so far; `inventory` may be asked for while `run` is still at it."""
+
+    def __init__(self, library: str = "") -> None:
+        self._library = library or LIBRARY
+        self._driver = Driver()
+        self._count = 0
+        self._gpus: dict[int, Gpu] = {}
+        self._migs: dict[int, tuple[MigDevice, ...]] = {}
+        self._trouble: tuple[Trouble, str] | None = None
+
+    def run(self) -> None:
+        """Read everything; one device that fails spoils only itself."""
+        try:
+            load(self._library)
+            pynvml.nvmlInit()
+        except (OSError, pynvml.NVMLError) as error:
+            self._fail(error)
+            return
+        try:
+            self._read()
+        except pynvml.NVMLError as error:
+            self._fail(error)
+        finally:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+    def inventory(self, unanswered: str = "") -> Inventory:
+        """The devices read so far; of those that are missing, `unanswered` tells why."""
+        if self._trouble is not None:
+            trouble, reason = self._trouble
+            return Inventory("nvml", self._driver, trouble=trouble, reason=reason)
+        gpus = tuple(self._gpus.get(index) or Gpu(index, failing=unanswered, mute=1) for index in range(self._count))
+        migs = tuple(mig for index in range(self._count) for mig in self._migs.get(index, ()))
+        return Inventory("nvml", self._driver, gpus, migs)
+
+    def _fail(self, error: Exception) -> None:
+        code = getattr(error, "value", None)
+        if isinstance(error, OSError):
+            self._trouble = (Trouble.NO_DRIVER if is_absent(self._library, error) else Trouble.DRIVER_ERROR, str(error))
+        else:
+            trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
+            self._trouble = (trouble, f"NVML: {error_text(error)}")
+        if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH and is_replaced():
+            unload()  # the next reading is to find the library of the new driver
+
+    def _read(self) -> None:
+        failing: list[str] = []
+        size = pynvml.NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+        version = attempt("driver version", failing, lambda: read_text("nvmlSystemGetDriverVersion", size))
+        cuda = attempt("CUDA version", failing, pynvml.nvmlSystemGetCudaDriverVersion)
+        self._driver = Driver(version or "", cuda, failing[0] if failing else "")
+        self._count = pynvml.nvmlDeviceGetCount()
+        for index in range(self._count):
+            device = Device(index)
+            self._migs[index] = device.migs
+            self._gpus[index] = device.gpu

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pynvml
 
 from gfd.inventory import Fact, Gpu, MigDevice, join_facts
-from gfd.nvml.library import REPLACED, UNKNOWN_HERE, optional, read_text, said, text_of
+from gfd.nvml.library import REPLACED, UNKNOWN_HERE, error_text, optional, read_text, text_of
 from gfd.nvml.mig import read_mig
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Device:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         except pynvml.NVMLError as error:
-            self.gpu = Gpu(index, failing=said(error), mute=1)
+            self.gpu = Gpu(index, failing=error_text(error), mute=1)
             return
         memory_bytes = self._read(handle)
         if not _tells_anything(self.gpu):
@@ -84,7 +84,7 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value in UNKNOWN_HERE:
                 return False, (0, 0)
-            self._fails(Fact.MIG, f"MIG mode: {said(error)}")
+            self._fails(Fact.MIG, f"MIG mode: {error_text(error)}")
             return None, (0, 0)
         return True, (current, pending)
 
@@ -98,7 +98,7 @@ class Device:
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 return 0, True
-            self._fails(Fact.MEMORY, f"memory: {said(error)}")
+            self._fails(Fact.MEMORY, f"memory: {error_text(error)}")
             return 0, integrated
         if not total and not integrated:
             self._fails(Fact.MEMORY, "memory: the driver tells 0 bytes")
@@ -114,7 +114,7 @@ class Device:
                     continue
                 device, failing = read_mig(self.gpu.index, mig, memory_bytes)
             except (pynvml.NVMLError, LookupError) as error:
-                self._fails(Fact.MIGS, f"MIG device {slot}: {said(error)}")
+                self._fails(Fact.MIGS, f"MIG device {slot}: {error_text(error)}")
                 continue
             found.append(device)
             self._failing += [f"MIG device {slot}: {one}" for one in failing]
@@ -139,7 +139,7 @@ class Device:
             return call()
         except pynvml.NVMLError as error:
             if error.value not in unknown:
-                self._fails(fact, f"{what}: {said(error)}")
+                self._fails(fact, f"{what}: {error_text(error)}")
             return None
 
     def _fails(self, fact: Fact | None, reason: str) -> None:

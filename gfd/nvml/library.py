@@ -77,7 +77,7 @@ def attempt(what: str, failing: list[str], call: Callable[[], T]) -> T | None:
     try:
         return call()
     except pynvml.NVMLError as error:
-        failing.append(f"{what}: {said(error)}")
+        failing.append(f"{what}: {error_text(error)}")
         return None
 
 
@@ -89,7 +89,7 @@ def optional(call: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The text of an error; that of a code that only the library knows need not be UTF-8."""
     try:
         return str(error)

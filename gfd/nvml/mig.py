@@ -1,15 +1,78 @@
-"""One MIG device."""
+"""One MIG device, and the names of MIG profiles as the driver's tools show them and labels repeat them.
+
+A name is `<G>g.<GB>gb<suffix>`, or `<C>c.<G>g.<GB>gb<suffix>` for a compute instance smaller than its GPU instance.
+G and the suffix follow from the number by which NVML is asked for the GPU-instance profile, C from that of the compute
+instance (NVML API reference, "Multi Instance GPU Management": NVML_GPU_INSTANCE_PROFILE_*).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pynvml
 
 from gfd.inventory import MigDevice
-from gfd.mig import COMPUTE_INSTANCES, GPU_INSTANCES, compute_prefix, parse_profile, profile_name
-from gfd.nvml.library import attempt, optional, read_text, said, text_of
+from gfd.nvml.library import attempt, error_text, optional, read_text, text_of
+
+GPU_INSTANCES: tuple[tuple[int, str], ...] = (
+    (1, ""),
+    (2, ""),
+    (3, ""),
+    (4, ""),
+    (7, ""),
+    (8, ""),
+    (6, ""),
+    (1, ".me"),
+    (2, ".me"),
+    (1, ""),
+    (1, ".gfx"),
+    (2, ".gfx"),
+    (4, ".gfx"),
+    (1, "-me"),
+    (2, "-me"),
+    (1, ".me.all"),
+    (2, ".me.all"),
+    (3, ".gfx"),
+)
+"""(slices, suffix) by profile number; where the driver's tools show `+`, labels have a dot."""
+
+COMPUTE_INSTANCES: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 6, 1, 7)
+"""Slices by profile number."""
+
+_EIGHTHS = 8
+_MIB = 1024 * 1024
+_GIB = 1024 * _MIB
+
+
+_PROFILE = re.compile(r"(?:MIG )?((?:\d+c\.)?\d+g\.\d+gb(?:[+.-][a-z0-9.+-]*)?)$", re.ASCII)
+
+
+def profile_name(gi_profile: int, ci_profile: int, memory_mb: int, total_bytes: int) -> str:
+    """The name of a MIG device, from its profile numbers, its memory in MB and that of its GPU in bytes."""
+    slices, suffix = GPU_INSTANCES[gi_profile]
+    return f"{compute_prefix(gi_profile, ci_profile)}{slices}g.{gigabytes(memory_mb, total_bytes)}gb{suffix}"
+
+
+def compute_prefix(gi_profile: int, ci_profile: int) -> str:
+    """`1c.` for a compute instance of one slice in a GPU instance of several; empty for one that is all of it."""
+    computing = COMPUTE_INSTANCES[ci_profile]
+    return "" if computing == GPU_INSTANCES[gi_profile][0] else f"{computing}c."
+
+
+def parse_profile(text: str) -> str:
+    """The profile's name at the end of a name of the driver's, `MIG 1g.10gb+me`, as labels have it; "" if none is."""
+    found = _PROFILE.search(text)
+    return found[1].replace("+", ".") if found else ""
+
+
+def gigabytes(memory_mb: int, total_bytes: int) -> int:
+    """The memory in a profile's name: eighths of the GPU, rounded up, of its GiB, rounded up; halves go up."""
+    eighths = -(-memory_mb * _MIB * _EIGHTHS // total_bytes)
+    total = -(-total_bytes // _GIB)
+    return (2 * eighths * total + _EIGHTHS) // (2 * _EIGHTHS)
+
 
 _NO_PROFILE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 _SHARED_ENGINES = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
@@ -40,10 +103,10 @@ def read_mig(gpu: int, mig: Any, memory_bytes: int) -> tuple[MigDevice, list[str
         profiles = read_profiles(mig)
     except (pynvml.NVMLError, LookupError) as error:
         attributes = pynvml.nvmlDeviceGetAttributes(mig)
-        name = told_name(mig)
+        name = read_device_name(mig)
         if not name:
             raise
-        failing.append(f"profile: {said(error)}")
+        failing.append(f"profile: {error_text(error)}")
         return make_device(gpu, mig, name, attributes), failing
     attributes = attempt("attributes", failing, lambda: pynvml.nvmlDeviceGetAttributes(mig)) or derive(profiles)
     return make_device(gpu, mig, read_name(mig, profiles, attributes, memory_bytes), attributes), failing
@@ -87,13 +150,13 @@ def read_name(mig: Any, profiles: Profiles, attributes: Any, memory_bytes: int) 
     if memory_bytes:
         numbers = profiles.gi_number, profiles.ci_number
         return profile_name(*numbers, int(attributes.memorySizeMB), memory_bytes)
-    name = told_profile(profiles) or told_name(mig)
+    name = read_profile_name(profiles) or read_device_name(mig)
     if not name:
         raise LookupError("no name, since the memory of its GPU is not known")
     return name
 
 
-def told_profile(profiles: Profiles) -> str:
+def read_profile_name(profiles: Profiles) -> str:
     """The name that the driver has for the profile; empty if it tells none.
 
     NVML API reference, `nvmlDeviceGetGpuInstanceProfileInfoV`: `nvmlGpuInstanceProfileInfo_v2_t.name`.
@@ -104,7 +167,7 @@ def told_profile(profiles: Profiles) -> str:
     return compute_prefix(number, profiles.ci_number) + name if name else ""
 
 
-def told_name(mig: Any) -> str:
+def read_device_name(mig: Any) -> str:
     """The profile in the name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb`; empty if there is none."""
     return parse_profile(optional(lambda: read_text("nvmlDeviceGetName", _NAME, mig), ""))
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from nfd.errors import HostError
 from nfd.host.text import trim
@@ -43,6 +43,9 @@ class Host:
     Absent is a value: `data` and `text` give None, `names` gives an empty tuple. What is there but cannot be read is a
     HostError. `notes` collects (subject, reason) pairs about what was skipped; discovery takes them after each source.
     """
+
+    recorded: ClassVar[bool] = False
+    """Whether answers of probes go into a recording, or come from one."""
 
     def __init__(self, root: str | Path = "/", environment: Mapping[str, str] | None = None) -> None:
         self.root = Path(root)
@@ -157,6 +160,21 @@ class Host:
     def probe(self, name: str, live: Callable[[], str | None]) -> str | None:
         """What is not a file (CPUID, auxiliary vector, GPU inventory) as text; a replay answers from its record."""
         return live()
+
+    def probe_value(
+        self, name: str, live: Callable[[], T], dump: Callable[[T], str], parse: Callable[[str], T]
+    ) -> T | None:
+        """A probe whose answer is a value. A recording stores it as text; a live machine makes no text of it.
+
+        `parse` raises ValueError. Raises: HostError if the text in a recording is invalid.
+        """
+        if not self.recorded:
+            return live()
+        text = self.probe(name, lambda: dump(live()))
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise HostError(f"probe {name}", str(error)) from error
 
     def arch(self) -> str:
         """The architecture as uname(2) names it; that of this process where a 64-bit ARM kernel runs a 32-bit one."""

@@ -38,6 +38,8 @@ def _clear(directory: Path) -> None:
 class Recorder(Host):
     """Answers as `host` does and keeps every answer."""
 
+    recorded = True
+
     def __init__(self, host: Host) -> None:
         super().__init__(host.root)
         self._host = host

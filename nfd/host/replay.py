@@ -81,6 +81,8 @@ class Replay(Host):
     `environment` holds the variables of this scan; RECORDED_VARIABLES of the record fill the gaps.
     """
 
+    recorded = True
+
     def __init__(self, directory: str | Path, environment: Mapping[str, str] | None = None) -> None:
         try:
             super().__init__(directory, {})

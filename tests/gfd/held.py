@@ -16,11 +16,11 @@ from typing import Protocol
 from gfd.agent import Agent, Run
 from gfd.config import Config
 from gfd.configfile import FileConfig
-from gfd.discover import Options
-from gfd.labels.settings import Settings
+from gfd.discover import ReadSettings
+from gfd.labels.settings import LabelSettings
 from gfd.options import parse_options
+from gfd.output import FileOutput
 from gfd.source import SOURCE
-from gfd.writers import FileOutput
 from nfd.discovery import Discovery, Plan, discover
 from nfd.host import Host
 from nfd.master.service import Options as MasterOptions
@@ -110,8 +110,8 @@ class Alone:
     def restart(self, kind: str) -> None:
         if kind == "container restart":
             self.host = Host(self.host.root)
-        settings = Settings(self.strategy, alone=True)
-        run = Run(FileConfig(), Options(), settings, 60.0, False, False, None, lambda: None)
+        settings = LabelSettings(self.strategy, alone=True)
+        run = Run(FileConfig(), ReadSettings(), settings, 60.0, False, False, None, lambda: None)
         choice = parse_options(["--oneshot"], {})
         self._agent = Agent(self.host, choice, run, lambda loaded: FileOutput(str(self.file)), self.signals)
 

@@ -1,6 +1,10 @@
 """A recorded machine has the labels of the live one, and no serial numbers."""
 
+import json
+import sys
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from gfd.source import SOURCE
 from nfd.discovery import Plan, discover
@@ -35,3 +39,25 @@ def test_of_a_configuration_space_only_what_is_looked_at_is_read(tmp_path: Path)
     recorder.write(tmp_path / "recording")
     (recorded,) = (tmp_path / "recording").glob("sys/bus/pci/devices/*/config")
     assert recorded.stat().st_size == 256
+
+
+@needs_compiler
+def test_text_is_made_of_a_reading_only_for_a_recording(tmp_path: Path) -> None:
+    plan = Plan((SOURCE,), (SOURCE,), {"nvidia": SOURCE.config()})
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in (json.dumps.__code__, json.loads.__code__):
+            called.append(frame.f_code.co_name)
+
+    with laid({"devices": [at(1, H100)]}, tmp_path) as found:
+        recorder = Recorder(found.host)
+        for host, expected in ((found.host, []), (recorder, ["dumps", "loads"])):
+            called.clear()
+            sys.setprofile(note)
+            try:
+                labels = discover(host, plan).labels
+            finally:
+                sys.setprofile(None)
+            assert labels["nvidia.com/gpu.count"] == "1"
+            assert called == expected

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gfd import backends
+from gfd import discover as reading
 from gfd.config import Config
 from gfd.source import SOURCE
 from nfd.discovery import Discovery, Plan, discover
@@ -248,7 +248,7 @@ def test_a_hanging_driver_does_not_block_the_scan(tmp_path: Path) -> None:
         inits = len([call for call in machine.libraries.calls() if call.function == "nvmlInitWithFlags"])
         second = scan(machine.host, first, config)
         assert len([call for call in machine.libraries.calls() if call.function == "nvmlInitWithFlags"]) == inits
-        backends._late[0].join(10)
+        reading._late[0].join(10)
     assert short(first, "product", "count", "count.failing", "state") == ["NVIDIA-H100-80GB-HBM3", "1", "1", "degraded"]
     assert "did not answer within 0.3 s" in " ".join(problem.reason for problem in first.problems)
     assert short(second, "product", "state") == ["NVIDIA-H100-80GB-HBM3", "stale"]

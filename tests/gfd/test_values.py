@@ -9,21 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gfd.cli import renamed
 from gfd.configfile import parse_config
 from gfd.durations import read_sleep
 from gfd.families import built_in, family_of, overlay, parse_capability
-from gfd.features import from_features, to_features
-from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node, Trouble, from_json, to_json
+from gfd.gaps import resume
+from gfd.inventory import (
+    Driver,
+    Gpu,
+    Inventory,
+    MigDevice,
+    Node,
+    Trouble,
+    from_features,
+    from_json,
+    to_features,
+    to_json,
+)
 from gfd.labels import label
-from gfd.labels.models import keys
-from gfd.labels.settings import MIG_STRATEGIES, Settings
-from gfd.labels.text import compose, is_product_of, product, sanitize
-from gfd.memory import resume
-from gfd.mig import gigabytes, parse_profile, profile_name
+from gfd.labels.gpus import keys
+from gfd.labels.productname import compose, is_product_of, product, sanitize
+from gfd.labels.settings import MIG_STRATEGIES, LabelSettings
+from gfd.nvml.mig import gigabytes, parse_profile, profile_name
 from gfd.options import OPTIONS
-from gfd.pci import parse_names
-from gfd.process import renamed
-from gfd.vgpu import parse_vgpu
+from gfd.pci import parse_names, parse_vgpu
 from nfd import names
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
@@ -206,7 +215,7 @@ def test_round_trips(inventory: Inventory) -> None:
 
 @given(INVENTORIES, st.sampled_from(MIG_STRATEGIES), st.booleans())
 def test_every_label_has_a_legal_key(inventory: Inventory, strategy: str, alone: bool) -> None:
-    found = label(inventory, Settings(strategy, alone=alone))
+    found = label(inventory, LabelSettings(strategy, alone=alone))
     assert all(names.key_problem(key) is None for key in found.labels)
     parts = [part for key in found.labels for part in key.removeprefix("nvidia.com/").split(".")]
     assert all(names.name_problem(part) is None for part in parts)

@@ -6,8 +6,8 @@ import pytest
 
 from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node
 from gfd.labels import label
-from gfd.labels.models import models
-from gfd.labels.settings import Settings
+from gfd.labels.gpus import models
+from gfd.labels.settings import LabelSettings
 from gfd.pci import canonical, is_vfio
 from gfd.sharing import parse_sharing
 
@@ -36,7 +36,7 @@ def test_the_model_that_speaks(case: str) -> None:
 def test_a_shared_product(name: str, text: str | None) -> None:
     """A device without a name is no product, shared or not."""
     sharing, _ = parse_sharing({"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}})
-    found = label(Inventory("nvml", gpus=(gpu(name),)), Settings(sharing=sharing))
+    found = label(Inventory("nvml", gpus=(gpu(name),)), LabelSettings(sharing=sharing))
     assert found.labels.get("nvidia.com/gpu.product") == text
 
 
@@ -47,11 +47,11 @@ def test_where_mps_cannot_work_nothing_is_shared_by_it(strategy: str) -> None:
     sharing, _ = parse_sharing({"mps": {"resources": [{"name": name, "replicas": 4} for name in names]}})
     migs = (MigDevice(0, "1g.10gb"),)
     for gpus in ([gpu("a", carved=True)], [gpu("a", carved=True), replace(gpu("a"), index=1)]):
-        found = label(Inventory("nvml", gpus=tuple(gpus), migs=migs), Settings(strategy, sharing)).labels
+        found = label(Inventory("nvml", gpus=tuple(gpus), migs=migs), LabelSettings(strategy, sharing)).labels
         assert found["nvidia.com/mps.capable"] == "false"
         assert not [key for key, value in found.items() if value == "mps" or value.endswith("-SHARED")]
         assert {value for key, value in found.items() if key.endswith(".replicas")} <= {"0", "1"}
-    found = label(Inventory("nvml", gpus=(gpu("a"),)), Settings(strategy, sharing)).labels
+    found = label(Inventory("nvml", gpus=(gpu("a"),)), LabelSettings(strategy, sharing)).labels
     assert (found["nvidia.com/mps.capable"], found["nvidia.com/gpu.sharing-strategy"]) == ("true", "mps")
 
 
@@ -67,7 +67,7 @@ def test_an_empty_text_is_no_value(name: str, machine: str) -> None:
     for gpus in ((gpu(name),), (gpu(name), gpu("b"))):
         for strategy in ("none", "single", "mixed"):
             inventory = Inventory("nvml", driver, gpus, (MigDevice(0, "1g.10gb"),), node)
-            found = label(inventory, Settings(strategy, alone=True)).labels
+            found = label(inventory, LabelSettings(strategy, alone=True)).labels
             assert {key for key, value in found.items() if not value} <= REVISION
 
 

@@ -14,15 +14,13 @@ from typing import Any
 from unittest.mock import patch
 
 from gfd.families import built_in
-from gfd.features import from_features, to_features
-from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node, from_json, to_json
+from gfd.gaps import gaps, resume
+from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node, from_features, from_json, to_features, to_json
 from gfd.labels import label
-from gfd.labels.settings import Settings
-from gfd.memory import gaps, resume
-from gfd.nvml.reading import Reading
-from gfd.pci import parse_names
+from gfd.labels.settings import LabelSettings
+from gfd.nvml import NvmlReading
+from gfd.pci import parse_names, parse_vgpu
 from gfd.sharing import Shared, Sharing
-from gfd.vgpu import parse_vgpu
 from nfd import labels as naming
 from nfd.labels import Naming
 from tests.fuzz import legal
@@ -36,7 +34,7 @@ H100 = Gpu(
     clique="7f3c0102-0304-0506-0708-090a0b0c0dff.32766",
 )  # fmt: skip
 SETTINGS = [
-    Settings(strategy, Sharing("time-slicing", {"nvidia.com/gpu": Shared(4, "time-slicing")}), built_in())
+    LabelSettings(strategy, Sharing("time-slicing", {"nvidia.com/gpu": Shared(4, "time-slicing")}), built_in())
     for strategy in ("none", "single", "mixed")
 ]
 LAST = Inventory("nvml", Driver("570.124.06", 12080), (H100,), (MigDevice(0, "1g.10gb", memory=9728),))
@@ -117,7 +115,7 @@ def run_nvml(data: bytes) -> Made:
         word = words[place] if place < len(words) else b""
         text = text.replace(b"@%d@" % place, _QUOTED.sub(lambda found: b"\\u%04x" % found[0][0], word[:300]))
     library.machine.write_bytes(text)
-    reading = Reading(library.path)
+    reading = NvmlReading(library.path)
     with patch.dict(os.environ, {MACHINE_VARIABLE: str(library.machine)}):
         reading.run()
     inventory = reading.inventory()

@@ -1,13 +1,14 @@
-"""Versions of the driver and of the CUDA it supports, under their old names and their new ones."""
+"""Labels about the node: time stamp, machine, versions of driver and CUDA, vGPU guests."""
 
 from __future__ import annotations
 
 from gfd.inventory import Inventory
-from gfd.labels.settings import Settings
+from gfd.labels.productname import sanitize
+from gfd.labels.settings import LabelSettings
 from nfd.source import Labelled
 
 
-def versions(inventory: Inventory, settings: Settings) -> Labelled:
+def versions(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """Parts of the driver version stay text (`04`); without a third part the revision is empty.
 
     Labels:
@@ -58,3 +59,44 @@ def cuda_version(number: int | None) -> dict[str, str]:
         "cuda.runtime-version.minor": minor,
         "cuda.runtime-version.full": f"{major}.{minor}",
     }
+
+
+def timestamp(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """When.
+
+    Labels:
+        gfd.timestamp = number: seconds since the epoch; when the GPU labels last changed, alone when it started
+    """
+    when = inventory.node.timestamp
+    if when is None or not (settings.alone or inventory.gpus):
+        return Labelled({})
+    return Labelled({"gfd.timestamp": str(when)})
+
+
+def machine(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """The product. Firmware that leaves its name empty, or gives one of which nothing can stand in a label, says none.
+
+    Labels:
+        gpu.machine = text: the machine's product name, or `unknown`
+    """
+    name = sanitize(inventory.node.machine)
+    return Labelled({"gpu.machine": name} if name and inventory.compute_gpus else {})
+
+
+def guest(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """Where PCI configuration space can be read.
+
+    Labels:
+        vgpu.present = true, false: whether the node is a guest with a vGPU
+        vgpu.host-driver-version = text: the version of the host's driver
+        vgpu.host-driver-branch = text: the branch of the host's driver
+    """
+    node = inventory.node
+    if node.vgpu_present is None or not (settings.alone or inventory.gpus):
+        return Labelled({})
+    labels = {"vgpu.present": str(node.vgpu_present).lower()}
+    if node.vgpu_version:
+        labels["vgpu.host-driver-version"] = node.vgpu_version
+    if node.vgpu_branch:
+        labels["vgpu.host-driver-branch"] = node.vgpu_branch
+    return Labelled(labels)

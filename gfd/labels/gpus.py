@@ -1,0 +1,234 @@
+"""Labels about whole GPUs: of the model that the plain labels are about, and of each of several models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gfd.families import family_of
+from gfd.inventory import Fact, Gpu, Inventory
+from gfd.labels.productname import compose, product
+from gfd.labels.settings import MIG_STRATEGIES, NONE, LabelSettings
+from gfd.sharing import GPU, MPS, Shared
+from nfd import names
+from nfd.source import Labelled
+
+_PREFIX, _LONGEST_SUFFIX = "gpu.model.", ".product"
+_ROOM = names.MAX_NAME - len(_PREFIX) - len(_LONGEST_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The devices of one name."""
+
+    name: str
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def count(self) -> int:
+        """Devices that the driver can use; if it can use none, those there were."""
+        return sum(gpu.counts for gpu in self.gpus) or len(self.gpus)
+
+    @property
+    def memory(self) -> int | None:
+        """MiB: of the last device that tells it, one out of MIG mode if there is one."""
+        known = [gpu.memory for gpu in self.by_mode if gpu.memory]
+        return known[-1] if known else None
+
+    @property
+    def compute(self) -> tuple[int, int] | None:
+        known = [
+            (gpu.compute_major, gpu.compute_minor)
+            for gpu in self.by_mode
+            if gpu.compute_major is not None and gpu.compute_minor is not None
+        ]
+        return known[-1] if known else None
+
+    @property
+    def carved(self) -> bool:
+        """Whether all of them are in MIG mode: nothing can be placed on such a GPU as a whole."""
+        return all(gpu.mig_enabled for gpu in self.gpus)
+
+    @property
+    def by_mode(self) -> tuple[Gpu, ...]:
+        """Devices in MIG mode first."""
+        return tuple(sorted(self.gpus, key=lambda gpu: not gpu.mig_enabled))
+
+
+def models(inventory: Inventory) -> tuple[Model, ...]:
+    """The most numerous first; of equally many the one with less memory, then by name.
+
+    Before all others come those with a GPU out of MIG mode, since `nvidia.com/gpu` is their resource.
+    Devices that do not answer at the moment count, lest another model takes over while they are silent.
+    """
+    by_name: dict[str, list[Gpu]] = {}
+    for gpu in inventory.compute_gpus:
+        name = gpu.name if Fact.NAME not in gpu.unknown else _likely_name(gpu, inventory.compute_gpus)
+        if name is not None:
+            by_name.setdefault(name, []).append(gpu)
+    found = (Model(name, tuple(gpus)) for name, gpus in by_name.items())
+    return tuple(sorted(found, key=_rank))
+
+
+def _likely_name(gpu: Gpu, gpus: Sequence[Gpu]) -> str | None:
+    """Of a device whose name could not be read: that of the only model like it. Empty if no device has a name, None if
+    no model, or more than one, is like it.
+    """
+    named = [one for one in gpus if Fact.NAME not in one.unknown]
+    alike = {one.name for one in named if _traits(one) == _traits(gpu)}
+    if not named:
+        return ""
+    return alike.pop() if len(alike) == 1 else None
+
+
+def _traits(gpu: Gpu) -> tuple[int | None, int | None, int | None]:
+    return gpu.memory, gpu.compute_major, gpu.compute_minor
+
+
+def _rank(model: Model) -> tuple[bool, int, int, str]:
+    return (model.carved, -len(model.gpus), model.memory or 0, model.name)
+
+
+def per_model(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """On a node with several models.
+
+    Labels:
+        gpu.mixed = true: the GPUs are of several models; the plain labels are about the most numerous one
+        gpu.model.<product>.count = number: GPUs of that model
+        gpu.model.<product>.memory = number: MiB of one GPU of that model
+        gpu.model.<product>.product = text: the model in full
+    """
+    found = models(inventory)
+    if len(found) < 2:
+        return Labelled({})
+    labels = {"gpu.mixed": "true"}
+    for key, model in zip(keys([product(model.name) for model in found]), found, strict=True):
+        if text := product(model.name):
+            labels[f"{_PREFIX}{key}.product"] = text
+        labels[f"{_PREFIX}{key}.count"] = str(model.count)
+        if model.memory is not None:
+            labels[f"{_PREFIX}{key}.memory"] = str(model.memory)
+    return Labelled(labels)
+
+
+def keys(products: list[str]) -> list[str]:
+    """Each product as part of a label's name: legal, short enough, and unlike the others."""
+    found: list[str] = []
+    for text in products:
+        key, number = key_part(text, _ROOM), 2
+        while key in found:
+            tail = f"-{number}"
+            key, number = key_part(text, _ROOM - len(tail)) + tail, number + 1
+        found.append(key)
+    return found
+
+
+def key_part(text: str, room: int) -> str:
+    """At most `room` characters, every piece between dots with a letter or digit at both ends; `unnamed` for none."""
+    pieces = (piece.strip("-_") for piece in names.clean(text)[:room].split("."))
+    return ".".join(piece for piece in pieces if piece) or "unnamed"
+
+
+_MODES = {"0x030000": "graphics", "0x030200": "compute"}
+
+
+def capabilities(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """`mig.capable`, `mps.capable` and the configured `mig.strategy`.
+
+    MPS does not work beside a GPU in MIG mode: then the node is not capable of it, whatever is configured, and nothing
+    is shared.
+
+    Labels:
+        mig.capable = true, false: whether a GPU can be divided by MIG
+        mig.strategy = single, mixed: the MIG strategy that is configured
+        mps.capable = true, false: whether GPUs are shared by MPS
+    """
+    gpus = inventory.compute_gpus
+    if not gpus:
+        return Labelled({})
+    impossible = settings.is_mps_impossible(inventory)
+    labels = {"mps.capable": _text(settings.sharing.strategy == MPS and not impossible)}
+    known = [gpu.mig_capable for gpu in gpus if gpu.mig_capable is not None]
+    if known:
+        labels["mig.capable"] = _text(any(known))
+    if settings.mig_strategy in MIG_STRATEGIES and settings.mig_strategy != NONE:
+        labels["mig.strategy"] = settings.mig_strategy
+    if impossible:
+        return Labelled(labels, (("mps.capable", "false: MPS sharing is configured, and a GPU is in MIG mode"),))
+    return Labelled(labels)
+
+
+def whole_gpus(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """Of one model.
+
+    Labels:
+        gpu.count = number: GPUs that the driver can use
+        gpu.product = text: the model, such as `NVIDIA-H200`; `-SHARED` is added where GPUs are shared under their name
+        gpu.memory = number: MiB of one GPU
+        gpu.memory.unified = true: that is the memory of the machine
+        gpu.replicas = number: replicas of each GPU (sharing)
+        gpu.sharing-strategy = none, time-slicing, mps: how GPUs are shared
+        gpu.family = text: the architecture, such as `hopper`
+        gpu.compute.major = number: compute capability, first part
+        gpu.compute.minor = number: compute capability, second part
+    """
+    found = models(inventory)
+    if not found:
+        return Labelled({})
+    model = found[0]
+    return Labelled(
+        {
+            "gpu.count": str(model.count),
+            **whole_gpu(model, settings.shared(inventory, GPU)),
+            **architecture(model, settings),
+            **({"gpu.memory.unified": "true"} if any(gpu.memory_unified for gpu in model.gpus) else {}),
+        }
+    )
+
+
+def whole_gpu(model: Model, shared: Shared) -> dict[str, str]:
+    """GPUs in MIG mode have no replicas, and a model without a name is no product."""
+    shared = Shared(replicas=0) if model.carved else shared
+    labels = {"gpu.replicas": str(shared.replicas), "gpu.sharing-strategy": shared.strategy}
+    if name := model.name and compose(model.name, suffix=shared.suffix):
+        labels["gpu.product"] = name
+    return labels if model.memory is None else {**labels, "gpu.memory": str(model.memory)}
+
+
+def architecture(model: Model, settings: LabelSettings) -> dict[str, str]:
+    """Compute capability, and the family it belongs to if that is known."""
+    if model.compute is None or model.compute[0] == 0:
+        return {}
+    major, minor = model.compute
+    labels = {"gpu.compute.major": str(major), "gpu.compute.minor": str(minor)}
+    family = family_of(settings.families, major, minor)
+    return {**labels, "gpu.family": family} if family else labels
+
+
+def mode(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """After the PCI class that all devices have, as far as their place on PCI is known.
+
+    Labels:
+        gpu.mode = graphics, compute, unknown: whether the GPUs are display controllers
+    """
+    told = (gpu for gpu in inventory.compute_gpus if not gpu.mute and Fact.PCI not in gpu.unknown)
+    classes = {gpu.pci_class for gpu in told} | {gpu.pci_class for gpu in inventory.compute_gpus if gpu.pci_class}
+    if not classes:
+        return Labelled({})
+    return Labelled({"gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"})
+
+
+def clique(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """None if they differ.
+
+    Labels:
+        gpu.clique = text: cluster UUID and clique of the NVLink fabric that the GPUs are attached to
+    """
+    found = sorted({gpu.clique for gpu in inventory.compute_gpus if gpu.clique})
+    if len(found) > 1:
+        return Labelled({}, (("gpu.clique", f"left out, since the devices differ: {', '.join(found)}"),))
+    return Labelled({"gpu.clique": found[0]} if found else {})
+
+
+def _text(value: bool) -> str:
+    return str(value).lower()
