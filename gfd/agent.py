@@ -6,23 +6,21 @@ import errno
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from gfd.config import check_families
-from gfd.configfile import STAYS, FileConfig
 from gfd.discover import ReadSettings, discover
 from gfd.families import Families, overlay
 from gfd.gaps import resume
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
-from gfd.labels.settings import MIG_STRATEGIES, LabelSettings
-from gfd.options import Choice, Loaded
+from gfd.labels.settings import LabelSettings
+from gfd.options import KEPT, Choice, Config, Loaded
 from gfd.output import Output
 from gfd.pci import read_functions
 from gfd.restart import complete, is_needed
 from nfd import log, names
-from nfd.config.load import read_file
+from nfd.config.load import place_of, read_file
 from nfd.config.reading import is_blank
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, HostError, NfdError
@@ -44,34 +42,26 @@ class InitError(NfdError):
 class Run:
     """What stays the same from one reload to the next."""
 
-    config: FileConfig
+    loaded: Loaded
     options: ReadSettings
     settings: LabelSettings
-    interval: float
-    oneshot: bool
-    fail_on_init_error: bool
-    timestamp: int | None
-    check_mig_strategy: Callable[[], None]
-    """Raises ConfigError naming the place of a strategy that is none."""
+    timestamp: int | None = None
 
 
 def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
     """What runs from now on, `current` until now. Raises ConfigError if the families file cannot be used."""
-    before = current.settings.families if current else None
-    families = read_families(loaded["families-file"], loaded.place("families-file"), before)
+    config, flags = loaded.config, loaded.config.flags
+    place = place_of(Config, loaded.layers, ("familiesFile",))
+    families = read_families(config.families_file, place, current.settings.families if current else None)
     return Run(
-        loaded.config,
-        ReadSettings(loaded["device-discovery-strategy"], loaded["machine-type-file"], loaded["nvml-timeout"]),
-        LabelSettings(loaded["mig-strategy"], loaded.config.sharing, families, alone=True),
-        loaded["sleep-interval"],
-        loaded["oneshot"],
-        loaded["fail-on-init-error"],
-        None if loaded["no-timestamp"] else int(now),
-        partial(loaded.check, "mig-strategy", MIG_STRATEGIES),
+        loaded,
+        ReadSettings(flags.device_discovery_strategy, flags.gfd.machine_type_file, config.nvml_timeout),
+        LabelSettings(flags.mig_strategy, config.sharing, families, alone=True),
+        None if flags.gfd.no_timestamp else int(now),
     )
 
 
-def read_families(path: str, place: str = "--families-file", current: Families | None = None) -> Families:
+def read_families(path: str, place: str = "-families-file", current: Families | None = None) -> Families:
     """The built-in table with what the file lays over it; what is `current`, if the file is missing or empty just now.
 
     Raises ConfigError naming file, line and key.
@@ -83,10 +73,10 @@ def read_families(path: str, place: str = "--families-file", current: Families |
     except FileNotFoundError as error:
         if current is None:
             raise ConfigError(f"{place}: {path}: {error.strerror}") from error
-        _log.warning("families", path=path, error=f"is missing; {STAYS}")
+        _log.warning("families", path=path, error=f"is missing; {KEPT}")
         return current
     if current is not None and current != overlay({}) and is_blank(data):
-        _log.warning("families", path=path, error=f"is empty; {STAYS}")
+        _log.warning("families", path=path, error=f"is empty; {KEPT}")
         return current
     document = parse(data, path)
     rows = {} if document.data is None else document.data
@@ -130,8 +120,8 @@ class Agent:
         standard output any more.
         """
         self._pass(output, first=True)
-        while not self._run.oneshot:
-            wait(self._signals, self._run.interval)
+        while not self._run.loaded.config.flags.gfd.oneshot:
+            wait(self._signals, self._run.loaded.config.flags.gfd.sleep_interval)
             if self._signals.stop:
                 return
             if self._signals.reload:
@@ -148,7 +138,7 @@ class Agent:
                 raise
             _log.error("labels not written", error=str(error))
         except Exception as error:
-            if self._run.oneshot:
+            if self._run.loaded.config.flags.gfd.oneshot:
                 raise
             failed("pass", error, "labels not written")
 
@@ -199,11 +189,11 @@ class Agent:
     def _reload(self, output: Output) -> Output:
         """The configuration file is read again; one that cannot be used changes nothing."""
         try:
-            loaded = self._choice.load(self._run.config)
-            tell_config(loaded)
+            loaded = self._choice.load(self._run.loaded)
+            log_config(loaded)
             fresh = make_run(loaded, self._host.now(), self._run)
             if self._last is not None and self._last.compute_gpus:
-                fresh.check_mig_strategy()
+                fresh.loaded.check_mig_strategy()
             opened = self._open_output(loaded)
         except NfdError as error:
             _log.error("configuration not reloaded", error=str(error))
@@ -230,11 +220,11 @@ def is_unread(error: NfdError) -> bool:
 
 def check(run: Run, inventory: Inventory, *, first: bool) -> None:
     """Raises InitError if the first pass has no driver and must, ConfigError if there are devices and no strategy."""
-    if first and inventory.trouble is not None and run.fail_on_init_error:
+    if first and inventory.trouble is not None and run.loaded.config.flags.fail_on_init_error:
         what = "no driver" if inventory.trouble is Trouble.NO_DRIVER else "the driver does not work"
         raise InitError(f"{what}: {inventory.reason}")
     if inventory.compute_gpus:
-        run.check_mig_strategy()
+        run.loaded.check_mig_strategy()
 
 
 def cleaned(labels: Labels) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -244,11 +234,11 @@ def cleaned(labels: Labels) -> tuple[dict[str, str], list[tuple[str, str]]]:
     return {key: value for key, value in legal.items() if value or not labels[key]}, notes
 
 
-def tell_config(loaded: Loaded) -> None:
-    """What is configured, at debug, and what of it has no effect."""
-    for warning in loaded.config.warnings:
-        _log.warning("configuration", path=loaded["config-file"], error=warning)
-    _log.debug("configuration", **{name.replace("-", "_"): value for name, value in loaded.values.items()})
+def log_config(loaded: Loaded) -> None:
+    """What is configured, at debug, and warnings."""
+    for warning in loaded.warnings:
+        _log.warning("configuration", path=loaded.config.config_file, error=warning)
+    _log.debug("configuration", **loaded.config.model_dump())
 
 
 def wait(signals: Signals, seconds: float) -> None:

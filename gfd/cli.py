@@ -19,7 +19,7 @@ from nfd.signals import begin
 
 if TYPE_CHECKING:
     from gfd.nodefeature import Guard
-    from gfd.options import Choice, Loaded
+    from gfd.options import Choice, Config, Loaded
     from gfd.output import Output
     from nfd.host import Host
 
@@ -80,7 +80,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
             say(choice.answer)
             return 0
         loaded = choice.load()
-        log.setup(loaded["log-level"])
+        log.setup(loaded.config.log_level)
         return work(choice, loaded, environment)
     except NfdError as error:
         log.complain("gpu-feature-discovery", error)
@@ -89,13 +89,13 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
     """Label, or clean up. Raises NfdError."""
-    from gfd.agent import Agent, make_run, tell_config
+    from gfd.agent import Agent, log_config, make_run
     from nfd.signals import Interrupted, Signals
 
-    if loaded["cleanup"]:
-        clean_up(loaded)
+    if loaded.config.cleanup:
+        clean_up(loaded.config)
         return 0
-    tell_config(loaded)
+    log_config(loaded)
     host = open_machine(loaded, environment)
     signals = Signals(STOP)
     opening = partial(open_output, guard=signals.interruptible)
@@ -103,7 +103,7 @@ def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
     try:
         agent.loop(LateOutput(loaded, opening))
     except Interrupted:
-        return int(loaded["oneshot"])
+        return int(loaded.config.flags.gfd.oneshot)
     return 0
 
 
@@ -111,23 +111,24 @@ def open_machine(loaded: Loaded, environment: Mapping[str, str]) -> Host:
     """The machine. A host root from the environment that is not mounted, as under NVIDIA's charts, is our own."""
     from nfd.host.replay import open_host
 
-    root = loaded["host-root"]
+    root = loaded.config.host_root
     if root == environment.get("NFD_HOST_ROOT") and not os.path.isdir(os.path.join(root, "sys")):  # noqa: PTH112, PTH118
         root = "/"
-    return open_host(root, loaded["replay"], environment)
+    return open_host(root, loaded.config.replay, environment)
 
 
 def open_output(loaded: Loaded, guard: Guard) -> Output:
     """`guard` is around what waits for an API server. Raises ConfigError, KubeError if that cannot be used."""
     from gfd.output import FileOutput, StandardOutput
 
-    if loaded["use-node-feature-api"]:
+    flags = loaded.config.flags
+    if flags.use_node_feature_api:
         from gfd.nodefeature import open_node_feature
 
-        found = open_node_feature(loaded, guard)
+        found = open_node_feature(loaded.config, guard)
         if found is not None:
             return found
-    return FileOutput(loaded["output-file"]) if loaded["output-file"] else StandardOutput()
+    return FileOutput(flags.gfd.output_file) if flags.gfd.output_file else StandardOutput()
 
 
 class LateOutput:
@@ -161,16 +162,16 @@ class LateOutput:
         return self._output
 
 
-def clean_up(loaded: Loaded) -> None:
-    """Remove the labels that we made."""
+def clean_up(config: Config) -> None:
+    """Remove the labels that this program wrote."""
     from gfd import output
 
-    if loaded["use-node-feature-api"] and loaded["node-name"]:
+    if config.flags.use_node_feature_api and config.node_name:
         from gfd.nodefeature import remove_node_feature
 
-        remove_node_feature(loaded)
-    if loaded["output-file"]:
-        output.remove(loaded["output-file"])
+        remove_node_feature(config)
+    if config.flags.gfd.output_file:
+        output.remove(config.flags.gfd.output_file)
 
 
 if __name__ == "__main__":

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT, ReadSettings
 from gfd.families import overlay, parse_rows
 from gfd.labels.settings import LabelSettings
-from gfd.sharing import parse_sharing
+from gfd.sharing import Sharing
 from nfd.config.section import Duration, Section
 
 
 def check_families(rows: Mapping[str, str]) -> Mapping[str, str]:
     parse_rows(rows)
     return rows
-
-
-def check_sharing(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    parse_sharing(data)
-    return data
 
 
 def check_timeout(seconds: float) -> float:
@@ -41,7 +36,7 @@ class Config(Section):
     """Leave out `nvidia.com/gfd.timestamp`, the time at which the labels last changed."""
     machine_type_file: str = MACHINE_TYPE_FILE
     """File below the host root with the machine's name; empty for `unknown`."""
-    sharing: Annotated[Mapping[str, Any], AfterValidator(check_sharing)] = {}
+    sharing: Sharing = Sharing()
     """`timeSlicing` and `mps`, as in the device plugin's configuration."""
     families: Annotated[Mapping[str, str], AfterValidator(check_families)] = {}
     """Names of architectures by compute capability (`"14.0": vera`), laid over the built-in ones."""
@@ -52,4 +47,4 @@ class Config(Section):
         return ReadSettings(self.device_discovery_strategy, self.machine_type_file, self.timeout)
 
     def settings(self) -> LabelSettings:
-        return LabelSettings(self.mig_strategy, parse_sharing(self.sharing)[0], overlay(self.families))
+        return LabelSettings(self.mig_strategy, self.sharing, overlay(self.families))

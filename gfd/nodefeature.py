@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from gfd.options import Loaded
+from gfd.options import Config
 from nfd import log, tasks
 from nfd.errors import ConfigError, Conflict, KubeError, NotFound, Unavailable
 from nfd.names import NFD_NS
@@ -157,28 +157,32 @@ class NodeFeatureOutput:
         return f"{self._folder()}/{quote(self._name(), safe='')}"
 
 
-def open_node_feature(loaded: Loaded, guard: Guard = nullcontext) -> NodeFeatureOutput | None:
+def open_node_feature(config: Config, guard: Guard = nullcontext) -> NodeFeatureOutput | None:
     """The output that the options name, None, with a warning, in a cluster without NodeFeature objects.
 
     Raises: KubeError if there is no cluster, or no name for the object.
     """
-    output = make_output(loaded, guard)
+    output = make_output(config, guard)
     if output.is_served():
         return output
-    _log.warning("the cluster has no NodeFeature objects, a feature file is written", path=loaded["output-file"])
+    path = config.flags.gfd.output_file
+    _log.warning("the cluster has no NodeFeature objects, a feature file is written", path=path)
     return None
 
 
-def remove_node_feature(loaded: Loaded) -> None:
+def remove_node_feature(config: Config) -> None:
     """Raises KubeError."""
-    make_output(loaded).remove()
+    make_output(config).remove()
 
 
-def make_output(loaded: Loaded, guard: Guard = nullcontext) -> NodeFeatureOutput:
-    for name, variable in (("node-name", "NODE_NAME"), ("namespace", "NAMESPACE")):
-        if not loaded[name]:
+def make_output(config: Config, guard: Guard = nullcontext) -> NodeFeatureOutput:
+    for value, name, variable in (
+        (config.node_name, "node-name", "NODE_NAME"),
+        (config.namespace, "namespace", "NAMESPACE"),
+    ):
+        if not value:
             raise KubeError(f"the NodeFeature API needs --{name} ({variable}); or use --use-node-feature-api=false")
-    return NodeFeatureOutput(loaded["node-name"], loaded["namespace"], loaded["pod-name"], loaded["kubeconfig"], guard)
+    return NodeFeatureOutput(config.node_name, config.namespace, config.pod_name, config.kubeconfig, guard)
 
 
 async def is_served(client: KubeClient) -> bool:

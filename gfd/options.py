@@ -1,183 +1,275 @@
-"""Command line, environment and configuration file of `gpu-feature-discovery`, in this order of precedence.
+"""The options of `gpu-feature-discovery`: command line over environment over configuration file over default.
 
-Names, aliases, variables and defaults are NVIDIA's (k8s-device-plugin, `cmd/gpu-feature-discovery`); `--host-root`,
-`--replay`, `--families-file`, `--nvml-timeout`, `--cleanup` and `--log-level` are ours.
+The file is that of GPU feature discovery and the device plugin, version v1. Names, aliases, variables, defaults and
+keys are NVIDIA's (k8s-device-plugin, `cmd/gpu-feature-discovery` and `api/config/v1`), except for `--host-root`,
+`--replay`, `--families-file`, `--nvml-timeout`, `--cleanup` and `--log-level`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
-from gfd.configfile import FileConfig, read_config
-from gfd.discover import MACHINE_TYPE_FILE, STRATEGIES, TIMEOUT
-from gfd.durations import read_duration, read_sleep
-from nfd.config.flags import Extra, Parsed, parse
-from nfd.config.text import parse_bool, parse_integer, parse_number
+from pydantic import AfterValidator, Field
+
+from gfd.config import check_timeout
+from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT
+from gfd.labels.settings import MIG_STRATEGIES
+from gfd.sharing import Sharing, resource_name
+from nfd.config.flags import Parsed, parse
+from nfd.config.load import file_layer, load, place_of
+from nfd.config.overlay import Layer
+from nfd.config.section import Duration, Flag, Interval, Section
 from nfd.errors import ConfigError
 from nfd.log import LEVELS
 
 PROGRAM = "gpu-feature-discovery"
 OUTPUT_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+KEPT = "what was read from it before stays in use"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option. `env` are variables, of which the first that exists counts; `key` is its path in the file."""
-
-    name: str
-    help: str
-    default: Any = ""
-    read: Callable[[str], Any] = str
-    env: tuple[str, ...] = ()
-    key: str = ""
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def switch(self) -> bool:
-        return self.read is parse_bool
+def check_version(text: str) -> str:
+    if text not in ("", "v1"):
+        raise ValueError(f"{text!r} is not supported, only v1 is")
+    return text
 
 
-def read_level(text: str) -> str:
+def check_level(text: str) -> str:
     if text not in LEVELS:
         raise ValueError(f"{text!r} is none of {', '.join(LEVELS)}")
     return text
 
 
-OPTIONS: tuple[Option, ...] = (
-    Option(
-        "mig-strategy",
-        "how MIG devices are offered: none, single or mixed",
-        "none",
-        env=("GFD_MIG_STRATEGY", "MIG_STRATEGY"),
-        key="migStrategy",
-    ),
-    Option(
-        "fail-on-init-error",
-        "exit with status 1 if the first pass finds no working driver",
-        True,
-        parse_bool,
-        ("GFD_FAIL_ON_INIT_ERROR", "FAIL_ON_INIT_ERROR"),
-        "failOnInitError",
-    ),
-    Option("oneshot", "label once and exit", False, parse_bool, ("GFD_ONESHOT",), "gfd.oneshot"),
-    Option(
-        "no-timestamp",
-        "leave out nvidia.com/gfd.timestamp",
-        False,
-        parse_bool,
-        ("GFD_NO_TIMESTAMP",),
-        "gfd.noTimestamp",
-    ),
-    Option(
-        "sleep-interval",
-        "time between two passes, such as 60s, or infinite",
-        60.0,
-        read_sleep,
-        ("GFD_SLEEP_INTERVAL",),
-        "gfd.sleepInterval",
-    ),
-    Option(
-        "output-file",
-        "feature file; empty for standard output",
-        OUTPUT_FILE,
-        env=("GFD_OUTPUT_FILE",),
-        key="gfd.outputFile",
-        aliases=("output", "o"),
-    ),
-    Option(
-        "machine-type-file",
-        "file with the machine's name, below the host root; empty for unknown",
-        MACHINE_TYPE_FILE,
-        env=("GFD_MACHINE_TYPE_FILE",),
-        key="gfd.machineTypeFile",
-    ),
-    Option("config-file", "configuration file (version v1)", env=("GFD_CONFIG_FILE", "CONFIG_FILE")),
-    Option(
-        "use-node-feature-api",
-        "write a NodeFeature object instead of a feature file",
-        True,
-        parse_bool,
-        ("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
-        "useNodeFeatureAPI",
-    ),
-    Option(
-        "device-discovery-strategy",
-        f"which library is asked for the devices: {', '.join(STRATEGIES)}",
-        "auto",
-        env=("DEVICE_DISCOVERY_STRATEGY",),
-        key="deviceDiscoveryStrategy",
-    ),
-    Option(
-        "driver-root-ctr-path",
-        "accepted, without effect on labels",
-        "/driver-root",
-        env=("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
-        aliases=("container-driver-root",),
-    ),
-    Option("kubeconfig", "kubeconfig file; empty inside a cluster", env=("KUBECONFIG",)),
-    Option("kube-api-qps", "accepted, without effect", 5.0, parse_number, ("KUBE_API_QPS",)),
-    Option("kube-api-burst", "accepted, without effect", 10, parse_integer, ("KUBE_API_BURST",)),
-    Option("namespace", "namespace of the NodeFeature object", "default", env=("NAMESPACE",)),
-    Option("node-name", "name of this node", env=("NODE_NAME",)),
-    Option("pod-name", "name of this pod, for owner references", env=("POD_NAME",)),
-    Option("host-root", "where the machine's file systems are mounted", "/", env=("NFD_HOST_ROOT",)),
-    Option("replay", "recorded or hand-made machine to label instead of the running one"),
-    Option(
-        "families-file",
-        'YAML: names of architectures by compute capability ("14.0": vera), laid over the built-in ones',
-        env=("GFD_FAMILIES_FILE",),
-    ),
-    Option(
-        "nvml-timeout", "how long the driver may take for one reading", TIMEOUT, read_duration, ("GFD_NVML_TIMEOUT",)
-    ),
-    Option("cleanup", "remove the feature file or NodeFeature object and exit", False, parse_bool),
-    Option("log-level", f"one of {', '.join(LEVELS)}", "info", read_level, ("GFD_LOG_LEVEL",)),
-)
+def check_texts(value: Any) -> Any:
+    items = value if isinstance(value, list) else [value]
+    if not all(one is None or isinstance(one, str) for one in items):
+        raise ValueError(f"must be text or a list of texts, not {value!r}")
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What was asked for on the command line and in the environment; the file is read anew at each reload."""
+class Part(Section):
+    """A section of the file; a null stands for the default."""
 
-    given: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
-    """The flag or variable that each of them comes from."""
-    answer: str = ""
-    """What --help or --version ask to print."""
+    nullable: ClassVar[bool] = True
+    derived: ClassVar[bool] = False
 
-    def load(self, current: FileConfig | None = None) -> Loaded:
-        """Every option's value; at a reload, with what the file said before. Raises ConfigError."""
-        path = self.given.get("config-file", "")
-        config = read_config(path, current) if path else FileConfig()
-        values = {option.name: config.flags.get(option.key, option.default) for option in OPTIONS}
-        places = {option.name: config.places[option.key] for option in OPTIONS if option.key in config.places}
-        loaded = Loaded({**values, **self.given}, config, {**places, **self.places})
-        loaded.check("device-discovery-strategy", STRATEGIES)
-        return loaded
+
+class GfdFlags(Part):
+    """`flags.gfd`."""
+
+    oneshot: Annotated[bool, Flag("oneshot", env=("GFD_ONESHOT",))] = False
+    """Label once and exit."""
+    no_timestamp: Annotated[bool, Flag("no-timestamp", env=("GFD_NO_TIMESTAMP",))] = False
+    """Leave out nvidia.com/gfd.timestamp."""
+    sleep_interval: Annotated[Interval, Flag("sleep-interval", env=("GFD_SLEEP_INTERVAL",))] = 60.0
+    """Time between two passes, such as 60s, or infinite."""
+    output_file: Annotated[str, Flag("output-file", aliases=("output", "o"), env=("GFD_OUTPUT_FILE",))] = OUTPUT_FILE
+    """Feature file; empty for standard output."""
+    machine_type_file: Annotated[str, Flag("machine-type-file", env=("GFD_MACHINE_TYPE_FILE",))] = MACHINE_TYPE_FILE
+    """File with the machine's name, below the host root; empty for unknown."""
+
+
+class PluginFlags(Part):
+    """`flags.plugin`: for the device plugin alone."""
+
+    pass_device_specs: bool | None = None
+    """For the device plugin alone."""
+    device_list_strategy: Annotated[Any | None, AfterValidator(check_texts)] = None
+    """For the device plugin alone."""
+    device_id_strategy: Annotated[str | None, Field(alias="deviceIDStrategy")] = None
+    """For the device plugin alone."""
+    cdi_annotation_prefix: str | None = None
+    """For the device plugin alone."""
+    nvidia_ctk_path: Annotated[str | None, Field(alias="nvidiaCTKPath")] = None
+    """For the device plugin alone."""
+    container_driver_root: str | None = None
+    """For the device plugin alone."""
+    shared_devices_allocation_policy: str | None = None
+    """For the device plugin alone."""
+
+
+class Flags(Part):
+    """`flags`."""
+
+    mig_strategy: Annotated[str, Flag("mig-strategy", env=("GFD_MIG_STRATEGY", "MIG_STRATEGY"))] = "none"
+    """How MIG devices are offered: none, single or mixed."""
+    fail_on_init_error: Annotated[
+        bool, Flag("fail-on-init-error", env=("GFD_FAIL_ON_INIT_ERROR", "FAIL_ON_INIT_ERROR"))
+    ] = True
+    """Exit with status 1 if the first pass finds no working driver."""
+    use_node_feature_api: Annotated[
+        bool,
+        Field(alias="useNodeFeatureAPI"),
+        Flag("use-node-feature-api", env=("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API")),
+    ] = True
+    """Write a NodeFeature object instead of a feature file."""
+    device_discovery_strategy: Annotated[
+        Literal["auto", "nvml", "tegra", "vfio"], Flag("device-discovery-strategy", env=("DEVICE_DISCOVERY_STRATEGY",))
+    ] = "auto"
+    """Which library is asked for the devices: auto, nvml, tegra, vfio."""
+    mps_root: str | None = None
+    """For the device plugin alone."""
+    nvidia_driver_root: str | None = None
+    """For the device plugin alone."""
+    nvidia_dev_root: str | None = None
+    """For the device plugin alone."""
+    gdrcopy_enabled: bool | None = None
+    """For the device plugin alone."""
+    gds_enabled: bool | None = None
+    """For the device plugin alone."""
+    mofed_enabled: bool | None = None
+    """For the device plugin alone."""
+    gfd: GfdFlags = GfdFlags()
+    plugin: PluginFlags = PluginFlags()
+
+
+class Renamed(Section):
+    """An entry of `resources`."""
+
+    exact: ClassVar[bool] = True
+    derived: ClassVar[bool] = False
+
+    pattern: str | None
+    name: Annotated[str, AfterValidator(resource_name)]
+
+
+class Resources(Part):
+    """`resources`: checked, without effect."""
+
+    gpus: tuple[Renamed, ...] = ()
+    """Checked, without effect."""
+    mig: tuple[Renamed, ...] = ()
+    """Checked, without effect."""
+
+
+class Imex(Part):
+    """`imex`: for the device plugin alone."""
+
+    channel_ids: Annotated[tuple[int, ...], Field(alias="channelIDs")] = ()
+    """For the device plugin alone."""
+    required: bool | None = None
+    """For the device plugin alone."""
+
+
+class Config(Part):
+    """All options: the keys of the file, then those that only flags and variables set."""
+
+    version: Annotated[str, AfterValidator(check_version)] = "v1"
+    """Version of the file; only v1 is supported."""
+    flags: Flags = Flags()
+    resources: Resources = Resources()
+    sharing: Sharing = Sharing()
+    """How GPUs and MIG devices are shared: `timeSlicing` and `mps`."""
+    imex: Imex = Imex()
+
+    config_file: Annotated[str, Flag("config-file", env=("GFD_CONFIG_FILE", "CONFIG_FILE"), outside=True)] = ""
+    """Configuration file (version v1)."""
+    driver_root_ctr_path: Annotated[
+        str,
+        Flag(
+            "driver-root-ctr-path",
+            aliases=("container-driver-root",),
+            env=("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
+            outside=True,
+        ),
+    ] = "/driver-root"
+    """Accepted, without effect on labels."""
+    kubeconfig: Annotated[str, Flag("kubeconfig", env=("KUBECONFIG",), outside=True)] = ""
+    """Kubeconfig file; empty inside a cluster."""
+    kube_api_qps: Annotated[float, Flag("kube-api-qps", env=("KUBE_API_QPS",), outside=True)] = 5.0
+    """Accepted, without effect."""
+    kube_api_burst: Annotated[int, Flag("kube-api-burst", env=("KUBE_API_BURST",), outside=True)] = 10
+    """Accepted, without effect."""
+    namespace: Annotated[str, Flag("namespace", env=("NAMESPACE",), outside=True)] = "default"
+    """Namespace of the NodeFeature object."""
+    node_name: Annotated[str, Flag("node-name", env=("NODE_NAME",), outside=True)] = ""
+    """Name of this node."""
+    pod_name: Annotated[str, Flag("pod-name", env=("POD_NAME",), outside=True)] = ""
+    """Name of this pod, for owner references."""
+    host_root: Annotated[str, Flag("host-root", env=("NFD_HOST_ROOT",), outside=True)] = "/"
+    """Where the machine's file systems are mounted."""
+    replay: Annotated[str, Flag("replay", outside=True)] = ""
+    """Recorded or hand-made machine to label instead of the running one."""
+    families_file: Annotated[str, Flag("families-file", env=("GFD_FAMILIES_FILE",), outside=True)] = ""
+    """YAML: names of architectures by compute capability ("14.0": vera), laid over the built-in ones."""
+    nvml_timeout: Annotated[
+        Duration, AfterValidator(check_timeout), Flag("nvml-timeout", env=("GFD_NVML_TIMEOUT",), outside=True)
+    ] = TIMEOUT
+    """How long the driver may take for one reading."""
+    cleanup: Annotated[bool, Flag("cleanup", outside=True)] = False
+    """Remove the feature file or NodeFeature object and exit."""
+    log_level: Annotated[str, AfterValidator(check_level), Flag("log-level", env=("GFD_LOG_LEVEL",), outside=True)] = (
+        "info"
+    )
+    """One of debug, info, warning, error."""
+
+    def remarks(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Path and reason of what is written without effect, and of a MIG strategy that does not exist."""
+        if self.flags.mig_strategy not in MIG_STRATEGIES:
+            yield MIG_STRATEGY, f"{self.flags.mig_strategy!r} is none of {', '.join(MIG_STRATEGIES)}"
+        for path, reason in self.sharing.without_effect():
+            yield ("sharing", *path), reason
+        for name, entries in (("gpus", self.resources.gpus), ("mig", self.resources.mig)):
+            if entries:
+                yield ("resources", name), "has no effect"
+
+
+MIG_STRATEGY = ("flags", "migStrategy")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The value of each option, by its flag; `config` is what the file says besides."""
+    """The options, and what they were read from."""
 
-    values: Mapping[str, Any]
-    config: FileConfig
-    places: Mapping[str, str] = field(default_factory=dict)
-    """The flag, variable, or line and key of the file that each value comes from; defaults come from nowhere."""
+    config: Config
+    layers: tuple[Layer, ...] = ()
+    warnings: tuple[str, ...] = ()
+    file: Layer | None = None
 
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+    def check_mig_strategy(self) -> None:
+        """Raises ConfigError that names where the strategy is from."""
+        wrong = next((reason for path, reason in self.config.remarks() if path == MIG_STRATEGY), "")
+        if wrong:
+            raise ConfigError(f"{place_of(Config, self.layers, MIG_STRATEGY)}: {'.'.join(MIG_STRATEGY)}: {wrong}")
 
-    def place(self, name: str) -> str:
-        """Where the value of an option comes from, as messages name it."""
-        return self.places.get(name, f"--{name}")
 
-    def check(self, name: str, allowed: Sequence[str]) -> None:
-        """Raises ConfigError unless the option has one of these values."""
-        if self[name] not in allowed:
-            raise ConfigError(f"{self.place(name)}: {self[name]!r} is none of {', '.join(allowed)}")
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Command line and environment, read once; the file is read again at each reload."""
+
+    parsed: Parsed = field(default_factory=Parsed)
+
+    @property
+    def answer(self) -> str:
+        """What --help or --version ask to print."""
+        return self.parsed.answer
+
+    def load(self, current: Loaded | None = None) -> Loaded:
+        """Every option's value; at a reload, with what is `current`. Raises ConfigError."""
+        path = load(Config, self.parsed.layers, strict_text=True).config.config_file
+        file, warnings = read_file(path, current.file if current else None) if path else (None, ())
+        layers = (*([file] if file else ()), *self.parsed.layers)
+        config, findings = load(Config, layers, strict_text=True)
+        return Loaded(config, layers, (*warnings, *map(str, findings)), file)
+
+
+def read_file(path: str, current: Layer | None = None) -> tuple[Layer, tuple[str, ...]]:
+    """The file and warnings; one that is empty or `/dev/null` gives the defaults. Raises ConfigError.
+
+    An editor or `cp` may just be writing the file. So at a reload, if the file is missing or has become empty, what is
+    `current` stays, with a warning.
+    """
+    layer = file_layer(Path(path))
+    if layer is None and current is None:
+        raise ConfigError(f"config file {path}: {os.strerror(errno.ENOENT)}")
+    if current is not None and (layer is None or (layer.blank and not current.blank)):
+        return current, (f"{path}: is {'empty' if layer else 'missing'}; {KEPT}",)
+    assert layer is not None
+    return layer, ()
 
 
 def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Choice:
@@ -185,66 +277,17 @@ def parse_options(argv: Sequence[str], environment: Mapping[str, str]) -> Choice
 
     What follows the first word that is no flag is ignored, but for `help`, which is as good as the flag.
     """
-    parsed = _parse(argv)
-    if parsed.rest[:1] in (("help",), ("h",)):
-        parsed = _parse(["--help"])
-    if parsed.answer:
-        return Choice(answer=parsed.answer)
-    given: dict[str, tuple[str, Any]] = {}
-    for option in OPTIONS:
-        given |= _variable(option, environment)
-        given |= _flag(option, parsed)
-    return Choice(
-        {name: value for name, (_, value) in given.items()}, {name: place for name, (place, _) in given.items()}
-    )
+    parsed = _parse(argv, environment)
+    return Choice(_parse(["--help"], {}) if parsed.rest[:1] in (("help",), ("h",)) else parsed)
 
 
-def _parse(argv: Sequence[str]) -> Parsed:
+def _parse(argv: Sequence[str], environment: Mapping[str, str]) -> Parsed:
     return parse(
         PROGRAM,
         argv,
-        [extra for option in OPTIONS for extra in _extras(option)],
+        model=Config,
         about="Labels a node after its NVIDIA GPUs.",
         stray=True,
         version_flags=("version", "v"),
-        environment={},
+        environment=environment,
     )
-
-
-def _extras(option: Option) -> list[Extra]:
-    """One for each spelling, so that two at once are seen."""
-    words = (option.name, *option.aliases)
-    return [
-        Extra(
-            word,
-            option.help,
-            option.default,
-            option.read,
-            switch=option.switch,
-            env=option.env if word == option.name else (),
-            hidden=word != option.name,
-        )
-        for word in words
-    ]
-
-
-def _flag(option: Option, parsed: Parsed) -> dict[str, tuple[str, Any]]:
-    """Place and value of an option that was given."""
-    words = [word for word in (option.name, *option.aliases) if word in parsed.given]
-    if len(words) > 1:
-        raise ConfigError(f"--{words[0]} and --{words[1]} are the same flag; give one of them")
-    return {option.name: (f"--{words[0]}", parsed[words[0]])} if words else {}
-
-
-def _variable(option: Option, environment: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
-    """As `_flag`. An empty variable is an empty text or false; for other types it counts as unset."""
-    name = next((name for name in option.env if name in environment), None)
-    if name is None:
-        return {}
-    text, place = environment[name], f"{name} ({option.name})"
-    if not text and option.read is not str:
-        return {option.name: (place, False)} if option.switch else {}
-    try:
-        return {option.name: (place, option.read(text))}
-    except ValueError as error:
-        raise ConfigError(f"{place}: {error}") from error

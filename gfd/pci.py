@@ -3,7 +3,7 @@
 Reads: sys/bus/pci/devices/*/{vendor,class,device,config,uevent,driver,physfn} (kernel ABI/testing/sysfs-bus-pci).
 
 A vGPU shows its host driver in the vendor-specific capability (PCI Local Bus Specification 3.0, section 6.7 and
-appendix H, id 0x09) of its configuration space: `VF` and a list of records. The record with id 0 has version and branch.
+appendix H, id 0x09) of its configuration space: `VF` and a list of records. Record 0 has version and branch.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from gfd.labels import label
 from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
 from gfd.pci import read_functions
+from nfd.config.section import Section
 from nfd.features import Features
 from nfd.host import Host
 from nfd.host.replay import Replay
@@ -100,6 +101,13 @@ def devices(features: Features) -> dict[str, int]:
     return {"present": inventory.node.pci_gpus, "usable": usable, "failing": failing}
 
 
+def program_model() -> type[Section]:
+    """The configuration file of `gpu-feature-discovery` and the device plugin."""
+    from gfd.options import Config
+
+    return Config
+
+
 SOURCE = Source(
     NAME,
     Config,
@@ -110,4 +118,5 @@ SOURCE = Source(
     namespaced=True,
     written=True,  # the revision of a driver version of two parts is empty, as GFD has it
     wakes=frozenset({"pci", "module"}),
+    program=program_model,
 )

@@ -77,5 +77,7 @@ class Source:
     """Subsystems (pci, usb, block, module, net, cpu, memory, nd) whose kernel events concern it."""
     watches: tuple[str, ...] = ()
     """Directories of the host whose files concern it."""
+    program: Callable[[], type[Section]] | None = None
+    """Model of the configuration file of a program that comes with the source, for `nfd config`."""
     settled: bool = False
     """Its inputs change only with an event it wakes on, or a reboot: the timer need not read them again."""

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from gfd.options import Config as GfdConfig
 from nfd.cli.reference import page
 from nfd.config import render
 from nfd.master.config import Config as MasterConfig
@@ -48,6 +49,10 @@ def reference() -> dict[str, str]:
         pages[f"docs/reference/{name}.md"] = render.reference(f"Configuration of {name}", model, prefix)
         pages[f"deploy/examples/{name}.conf"] = render.example(model)
         pages[f"docs/reference/{name}.schema.json"] = render.schema(f"Configuration of {name}", model)
+    pages["docs/reference/gpu-feature-discovery.md"] = render.reference("Options of gpu-feature-discovery", GfdConfig)
+    pages["docs/reference/gpu-feature-discovery.schema.json"] = render.schema(
+        "Configuration of gpu-feature-discovery and the device plugin", GfdConfig
+    )
     pages["docs/reference/nfd.md"] = page()
     return pages
 

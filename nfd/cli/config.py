@@ -1,11 +1,12 @@
-"""The configuration of nfd-worker and nfd-master: its JSON schema, an example file with every default, its reference in
-Markdown, or everything that is wrong with a file. Unknown keys and numbers where text belongs are errors here."""
+"""The configuration of nfd-worker, nfd-master and gpu-feature-discovery: its JSON schema, an example file with every
+default, its reference in Markdown, or everything that is wrong with a file. Unknown keys and numbers where text belongs
+are errors here."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from nfd.visible import visible
 
 _CUSTOM = ("sources", "custom")
 
-PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master"}
+PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master", "gfd": "gpu-feature-discovery"}
+_GFD_KEYS = frozenset({"version", "flags", "sharing", "imex"})
+"""Keys of GPU feature discovery's file; neither worker nor master has one of that name."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -30,7 +33,7 @@ def add_flags(parser: ArgumentParser) -> None:
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
         job.add_argument("--program", choices=PROGRAMS, default="worker", help="whose configuration (worker)")
     job = jobs.add_parser("validate", help="check files; exit status 1 if anything is wrong", allow_abbrev=False)
-    job.add_argument("--program", choices=PROGRAMS, help="whose configuration (master if FILE's name says so)")
+    job.add_argument("--program", choices=PROGRAMS, help="whose configuration (as name and content of FILE say)")
     job.add_argument("files", metavar="FILE", type=path, nargs="+", help="a configuration file, - for standard input")
 
 
@@ -53,6 +56,10 @@ def model_of(program: str) -> type[Section]:
         from nfd.master.config import Config
 
         return Config
+    if program == "gfd":
+        from nfd.sources import known
+
+        return next(source.program for source in known() if source.program is not None)()
     from nfd.worker.config import model
 
     return model()
@@ -62,11 +69,19 @@ def validate(paths: list[str], program: str | None) -> int:
     """Print every mistake of every file; drop-ins beside a file count as part of it."""
     wrong = 0
     for name in paths:
-        which = program or ("master" if "master" in Path(name).name else "worker")
-        for mistake in mistakes(model_of(which), layers_of(name)):
+        layers = layers_of(name)
+        which = program or program_of(name, layers)
+        for mistake in mistakes(model_of(which), layers, strict_text=which == "gfd"):
             sys.stdout.write(f"{visible(mistake)}\n")
             wrong += 1
     return 1 if wrong else 0
+
+
+def program_of(name: str, layers: Sequence[Layer]) -> str:
+    """Whose file it is, by its keys, then by its name."""
+    if any(isinstance(one.data, Mapping) and _GFD_KEYS & {key.lower() for key in one.data} for one in layers):
+        return "gfd"
+    return "master" if "master" in Path(name).name else "worker"
 
 
 def layers_of(path: str) -> list[Layer]:
@@ -75,14 +90,17 @@ def layers_of(path: str) -> list[Layer]:
     return [layer_of("standard input", parse(read_standard_input(), "standard input"))]
 
 
-def mistakes(model: type[Section], layers: list[Layer]) -> Iterator[str]:
+def mistakes(model: type[Section], layers: list[Layer], *, strict_text: bool = False) -> Iterator[str]:
     """What a daemon would refuse or warn of, one line each; then what it would say of source names and rules."""
-    found = check(model, layers)
+    found = check(model, layers, strict_text=strict_text)
     yield from map(str, found)
     if any(one.fatal for one in found):
         return
-    config: Any = load(model, layers).config
-    yield from _of_worker(layers, config) if hasattr(config, "sources") else _of_master(layers, config)
+    config: Any = load(model, layers, strict_text=strict_text).config
+    if hasattr(config, "sources"):
+        yield from _of_worker(layers, config)
+    elif hasattr(config, "leader_election"):
+        yield from _of_master(layers, config)
 
 
 def _of_master(layers: Sequence[Layer], config: Any) -> Iterator[str]:

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from nfd.config.overlay import Finding, Layer, Origin, Overlay, key_text
 from nfd.config.reading import is_blank, read_bytes
-from nfd.config.section import Section
+from nfd.config.section import Inside, Section
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError
 
@@ -56,6 +57,11 @@ def load(model: type[M], layers: Iterable[Layer], *, strict_text: bool = False) 
 def check(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = False) -> tuple[Finding, ...]:
     """Everything that `load` would warn of or refuse, in the order of the layers."""
     return _load(model, layers, strict_text)[1]
+
+
+def place_of(model: type[Section], layers: Iterable[Layer], path: tuple[str | int, ...]) -> str:
+    """File and line, flag or variable, that set the value at a path last; empty for a default."""
+    return _laid(model, layers).place(path)
 
 
 class Contents:
@@ -148,22 +154,36 @@ def file_layer(path: Path, *, required: bool = False, pipes: bool = False) -> La
             raise ConfigError(f"{path}: {os.strerror(errno.ENOENT)}") from error
         return None
     if is_blank(data):
-        return Layer(str(path), None, blank=True)
+        return Layer(str(path), None, blank=not path.is_char_device())  # /dev/null stands for the defaults
     return layer_of(str(path), parse(data, str(path)))
 
 
 def _load(model: type[M], layers: Iterable[Layer], strict_text: bool) -> tuple[M | None, tuple[Finding, ...]]:
-    overlay = Overlay(model, strict_text=strict_text)
-    for layer in layers:
-        overlay.lay(layer)
+    overlay = _laid(model, layers, strict_text=strict_text)
     try:
         config = model.model_validate(overlay.tree)
     except ValidationError as error:
-        wrong = [_finding(overlay, detail["loc"], detail["msg"]) for detail in error.errors(include_url=False)]
-        return None, (*overlay.findings, *wrong)
-    return config, tuple(overlay.findings)
+        known = {one.key for one in overlay.findings if one.fatal}
+        wrong = [_finding(overlay, detail) for detail in error.errors(include_url=False)]
+        return None, (*overlay.findings, *(one for one in wrong if one.key not in known))
+    remarks = [Finding(overlay.place(path), key_text(path), reason) for path, reason in config.remarks()]
+    return config, (*overlay.findings, *remarks)
 
 
-def _finding(overlay: Overlay, path: tuple[str | int, ...], message: str) -> Finding:
-    reason = " ".join(message.removeprefix("Value error, ").split())
+def _laid(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = False) -> Overlay:
+    overlay = Overlay(model, strict_text=strict_text)
+    for layer in layers:
+        overlay.lay(layer)
+    return overlay
+
+
+def _finding(overlay: Overlay, detail: ErrorDetails) -> Finding:
+    """One of pydantic's errors, in our words."""
+    error = detail.get("ctx", {}).get("error")
+    path = (*detail["loc"], *(error.path if isinstance(error, Inside) else ()))
+    reason = " ".join(detail["msg"].removeprefix("Value error, ").split())
+    if detail["type"] == "missing":
+        reason = "is required"
+    elif detail["type"] == "literal_error":
+        reason = f"{detail['input']!r} is none of {detail['ctx']['expected'].replace(' or ', ', ')}"
     return Finding(overlay.place(path), key_text(path), reason, fatal=True)

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from nfd.config.fielddocs import help_of
-from nfd.config.section import Flag, Replaces, Section, parse_duration, parse_pattern
+from nfd.config.section import Flag, Replaces, Section, parse_duration, parse_interval, parse_pattern
 
 M = TypeVar("M")
 
@@ -98,7 +98,7 @@ def _walk(model: type[Section], path: tuple[str, ...], names: tuple[str, ...], e
     for name, field in model.model_fields.items():
         shape = shape_of(field, loose=model.loose)
         here = (*path, key_of(name, field))
-        if shape.kind is Kind.SECTION and shape.model is not None and not shape.model.bare:
+        if shape.kind is Kind.SECTION and shape.model is not None and not (shape.model.bare or shape.model.whole):
             yield from _walk(shape.model, here, (*names, name), env_prefix)
         else:
             yield _option(model, shape, here, (*names, name), env_prefix)
@@ -112,14 +112,14 @@ def _option(
     flag = find_mark(field, Flag) or Flag()
     established = (flag.name, *flag.aliases) if flag.name else ()
     deprecated = find_mark(field, Replaces) is not None
-    default = field.get_default(call_default_factory=True)
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
     if shape.model is not None and shape.model.bare:
         declared = (shape.model, shape.model.bare)
         field = shape.model.model_fields[shape.model.bare]
         default, shape = getattr(default, shape.model.bare), shape_of(field)
     derived: tuple[str, ...] = ()
     variable: tuple[str, ...] = ()
-    if not deprecated and _has_text(shape):
+    if model.derived and not flag.outside and not deprecated and _has_text(shape):
         derived = (".".join(name.replace("_", "-") for name in names),)
         variable = ("_".join((env_prefix, *names)).upper(),) if env_prefix else ()
     return Option(
@@ -142,7 +142,11 @@ def _has_text(shape: Shape) -> bool:
 
 
 _KINDS: dict[Any, Kind] = {str: Kind.TEXT, bool: Kind.BOOL, int: Kind.INTEGER, float: Kind.NUMBER}
-_VALIDATED: dict[Any, Kind] = {parse_duration: Kind.DURATION, parse_pattern: Kind.PATTERN}
+_VALIDATED: dict[Any, Kind] = {
+    parse_duration: Kind.DURATION,
+    parse_interval: Kind.DURATION,
+    parse_pattern: Kind.PATTERN,
+}
 
 
 def _shape(annotation: Any, metadata: Sequence[Any], loose: bool) -> Shape:

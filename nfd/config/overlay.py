@@ -14,8 +14,10 @@ from enum import Enum
 from math import isfinite
 from typing import Any, Final
 
+from pydantic.fields import FieldInfo
+
 from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
-from nfd.config.section import Checked, Distinct, Replaces, Section, United
+from nfd.config.section import Checked, Distinct, Flag, Replaces, Section, United
 from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
 from nfd.visible import visible
@@ -95,10 +97,10 @@ class Overlay:
 
     def _section(self, model: type[Section], before: Mapping[str, Any], data: Mapping[str, Any], path: Path) -> Any:
         """Lay a mapping over the plain values of a section."""
-        names = {key_of(name, one).lower(): name for name, one in model.model_fields.items()}
+        names = self._names(model)
         tree, last = dict(before), dict[str, str]()
         for written, value in sorted(self._renamed(model, data, path).items()):
-            if (name := names.get(written.lower())) is None:
+            if (name := names.get(written if model.exact else written.lower())) is None:
                 self._warn((*path, written), "no such key" + _nearest(written, model))
                 continue
             if (other := last.get(name)) is not None:
@@ -107,7 +109,10 @@ class Overlay:
             one = model.model_fields[name]
             key = key_of(name, one)
             old = tree[key] if key in tree else _plain(one.get_default(call_default_factory=True))
-            new = self._value(shape_of(one, loose=model.loose), old, value, (*path, key))
+            shape = shape_of(one, loose=model.loose)
+            if value is None and model.nullable and shape.kind is not Kind.SECTION:
+                value = _plain(one.get_default(call_default_factory=True))
+            new = self._value(shape, old, value, (*path, key))
             if new is _KEEP:
                 continue
             for mark in (find_mark(one, Checked), find_mark(one, Distinct)):
@@ -118,6 +123,14 @@ class Overlay:
             tree[key] = new
             self._writers[(*path, key)] = self._layer
         return tree
+
+    def _names(self, model: type[Section]) -> dict[str, str]:
+        """Key → field of what the layer may set."""
+        in_file = self._layer.origin in _UNITING
+        fields = {name: one for name, one in model.model_fields.items() if not (in_file and _is_outside(one))}
+        return {
+            key if model.exact else key.lower(): name for name, one in fields.items() for key in (key_of(name, one),)
+        }
 
     def _renamed(self, model: type[Section], data: Mapping[str, Any], path: Path) -> dict[str, Any]:
         """Deprecated keys take the place of those that they stand for, or are left out."""
@@ -139,7 +152,7 @@ class Overlay:
     def _value(self, shape: Shape, old: Any, new: Any, path: Path) -> Any:
         """The plain value that comes of laying `new` over `old`, or _KEEP."""
         if new is None:
-            return self._null(shape)
+            return self._null(shape, path)
         match shape.kind:
             case Kind.SECTION if shape.model is not None:
                 return self._nested(shape.model, old, new, path)
@@ -156,7 +169,9 @@ class Overlay:
             case _:
                 return self._number(shape, new, path)
 
-    def _null(self, shape: Shape) -> Any:
+    def _null(self, shape: Shape, path: Path) -> Any:
+        if shape.model is not None and shape.model.exact and isinstance(path[-1], int):
+            return self._fail(path, "expected a section, found nothing")
         if shape.optional:
             return None
         return {Kind.LIST: [], Kind.MAP: {}}.get(shape.kind, _KEEP)
@@ -250,6 +265,11 @@ def place_in(layer: Layer, path: Path) -> str:
         found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
         line = next((line for line in found if line), None)
     return f"{layer.name}:{line}" if line else layer.name
+
+
+def _is_outside(one: FieldInfo) -> bool:
+    mark = find_mark(one, Flag)
+    return mark is not None and mark.outside
 
 
 def _folded(path: Path) -> Path:

@@ -48,7 +48,7 @@ def usage(program: str, about: str, extras: Iterable[Described], leaves: Iterabl
             lines += _flag((extra.name, *extra.aliases), extra.help, extra.default, extra.env)
     short = [leaf for leaf in leaves if leaf.mark.name and not leaf.mark.hidden]
     for leaf in short:
-        lines += _flag(leaf.flags[:-1] or leaf.flags, leaf.help, default_of(leaf), leaf.env)
+        lines += _flag((leaf.mark.name, *leaf.mark.aliases), leaf.help, default_of(leaf), leaf.env)
     lines += _flag(("version",), "print program and version", "", ())
     long = [leaf for leaf in leaves if leaf.flags and not leaf.mark.name]
     if long:
@@ -70,7 +70,7 @@ def reference(title: str, model: type[Section], env_prefix: str = "") -> str:
     """A Markdown page: one heading for each key, with what it is, its default, flags and variables."""
     lines = [f"# {title}", ""]
     for leaf in options(model, env_prefix):
-        lines += [f"## `{leaf.key}`", ""]
+        lines += [f"## `{f'--{leaf.mark.name}' if leaf.mark.outside else leaf.key}`", ""]
         lines += [*wrap(" ".join(leaf.help.split()), 120), ""] if leaf.help else []
         lines += ["| | |", "| --- | --- |", f"| type | {type_text(leaf.shape)} |"]
         lines += [f"| default | `{_flow(default_of(leaf))}` |"]
@@ -86,7 +86,7 @@ def example(model: type[Section]) -> str:
     lines: list[str] = []
     before: tuple[str, ...] = ()
     for leaf in options(model):
-        if leaf.deprecated or leaf.mark.hidden:
+        if leaf.deprecated or leaf.mark.hidden or leaf.mark.outside:
             continue
         *sections, key = leaf.path
         same = next((i for i, (a, b) in enumerate(zip(before, sections, strict=False)) if a != b), len(before))
@@ -103,7 +103,7 @@ def schema(title: str, model: type[Section]) -> str:
     top = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
-        **_section_schema(options(model), 0),
+        **_section_schema([leaf for leaf in options(model) if not leaf.mark.outside], 0),
     }
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
 
@@ -137,7 +137,7 @@ def type_text(shape: Shape) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
-        return value.model_dump(by_alias=True, mode="json")
+        return value.model_dump(by_alias=True, mode="json", exclude_defaults=type(value).whole)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, tuple | list | frozenset):

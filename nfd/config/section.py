@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+INFINITE = "infinite"
 NANOSECONDS = 1_000_000_000
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
@@ -28,6 +30,15 @@ class Section(BaseModel):
     loose: ClassVar[bool] = False
     """Numbers and booleans may be written as text, as klog's options are."""
 
+    whole: ClassVar[bool] = False
+    """Reference page and example file show the section as one key."""
+    exact: ClassVar[bool] = False
+    """Keys count letter by letter, and a null is not an entry of a list of such sections."""
+    nullable: ClassVar[bool] = False
+    """A null stands for the default of a key; elsewhere it changes nothing."""
+    derived: ClassVar[bool] = True
+    """Every key is a flag and a variable, in addition to the established ones."""
+
     model_config = ConfigDict(
         frozen=True,
         alias_generator=to_camel,
@@ -36,6 +47,18 @@ class Section(BaseModel):
         extra="ignore",
     )
 
+    def remarks(self) -> Iterable[tuple[tuple[str | int, ...], str]]:
+        """Path and reason of each warning about the configuration as a whole; asked of the outermost section only."""
+        return ()
+
+
+class Inside(ValueError):
+    """What a validator raises about a value inside the field's value; `path` leads there from the field."""
+
+    def __init__(self, path: tuple[str | int, ...], reason: str) -> None:
+        self.path = path
+        super().__init__(reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -43,7 +66,7 @@ class Flag:
 
     `name` is a flag without dashes, `env` are variables of which the first that exists counts. `exact` splits a list
     flag at commas and no more (`-deny-label-ns`); otherwise items are trimmed and blank ones dropped. `hidden` leaves
-    it out of the help text.
+    it out of the help text. With `outside` no file may set the option, only its flag and variables.
     """
 
     name: str = ""
@@ -51,6 +74,7 @@ class Flag:
     env: tuple[str, ...] = ()
     exact: bool = False
     hidden: bool = False
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +139,11 @@ def _in_range(seconds: float, value: Any) -> float:
     return seconds
 
 
+def parse_interval(value: Any) -> float:
+    """As `parse_duration`, not less than 0; `infinite` is infinity."""
+    return inf if value == INFINITE else max(0.0, parse_duration(value))
+
+
 def parse_pattern(value: Any) -> Any:
     """An RE2 pattern; the empty one matches everything, and needs no RE2, which is 2.5 MiB."""
     if not isinstance(value, str):
@@ -134,11 +163,14 @@ def parse_pattern(value: Any) -> Any:
 
 
 def _seconds_to_text(seconds: float) -> str:
-    return f"{seconds:g}s"
+    return INFINITE if seconds == inf else f"{seconds:g}s"
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(_seconds_to_text)]
 """A time span in seconds."""
+
+Interval = Annotated[float, BeforeValidator(parse_interval), PlainSerializer(_seconds_to_text)]
+"""The time between two passes in seconds, perhaps infinite."""
 
 Pattern = Annotated[Any, BeforeValidator(parse_pattern), PlainSerializer(lambda pattern: pattern.pattern)]
 """A compiled RE2 pattern, searched unanchored."""

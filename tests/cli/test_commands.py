@@ -246,8 +246,24 @@ def test_rules(run: Run, machine: str, tmp_path: Path) -> None:
     assert out.startswith(f"{rules}:11: ")
 
 
+def test_the_file_of_the_device_plugin(run: Run, tmp_path: Path) -> None:
+    """It is known by its keys, whatever its name; `--program` says so too."""
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "version: v1\nflags:\n  migStrategy: single\n  gdf: {}\nsharing: {mps: {resources: [{name: gpu}]}}\n"
+    )
+    wanted = f"{path}:4: flags.gdf: no such key; did you mean gfd?\n"
+    wanted += f"{path}:5: sharing.mps.resources[0].replicas: is required\n"
+    for words in ((), ("--program", "gfd")):
+        assert run("config", "validate", *words, str(path))[:2] == (1, wanted)
+    path.write_text("version: v1\nflags:\n  migStrategy: single\n")
+    assert run("config", "validate", str(path)) == (0, "", "")
+    path.write_text("version: 1\nflags: {migStrategy: Single}\n")
+    assert run("config", "validate", str(path))[1].startswith(f"{path}:1: version: expected text")
+
+
 def test_config(run: Run, tmp_path: Path) -> None:
-    for program in ("worker", "master"):
+    for program in ("worker", "master", "gfd"):
         assert json.loads(run("config", "schema", "--program", program)[1])["type"] == "object"
         assert "## `" in run("config", "docs", "--program", program)[1]
         example = run("config", "example", "--program", program)[1]

@@ -141,7 +141,7 @@ def test_usage_errors_name_the_flag(words: tuple[str, ...], reason: str) -> None
 
 
 def test_bad_values_found_at_validation_name_flag_or_variable() -> None:
-    with pytest.raises(ConfigError, match=r"^-core\.mode: core\.mode: Input should be 'none' or 'single'"):
+    with pytest.raises(ConfigError, match=r"^-core\.mode: core\.mode: 'x' is none of 'none', 'single'"):
         core("--core.mode=x")
     with pytest.raises(
         ConfigError, match=r"^NFD_WORKER_CORE_SLEEP_INTERVAL: core\.sleepInterval: 'x' is not a duration"

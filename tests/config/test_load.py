@@ -128,7 +128,7 @@ ERRORS = [
         "f:1: core.sleepInterval: '9999999h' is longer than a duration can be, 292 years",
     ),
     ("core: {sleepInterval: '5'}", "f:1: core.sleepInterval: '5' is not a duration such as 60s or 1h30m"),
-    ("core: {mode: both}", "f:1: core.mode: Input should be 'none' or 'single'"),
+    ("core: {mode: both}", "f:1: core.mode: 'both' is none of 'none', 'single'"),
     ("sources: {fake: {labels: [a]}}", "f:1: sources.fake.labels: expected a mapping, found a list"),
     ("sources: {custom: {name: x}}", "f:1: sources.custom: expected a list, found a mapping"),
     ("core: {klog: {v: many}}", "f:1: core.klog.v: 'many' is not a whole number"),

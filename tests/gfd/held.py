@@ -15,7 +15,6 @@ from typing import Protocol
 
 from gfd.agent import Agent, Run
 from gfd.config import Config
-from gfd.configfile import FileConfig
 from gfd.discover import ReadSettings
 from gfd.labels.settings import LabelSettings
 from gfd.options import parse_options
@@ -111,8 +110,8 @@ class Alone:
         if kind == "container restart":
             self.host = Host(self.host.root)
         settings = LabelSettings(self.strategy, alone=True)
-        run = Run(FileConfig(), ReadSettings(), settings, 60.0, False, False, None, lambda: None)
-        choice = parse_options(["--oneshot"], {})
+        choice = parse_options(["--fail-on-init-error=false"], {})
+        run = Run(choice.load(), ReadSettings(), settings)
         self._agent = Agent(self.host, choice, run, lambda loaded: FileOutput(str(self.file)), self.signals)
 
     def go(self) -> dict[str, str]:

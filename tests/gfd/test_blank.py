@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from gfd.agent import make_run, read_families
-from gfd.configfile import FileConfig, read_config
 from gfd.families import overlay
-from gfd.options import parse_options
+from gfd.options import Choice, Flags, Loaded, parse_options
 from nfd.errors import ConfigError
 
 BLANK = ["", "\n", " \t\r\n\n", "\ufeff", "\ufeff \n"]
@@ -23,16 +22,24 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "file.yaml"
 
 
-def given(file: Path) -> FileConfig:
+def read(file: Path, current: Loaded | None = None) -> Loaded:
+    return choice(file).load(current)
+
+
+def choice(file: Path) -> Choice:
+    return parse_options([f"--config-file={file}"], {})
+
+
+def given(file: Path) -> Loaded:
     file.write_text(GIVEN)
-    return read_config(str(file))
+    return read(file)
 
 
 @pytest.mark.parametrize("text", [*BLANK, *DEFAULTS])
 def test_at_the_start_nothing_means_defaults(file: Path, text: str) -> None:
     file.write_text(text)
-    config = read_config(str(file))
-    assert (config.flags, config.warnings, config.blank) == ({}, (), text in BLANK)
+    config = read(file)
+    assert (config.config.flags, config.warnings) == (Flags(), ())
 
 
 @pytest.mark.parametrize("text", BLANK)
@@ -40,35 +47,35 @@ def test_at_a_reload_an_empty_file_is_no_news(file: Path, text: str) -> None:
     config = given(file)
     file.write_text(text)
     for _ in range(2):
-        config = read_config(str(file), config)
-        assert config.flags == {"migStrategy": "single"}
+        config = read(file, config)
+        assert config.config.flags.mig_strategy == "single"
         assert config.warnings == (f"{file}: is empty; what was read from it before stays in use",)
     file.write_text(GIVEN)
-    assert read_config(str(file), config).warnings == ()
+    assert read(file, config).warnings == ()
 
 
 def test_at_a_reload_a_missing_file_is_no_news(file: Path) -> None:
     config = given(file)
     file.unlink()
-    config = read_config(str(file), config)
-    assert config.flags == {"migStrategy": "single"}
+    config = read(file, config)
+    assert config.config.flags.mig_strategy == "single"
     assert config.warnings == (f"{file}: is missing; what was read from it before stays in use",)
     with pytest.raises(ConfigError, match="No such file"):
-        read_config(str(file))
+        read(file)
 
 
 @pytest.mark.parametrize("text", DEFAULTS)
 def test_at_a_reload_what_says_nothing_means_defaults(file: Path, text: str) -> None:
     config = given(file)
     file.write_text(text)
-    config = read_config(str(file), config)
-    assert (config.flags, config.warnings) == ({}, ())
+    config = read(file, config)
+    assert (config.config.flags, config.warnings) == (Flags(), ())
 
 
 def test_a_file_that_was_empty_before_is_empty_without_a_word(file: Path) -> None:
     file.write_text("")
-    config = read_config(str(file), read_config(str(file)))
-    assert (config.flags, config.warnings) == ({}, ())
+    config = read(file, read(file))
+    assert (config.config.flags, config.warnings) == (Flags(), ())
 
 
 def test_the_null_device_means_defaults_at_a_reload_too(file: Path) -> None:
@@ -76,19 +83,19 @@ def test_the_null_device_means_defaults_at_a_reload_too(file: Path) -> None:
     config = given(file)
     file.unlink()
     file.symlink_to("/dev/null")
-    config = read_config(str(file), config)
-    assert (config.flags, config.warnings) == ({}, ())
+    config = read(file, config)
+    assert (config.config.flags, config.warnings) == (Flags(), ())
 
 
 @pytest.mark.parametrize("text", [None, *BLANK])
 def test_families_stay_while_their_file_is_written_anew(file: Path, text: str | None) -> None:
     file.write_text(TABLE)
-    choice = parse_options([f"--families-file={file}"], {})
-    run = make_run(choice.load(), 0)
+    families = parse_options([f"--families-file={file}"], {})
+    run = make_run(families.load(), 0)
     file.unlink() if text is None else file.write_text(text)
-    again = make_run(choice.load(run.config), 0, run)
+    again = make_run(families.load(run.loaded), 0, run)
     assert again.settings.families == overlay({"14.0": "vera"})
     file.write_text("{}")
-    assert make_run(choice.load(again.config), 0, again).settings.families == overlay({})
+    assert make_run(families.load(again.loaded), 0, again).settings.families == overlay({})
     file.write_text("")
     assert read_families(str(file)) == overlay({})

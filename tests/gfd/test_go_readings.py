@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from gfd.configfile import parse_config
 from gfd.options import parse_options
-from nfd.config.yamltext import parse
+from tests.gfd.test_places import read
 
 SPELLINGS: dict[str, dict[str, Any]] = {
     "flags: {migstrategy: single, migStrategy: mixed}": {"migStrategy": "single"},
@@ -23,7 +22,7 @@ SPELLINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_several_spellings_of_a_key(text: str) -> None:
     """The decoder sees the keys sorted, and merges what it finds."""
-    assert parse_config(parse(text, "c"), "c").flags == SPELLINGS[text]
+    assert read(text)[0].flags.model_dump(by_alias=True, exclude_defaults=True) == SPELLINGS[text]
 
 
 UUID = "b1028956-cfa2-0990-bf4a-5da9abb51763"
@@ -38,7 +37,7 @@ def test_devices_that_may_be_listed(devices: Any) -> None:
         "flags": {"plugin": {"deviceListStrategy": [None, "envvar"]}},
         "sharing": {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2.0, "devices": devices}]}},
     }
-    config = parse_config(parse(json.dumps(data), "c"), "c")
+    config, _ = read(json.dumps(data))
     assert config.sharing.of("nvidia.com/gpu").replicas == 2
 
 
@@ -54,4 +53,4 @@ def test_what_asks_for_nothing(argv: list[str]) -> None:
 
 @pytest.mark.parametrize(("text", "burst"), [("1_000", 1000), ("0x_1f", 31), ("0_7", 7), ("-1_0", -10), ("010", 8)])
 def test_integers(text: str, burst: int) -> None:
-    assert parse_options(["--kube-api-burst", text], {}).given["kube-api-burst"] == burst
+    assert parse_options(["--kube-api-burst", text], {}).load().config.kube_api_burst == burst

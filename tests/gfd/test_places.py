@@ -1,37 +1,47 @@
 """Whatever is wrong with an option is told in one line, with the flag, variable, or line and key of the file."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gfd.agent import check, make_run
-from gfd.configfile import BOOL, NUMBERS, SCHEMA, SLEEP, TEXT, TEXTS, parse_config
 from gfd.inventory import Gpu, Inventory
-from gfd.options import OPTIONS, Loaded, parse_options
+from gfd.options import Config, Loaded, parse_options
+from nfd.config.load import layer_of
+from nfd.config.load import load as load_config
+from nfd.config.options import Kind, options
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
 from tests.gfd.cases import prepare, run_process
 from tests.gfd.machines import H100
 from tests.nvml.asking import needs_compiler
 
-UNFIT = {TEXT: ("5", "true", "[a]"), BOOL: ("5", '"true"', "{}"), SLEEP: ("60s5", "true", "{}", '""')}
-UNFIT |= {TEXTS: ("5", "[a, 5]", "{}"), NUMBERS: ("5", "[a]", "[true]", "{}")}
+UNFIT = {
+    Kind.TEXT: ("5", "true", "[a]"),
+    Kind.BOOL: ("5", '"true"', "{}"),
+    Kind.DURATION: ("60s5", "true", "{}", '""'),
+    Kind.ANY: ("5", "[a, 5]", "{}"),
+    Kind.LIST: ("5", "[a]", "[true]", "{}"),
+    Kind.SECTION: ("5", "[a]", "text"),
+}
+OPTIONS = [option for option in options(Config) if option.mark.name]
+KEYS = {option.path: option.shape.kind for option in options(Config) if not option.mark.outside}
+KEYS |= {path[:end]: Kind.SECTION for path in KEYS for end in range(1, len(path))}
 
 
-def leaves(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield from (((*path, name), kind) for name, kind in schema.items())
-    for name, kind in schema.items():
-        if isinstance(kind, Mapping):
-            yield from leaves(kind, (*path, name))
+def read(text: str, name: str = "config.yaml") -> tuple[Config, tuple[str, ...]]:
+    """A configuration file, and the warnings about it."""
+    config, findings = load_config(Config, [layer_of(name, parse(text, name))], strict_text=True)
+    return config, tuple(map(str, findings))
 
 
 def test_a_key_written_twice_is_a_warning() -> None:
     text = "flags:\n  gfd:\n    oneshot: true\n    oneshot: false\n"
-    config = parse_config(parse(text, "c"), "c")
-    assert config.flags == {"gfd.oneshot": False}
-    assert config.warnings == ("c:4: flags.gfd.oneshot: is written twice; the last one counts",)
+    config, warnings = read(text, "c")
+    assert not config.flags.gfd.oneshot
+    assert warnings == ("c:4: flags.gfd.oneshot: is written twice; the last one counts",)
 
 
 def nested(path: tuple[str, ...], value: str) -> str:
@@ -41,8 +51,9 @@ def nested(path: tuple[str, ...], value: str) -> str:
 
 FILES = {
     ".".join(path) + f" = {value}": (nested(path, value), f"{len(path)}: {'.'.join(path)}")
-    for path, kind in leaves(SCHEMA)
-    for value in (("5", "[a]", "text") if isinstance(kind, Mapping) else UNFIT[kind])
+    for path, kind in KEYS.items()
+    if path[0] != "sharing"
+    for value in UNFIT[kind]
 }
 FILES |= {
     "version": ("flags: {}\nversion: v2\n", "2: version"),
@@ -104,31 +115,62 @@ FILES |= {
 def test_file(case: str) -> None:
     text, place = FILES[case]
     with pytest.raises(ConfigError) as caught:
-        parse_config(parse(text, "config.yaml"), "config.yaml")
+        read(text)
     line = str(caught.value)
-    assert line.startswith(f"config.yaml:{place}: ")
+    assert re.match(rf"config\.yaml:{re.escape(place)}(\[\d\])?: ", line)
     assert len(line.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("text", "place"), [("- a\n", ": the config: "), ("version: v1\n  flags: [\n", ":2: ")])
+@pytest.mark.parametrize(("text", "place"), [("- a\n", ": expected a mapping"), ("version: v1\n  flags: [\n", ":2: ")])
 def test_what_is_no_mapping(text: str, place: str) -> None:
     with pytest.raises(ConfigError, match=rf"^config\.yaml{place}.*$"):
-        parse_config(parse(text, "config.yaml"), "config.yaml")
+        read(text)
 
 
-TYPED = [option for option in OPTIONS if option.read is not str]
+TYPED = [option for option in OPTIONS if option.shape.kind is not Kind.TEXT]
 
 
-@pytest.mark.parametrize(("name", "variable"), [(option.name, one) for option in TYPED for one in option.env])
-def test_variable(name: str, variable: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^{variable} \({name}\): .*'odd'.*$"):
-        parse_options([], {variable: "odd"})
+@pytest.mark.parametrize("variable", [one for option in TYPED for one in option.env])
+def test_variable(variable: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{variable}: .*'odd'.*$"):
+        parse_options([], {variable: "odd"}).load()
 
 
-@pytest.mark.parametrize("name", [word for option in TYPED for word in (option.name, *option.aliases)])
+@pytest.mark.parametrize("name", [word for option in TYPED for word in option.flags])
 def test_flag(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^-{name}: .*'odd'.*$"):
-        parse_options([f"--{name}=odd"], {})
+        parse_options([f"--{name}=odd"], {}).load()
+
+
+def test_every_flag_is_an_established_one() -> None:
+    """No further flags and variables follow from the keys of the file."""
+    assert all(option.flags == (option.mark.name, *option.mark.aliases) for option in OPTIONS)
+    assert all(not option.flags and not option.env for option in options(Config) if not option.mark.name)
+
+
+UNKNOWN = {
+    "Surprise: 1\n": "1: Surprise: no such key",
+    "flags:\n  gdf: {}\n": "2: flags.gdf: no such key; did you mean gfd?",
+    "flags:\n  gfd:\n    sleepintervall: 5\n": "3: flags.gfd.sleepintervall: no such key; did you mean sleepInterval?",
+    "flags:\n  plugin:\n    x: 5\n": "3: flags.plugin.x: no such key",
+    "kubeconfig: a\n": "1: kubeconfig: no such key",
+    "imex: {a: b}\n": "1: imex.a: no such key",
+    "resources:\n  gpu: []\n": "2: resources.gpu: no such key; did you mean gpus?",
+    "sharing:\n  MPSS: 1\n": "2: sharing.MPSS: no such key; did you mean mps?",
+    "sharing:\n  mps:\n    Rename: 1\n    resources: [{name: gpu, replicas: 2}]\n": (
+        "3: sharing.mps.Rename: no such key"
+    ),
+    "sharing: {mps: {resources: [{name: gpu, replicas: 2, Devices: all}]}}\n": (
+        "1: sharing.mps.resources[0].Devices: no such key"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_an_unknown_key_is_a_warning(text: str) -> None:
+    """It names file, line and key."""
+    (warning,) = read(text)[1]
+    assert warning.startswith(f"config.yaml:{UNKNOWN[text]}")
 
 
 def load(tmp_path: Path, where: str, words: Mapping[str, str]) -> Loaded:
@@ -155,12 +197,12 @@ WORDS = [
 @pytest.mark.parametrize(("where", "words"), WORDS)
 def test_strategies(where: str, words: Mapping[str, str], tmp_path: Path) -> None:
     """What counts in the end is checked, and the place it comes from is named."""
-    name = words["flag"].removeprefix("--")
-    places = {"file": f"{tmp_path}/config.yaml:3: flags.{words['file']}", "variable": f"{words['variable']} ({name})"}
+    name, key = words["flag"].removeprefix("--"), f"flags.{words['file']}"
+    places = {"file": f"{tmp_path}/config.yaml:3", "variable": words["variable"], "flag": f"-{name}"}
     with pytest.raises(ConfigError) as caught:
-        make_run(load(tmp_path, where, words), 0).check_mig_strategy()
+        make_run(load(tmp_path, where, words), 0).loaded.check_mig_strategy()
     wrong = words["text"].strip("'")
-    assert str(caught.value).startswith(f"{places.get(where, words['flag'])}: {wrong!r} is none of ")
+    assert str(caught.value).startswith(f"{places[where]}: {key}: {wrong!r} is none of ")
 
 
 def test_what_is_overridden_is_not_checked(tmp_path: Path) -> None:
@@ -168,7 +210,7 @@ def test_what_is_overridden_is_not_checked(tmp_path: Path) -> None:
     config.write_text("flags: {deviceDiscoveryStrategy: odd, migStrategy: odd}\n")
     odd = {"DEVICE_DISCOVERY_STRATEGY": "odd", "MIG_STRATEGY": "odd"}
     flags = [f"--config-file={config}", "--device-discovery-strategy=nvml", "--mig-strategy=single"]
-    make_run(parse_options(flags, odd).load(), 0).check_mig_strategy()
+    make_run(parse_options(flags, odd).load(), 0).loaded.check_mig_strategy()
 
 
 def test_a_strategy_is_not_checked_where_nothing_computes() -> None:
@@ -208,5 +250,5 @@ def test_families_file(text: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_families_file_names_its_place() -> None:
-    with pytest.raises(ConfigError, match=r"^GFD_FAMILIES_FILE \(families-file\): /nowhere: No such file"):
+    with pytest.raises(ConfigError, match=r"^GFD_FAMILIES_FILE: /nowhere: No such file"):
         make_run(parse_options([], {"GFD_FAMILIES_FILE": "/nowhere"}).load(), 0)

@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gfd.cli import renamed
-from gfd.configfile import parse_config
-from gfd.durations import read_sleep
 from gfd.families import built_in, family_of, overlay, parse_capability
 from gfd.gaps import resume
 from gfd.inventory import (
@@ -31,11 +29,13 @@ from gfd.labels.gpus import keys
 from gfd.labels.productname import compose, is_product_of, product, sanitize
 from gfd.labels.settings import MIG_STRATEGIES, LabelSettings
 from gfd.nvml.mig import gigabytes, parse_profile, profile_name
-from gfd.options import OPTIONS
+from gfd.options import Config
 from gfd.pci import parse_names, parse_vgpu
 from nfd import names
-from nfd.config.yamltext import parse
+from nfd.config.options import options
+from nfd.config.section import parse_interval
 from nfd.errors import ConfigError
+from tests.gfd.test_places import read
 
 MIB = 1024 * 1024
 
@@ -306,7 +306,7 @@ def test_no_configuration_is_too_odd(data: Any) -> None:
     """It is read, or refused in one line that names the file."""
     with suppress(ConfigError):
         try:
-            parse_config(parse(json.dumps(data), "config.yaml"), "config.yaml")
+            read(json.dumps(data))
         except ConfigError as error:
             lines = str(error).splitlines()
             if len(lines) != 1 or not lines[0].startswith("config.yaml"):
@@ -326,7 +326,7 @@ SLEEPS: list[tuple[Any, float]] = [
 
 @pytest.mark.parametrize(("value", "seconds"), SLEEPS)
 def test_sleep(value: Any, seconds: float) -> None:
-    assert read_sleep(value) == seconds
+    assert parse_interval(value) == seconds
 
 
 PCI_IDS = """# a comment
@@ -353,5 +353,5 @@ def test_command_lines() -> None:
 
 def test_every_option_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
-    missing = [option.name for option in OPTIONS if f"`--{option.name}`" not in page]
+    missing = [one.mark.name for one in options(Config) if one.mark.name and f"`--{one.mark.name}`" not in page]
     assert not missing

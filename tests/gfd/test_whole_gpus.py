@@ -9,7 +9,7 @@ from gfd.labels import label
 from gfd.labels.gpus import models
 from gfd.labels.settings import LabelSettings
 from gfd.pci import canonical, is_vfio
-from gfd.sharing import parse_sharing
+from gfd.sharing import Sharing
 
 
 def gpu(name: str, memory: int = 100, *, carved: bool = False) -> Gpu:
@@ -35,7 +35,7 @@ def test_the_model_that_speaks(case: str) -> None:
 @pytest.mark.parametrize(("name", "text"), [("NVIDIA L4", "NVIDIA-L4-SHARED"), ("()", "-SHARED"), ("", None)])
 def test_a_shared_product(name: str, text: str | None) -> None:
     """A device without a name is no product, shared or not."""
-    sharing, _ = parse_sharing({"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}})
+    sharing = Sharing.model_validate({"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}})
     found = label(Inventory("nvml", gpus=(gpu(name),)), LabelSettings(sharing=sharing))
     assert found.labels.get("nvidia.com/gpu.product") == text
 
@@ -44,7 +44,7 @@ def test_a_shared_product(name: str, text: str | None) -> None:
 def test_where_mps_cannot_work_nothing_is_shared_by_it(strategy: str) -> None:
     """Neither GPUs nor MIG devices: `mps.capable=false` stands beside no `sharing-strategy=mps`."""
     names = ("gpu", "mig-1g.10gb")
-    sharing, _ = parse_sharing({"mps": {"resources": [{"name": name, "replicas": 4} for name in names]}})
+    sharing = Sharing.model_validate({"mps": {"resources": [{"name": name, "replicas": 4} for name in names]}})
     migs = (MigDevice(0, "1g.10gb"),)
     for gpus in ([gpu("a", carved=True)], [gpu("a", carved=True), replace(gpu("a"), index=1)]):
         found = label(Inventory("nvml", gpus=tuple(gpus), migs=migs), LabelSettings(strategy, sharing)).labels

@@ -8,7 +8,7 @@ from functools import cache
 
 import yaml
 
-from gfd.configfile import parse_config
+from gfd.options import Config as GfdConfig
 from nfd.config.load import check as check_config
 from nfd.config.load import load
 from nfd.config.overlay import Layer, Origin
@@ -120,9 +120,10 @@ def run_master(data: bytes) -> Made:
 
 
 def run_gfd(data: bytes) -> Made:
-    config = parse_config(parse(data, "file"), "file")
-    check(all("\n" not in one for one in config.warnings), "one warning a line")
-    return f"{len(config.flags)} {len(config.warnings)}", (dict(config.flags), config.sharing, config.warnings)
+    config = loaded(GfdConfig, data)
+    assert isinstance(config, GfdConfig)
+    warnings = tuple(config.remarks())
+    return f"{len(warnings)}", (repr(config), config.sharing.strategy, warnings)
 
 
 @cache

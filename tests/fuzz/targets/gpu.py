@@ -20,7 +20,7 @@ from gfd.labels import label
 from gfd.labels.settings import LabelSettings
 from gfd.nvml import NvmlReading
 from gfd.pci import parse_names, parse_vgpu
-from gfd.sharing import Shared, Sharing
+from gfd.sharing import Sharing
 from nfd import labels as naming
 from nfd.labels import Naming
 from tests.fuzz import legal
@@ -34,7 +34,9 @@ H100 = Gpu(
     clique="7f3c0102-0304-0506-0708-090a0b0c0dff.32766",
 )  # fmt: skip
 SETTINGS = [
-    LabelSettings(strategy, Sharing("time-slicing", {"nvidia.com/gpu": Shared(4, "time-slicing")}), built_in())
+    LabelSettings(
+        strategy, Sharing.model_validate({"timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}]}}), built_in()
+    )
     for strategy in ("none", "single", "mixed")
 ]
 LAST = Inventory("nvml", Driver("570.124.06", 12080), (H100,), (MigDevice(0, "1g.10gb", memory=9728),))
