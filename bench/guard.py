@@ -26,6 +26,7 @@ from nfd.master.desired import derive_desired, derive_freshness
 from nfd.master.evaluation import Limits
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
+from nfd.master.outcome import NO_RULES, evaluate_report
 from nfd.master.patch import patches
 from nfd.master.plan import Goal, plan_node
 from nfd.master.reconcile import Reconciler, Settings
@@ -158,9 +159,10 @@ async def passes(report: Report) -> dict[str, int]:
 
 
 def known_state(alike: list[Report]) -> int:
-    derivations = Derivations(Policy())
-    derivations.derive(alike[0], (), None)
-    return calls(lambda: derivations.derive(alike[1], (), None))
+    derivations = Derivations()
+    first, second = (evaluate_report(report, NO_RULES, Policy()) for report in alike[:2])
+    derivations.derive(first)
+    return calls(lambda: derivations.derive(second))
 
 
 def judged(*, fresh: bool) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nfd.cli.scene import Outcome
+from nfd.cli.scene import Foreseen
 from nfd.cli.screen import Style
 from nfd.master.plan import NodePlan
 from nfd.store.base import Kind
@@ -29,7 +29,7 @@ class Row:
     nodes: list[str] = field(default_factory=list)
 
 
-def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
+def rows_of(outcomes: Iterable[Foreseen]) -> list[Row]:
     """By kind and key."""
     found: dict[tuple[Kind, str, str], Row] = {}
     for outcome in outcomes:
@@ -54,7 +54,7 @@ def changes_of(planned: NodePlan) -> Iterator[tuple[Kind, str, str, str | None, 
             yield kind, key, "remove", actual[key], None
 
 
-def to_json(outcomes: Sequence[Outcome], warnings: Sequence[str]) -> dict[str, Any]:
+def to_json(outcomes: Sequence[Foreseen], warnings: Sequence[str]) -> dict[str, Any]:
     """Every node that would change, what is refused, and warnings."""
     nodes: dict[str, Any] = {}
     for outcome in outcomes:
@@ -73,7 +73,7 @@ def to_json(outcomes: Sequence[Outcome], warnings: Sequence[str]) -> dict[str, A
     return {"nodes": nodes, "notDone": refused, "warnings": list(warnings)}
 
 
-def not_done(outcomes: Iterable[Outcome]) -> list[tuple[tuple[str, str, str], list[str]]]:
+def not_done(outcomes: Iterable[Foreseen]) -> list[tuple[tuple[str, str, str], list[str]]]:
     """What is asked for and would not come, by kind, key and reason, with the nodes."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for outcome in outcomes:
@@ -86,7 +86,7 @@ def not_done(outcomes: Iterable[Outcome]) -> list[tuple[tuple[str, str, str], li
     return sorted(found.items())
 
 
-def as_text(outcomes: Sequence[Outcome], warnings: Sequence[str], style: Style, *, wide: bool) -> str:
+def as_text(outcomes: Sequence[Foreseen], warnings: Sequence[str], style: Style, *, wide: bool) -> str:
     """A line for each key, with the number of nodes, or with `wide` their names."""
     rows = rows_of(outcomes)
     width = max((len(_change(row)) for row in rows), default=0)
@@ -127,7 +127,7 @@ def _nodes(names: Sequence[str], *, wide: bool) -> str:
     return f"{count}: {' '.join(sorted(names))}" if wide else count
 
 
-def _sum(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> str:
+def _sum(rows: Sequence[Row], outcomes: Sequence[Foreseen]) -> str:
     changed = {name for row in rows for name in row.nodes}
     counts = {what: sum(len(row.nodes) for row in rows if row.what == what) for what in _SIGNS}
     return (

@@ -9,18 +9,18 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
 from nfd.cli.evidence import Make, find_evidence
-from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.cli.reasons import Case, reasons
-from nfd.cli.rulecheck import ask_rules, compile_files
+from nfd.cli.rulecheck import compile_files, name_of
 from nfd.cli.screen import style_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
-from nfd.master.desired import RULE, Desired, derive_desired
+from nfd.master.desired import RULE
+from nfd.master.outcome import Outcome, evaluate_report
 from nfd.names import FEATURE_NS, full_key
 from nfd.report import Report
 from nfd.rules.engine import Given
-from nfd.rules.overwritten import rule_named
 from nfd.store.base import Kind
 from nfd.visible import visible
 
@@ -50,7 +50,7 @@ def run(args: Namespace) -> int:
         return show(key, *_ask_cluster(args, key))
     plan, problems = plan_of(args)
     host = host_of(args)
-    rules = compile_files(args.rules)
+    rules = compile_files(args.rules, POLICY)
     case = Case(key, host, plan, rules, scan(host, plan, problems, rules))
     value = case.seen.labels.get(key)
     return show(key, value, reasons(case) if value is None else list(present(case)))
@@ -86,7 +86,7 @@ def present(case: Case) -> Iterator[str]:
     origin = case.seen.origins.get(case.key, "")
     makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
     if origin.startswith(RULE):
-        yield f"made by rule {origin.removeprefix(RULE)!r}"
+        yield f"made by {name_of(case.rules, origin)}"
         yield from evidence(case, lambda features: labels_of_rules(case, features))
     else:
         yield f"made by source {origin}"
@@ -107,9 +107,9 @@ def present(case: Case) -> Iterator[str]:
 
 def overridden_rules(case: Case) -> Iterator[str]:
     """Rules that hold and give the label as well, and a later one counts."""
-    asked = ask_rules(case.rules, case.features, case.policy).contributions
+    asked = outcome_of_rules(case, case.features).evaluation.contributions
     for one in [one for one in asked if case.key in one.labels][:-1]:
-        yield _overridden(rule_named(one.origin.removeprefix(RULE)), one.labels[case.key])
+        yield _overridden(name_of(case.rules, one.origin), one.labels[case.key])
 
 
 def _overridden(who: str, value: str) -> str:
@@ -127,10 +127,9 @@ def evidence(case: Case, make: Make) -> Iterator[str]:
 
 def labels_of_rules(case: Case, features: Features) -> Labels:
     """Labels that all rules together give, references looked up."""
-    return given_by_rules(case, features).of(Kind.LABELS)
+    return outcome_of_rules(case, features).derive_desired().of(Kind.LABELS)
 
 
-def given_by_rules(case: Case, features: Features) -> Desired:
-    """What all rules together give, and what of it the master's policy drops."""
-    asked = ask_rules(case.rules, features, case.policy)
-    return derive_desired(Report("", features=features), case.policy, asked.contributions, asked.matched)
+def outcome_of_rules(case: Case, features: Features) -> Outcome:
+    """What all rules together give."""
+    return evaluate_report(Report("", features=features), case.rules, case.policy)

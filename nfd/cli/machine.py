@@ -7,7 +7,6 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 
 from nfd.cli.parsers import path
-from nfd.cli.rulecheck import NO_RULES, ask_rules
 from nfd.config.held import Held
 from nfd.config.reload import load_held
 from nfd.config.text import split_items
@@ -16,9 +15,9 @@ from nfd.errors import ConfigError
 from nfd.features import Problem
 from nfd.host import Host
 from nfd.host.replay import open_host
-from nfd.master.desired import derive_desired
+from nfd.master.outcome import NO_RULES, evaluate_report
+from nfd.master.rulebook import RuleSet
 from nfd.report import Report
-from nfd.rules.compiled import Rules
 from nfd.rules.policy import Policy
 from nfd.sources import known
 from nfd.store.base import Kind
@@ -93,12 +92,11 @@ def config_of(args: Namespace, held: Held | None = None) -> tuple[WorkerConfig, 
     return config, tuple(Problem("config", f"{one.place}: {one.key}", one.reason) for one in findings)
 
 
-def scan(host: Host, plan: Plan, problems: tuple[Problem, ...] = (), rules: Rules = NO_RULES) -> Seen:
+def scan(host: Host, plan: Plan, problems: tuple[Problem, ...] = (), rules: RuleSet = NO_RULES) -> Seen:
     """One pass, labels as they would stand on the Node, those of the rules included."""
     discovery = discover(host, plan)
     report = Report("", labels=discovery.labels, origins=discovery.origins, features=discovery.features)
-    asked = ask_rules(rules, discovery.features)
-    desired = derive_desired(report, POLICY, asked.contributions, asked.matched)
+    desired = evaluate_report(report, rules, POLICY).derive_desired()
     origins = {key: desired.origin(Kind.LABELS, key) or "" for key in desired.of(Kind.LABELS)}
     dropped = tuple(Problem("master", one.key, f"dropped: {one.reason}") for one in desired.dropped)
     return Seen(discovery, dict(desired.of(Kind.LABELS)), origins, (*problems, *discovery.problems, *dropped))

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from nfd.cli.scene import Files, Rules, Scene, book_of, with_master, with_rules, worker_config
+from nfd.cli.scene import (
+    Files,
+    Rules,
+    Scene,
+    Situation,
+    foresee_node,
+    rules_in_force,
+    with_master,
+    with_rules,
+    worker_config,
+)
 from nfd.discovery import Plan, discover, make_plan
 from nfd.errors import ConfigError
 from nfd.host.replay import NOBODY, Replay, is_machine
-from nfd.master.forecast import Situation, after, forecast
+from nfd.master.plan import NodePlan
 from nfd.master.reveal import Standing
 from nfd.report import Report, SourceState, State
-from nfd.store.base import Node
+from nfd.store.base import Kind, Node
 from nfd.worker.config import WorkerConfig
 from nfd.worker.state import derive_content
 
@@ -28,17 +39,36 @@ def recorded_scene(machines: Sequence[str], current: Files, new: Files, gone: It
     before, standing = worker_config(current.worker), with_master(Standing(), current.master)
     changed = worker_config(new.worker) if new.worker else before
     rules: Rules = current.rules or {}
-    book = book_of(rules, standing)
+    in_force, _ = rules_in_force(rules, standing.policy)
     situations = []
     for folder in folders_of(machines):
         name = folder.name
-        fresh = Situation(Node(name, name, "", "", {}, {}, {}, ()), scan(folder, before))
-        node = after(forecast(fresh, book, standing).planned)
+        fresh = Situation(Node.bare(name, uid=name), scan(folder, before))
+        node = after(foresee_node(fresh, in_force, standing).planned)
         situations.append(Situation(node, fresh.report if changed is before else scan(folder, changed)))
     then = with_master(standing, new.master)
     selects = any(one.namespace_selector for one in (standing, then))
     warnings = (UNSELECTED,) if selects else ()
     return Scene(situations, with_rules(rules, new.rules, gone), then, warnings)
+
+
+def after(planned: NodePlan) -> Node:
+    """The Node that a plan makes of it."""
+    node = planned.node
+    values = {kind: dict(node.actual(kind)) for kind in Kind}
+    for kind, change in planned.changes.items():
+        values[kind] |= change.write
+        for key in change.remove:
+            values[kind].pop(key, None)
+    annotations = values[Kind.ANNOTATIONS] | dict(planned.records)
+    taints = ((*key.rpartition(":")[::2], value) for key, value in values[Kind.TAINTS].items())
+    return replace(
+        node,
+        labels=values[Kind.LABELS],
+        annotations={key: text for key, text in annotations.items() if key not in planned.forgotten},
+        resources=values[Kind.RESOURCES],
+        taints=tuple({"key": key, "effect": effect, "value": value} for key, effect, value in taints),
+    )
 
 
 def folders_of(machines: Iterable[str]) -> list[Path]:

@@ -18,7 +18,7 @@ import aiohttp
 
 from nfd.cli.cluster import ask_cluster, read_nodes
 from nfd.cli.offline import plan_of, states_of
-from nfd.cli.scene import Files, Scene, with_master, with_rules, worker_config
+from nfd.cli.scene import Files, Scene, Situation, with_master, with_rules, worker_config
 from nfd.cli.selected import read_objects
 from nfd.config.load import layer_of, load
 from nfd.config.reading import read_bytes
@@ -29,7 +29,6 @@ from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_if_known, read_object
 from nfd.kube.paths import RULES
-from nfd.master.forecast import Situation
 from nfd.master.reveal import PATH, Heard, Standing, parse_line, parse_standing
 from nfd.report import Report
 from nfd.store.base import trim
@@ -61,7 +60,12 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
             if hidden := before.core.no_publish_features:
                 warnings.append(f"workers do not publish {', '.join(hidden)}: what comes of it is not known")
         situations = [
-            Situation(node, reports.get(node.name), [one for one in selected.objects if one.node == node.name])
+            Situation(
+                node,
+                reports.get(node.name),
+                [one for one in selected.objects if one.node == node.name],
+                selected.lists(node.name),
+            )
             for node in nodes
         ]
         if silent := sum(node.name not in reports for node in nodes):

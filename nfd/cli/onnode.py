@@ -17,7 +17,8 @@ from nfd.kube.connect import connect
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.desired import OBJECT, RULE
-from nfd.master.objects import NODE_NAME, parse_feature_object
+from nfd.master.objects import NODE_NAME, Joining, parse_feature_object
+from nfd.master.outcome import NO_RULES, evaluate_node
 from nfd.master.ownership import CLAIMED, parse_owned
 from nfd.master.proof import ASSUMED
 from nfd.names import API_VERSION, FEATURE_NS
@@ -25,9 +26,9 @@ from nfd.rules.model import Rule
 from nfd.rules.overwritten import LABEL
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_object
-from nfd.rules.policy import Policy, allow_labels, prefix_keys
+from nfd.rules.policy import Policy, prefix_keys
 from nfd.rules.stated import stated_by
-from nfd.store.base import Kind
+from nfd.store.base import Kind, Node
 
 _POLICY = Policy()
 Json = Mapping[str, Any]
@@ -135,19 +136,19 @@ def _objects(found: Found, key: str, *, missing: bool) -> Iterator[str]:
         labels = prefix_keys((item.get("spec") or {}).get("labels") or {}, _POLICY)
         if key in labels:
             namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
-            reason = f"; {_refusal(item, key, labels[key], namespace)}" if missing else ""
+            reason = f"; {_refusal(item, key, namespace)}" if missing else ""
             yield f"NodeFeature {namespace}/{name} asks for it, as {labels[key]!r}{reason}"
 
 
-def _refusal(item: Json, key: str, value: str, namespace: str) -> str:
+def _refusal(item: Json, key: str, namespace: str) -> str:
     """Why the master does not give it: by its default settings, else what of its configuration may stand in the way."""
     try:
-        parse_feature_object(item)
+        one = parse_feature_object(item)
     except ValueError as error:
         return f"the object makes no sense: {error}"
-    dropped = allow_labels({key: value}, lambda feature, element: "", _POLICY).dropped
-    if dropped:
-        return dropped[0].reason
+    outcome = evaluate_node(Node.bare(one.node), None, NO_RULES, (one,), Joining())
+    if reason := next((one.reason for one in outcome.derive_desired().dropped if one.key == key), ""):
+        return reason
     return (
         "if the master has left it out, its configuration says so: nodeFeatureNamespaceSelector may leave out "
         f"namespace {namespace}, and denyNodeFeatureLabels, denyLabelNs or labelWhiteList the label"

@@ -9,13 +9,14 @@ from typing import Any
 
 from nfd.cli.evidence import Make
 from nfd.cli.machine import POLICY, Seen
-from nfd.cli.rulecheck import judge
+from nfd.cli.rulecheck import Trace, judge
 from nfd.discovery import Plan, discover
 from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.labels import Naming, derive
+from nfd.master.rulebook import RuleSet
 from nfd.names import FEATURE_NS
-from nfd.rules.compiled import CompiledRule, Rules
+from nfd.rules.compiled import CompiledRule
 from nfd.rules.engine import Given
 from nfd.rules.policy import Policy, prefix_keys
 from nfd.source import Labelled, Source
@@ -31,7 +32,7 @@ class Case:
     key: str
     host: Host
     plan: Plan
-    rules: Rules
+    rules: RuleSet
     seen: Seen
     policy: Policy = POLICY
     """The master's."""
@@ -67,9 +68,11 @@ class Case:
         for source in self.plan.label_sources:
             config = self.config(source)
             if isinstance(config, custom.Rules):
-                for rule, given in judge(config.rules, self.features):
-                    yield f"source {source.name}, rule {rule.name!r}", rule, given
-        for rule, given in judge(self.rules.rules, self.features):
+                trace = Trace(self.features)
+                custom.run(config, self.features, trace.see)
+                for rule in config.rules:
+                    yield f"source {source.name}, rule {rule.name!r}", rule, trace.text(rule)
+        for rule, given in judge(self.rules, self.features, self.policy):
             yield f"rule {rule.name!r}", rule, given
 
 

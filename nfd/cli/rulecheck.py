@@ -1,64 +1,78 @@
-"""Rule files on one machine: what each rule asks for, and the term at which one that does not hold fails."""
+"""Rules under trial: the result of each one, and the term at which one that does not hold fails."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from nfd.cli.rulefiles import read_rules
 from nfd.errors import RuleError
 from nfd.features import Features
-from nfd.master.desired import RULE, Contribution
-from nfd.rules.compiled import CompiledRule, Rules, compile_rules
-from nfd.rules.engine import Given, run_rule
+from nfd.master.outcome import Outcome, evaluate_report
+from nfd.master.rulebook import RuleSet, compile_objects
+from nfd.report import Report
+from nfd.rules.compiled import CompiledRule, Group
+from nfd.rules.engine import Given
 from nfd.rules.known import did_you_mean
-from nfd.rules.policy import Policy, prefix_keys
+from nfd.rules.overwritten import REPORT, Overwrite, rule_named
+from nfd.rules.policy import Policy
 from nfd.rules.terms import Feature, Term, View, match_term
 
-NO_RULES = Rules()
-_POLICY = Policy()
 _MOST_SHOWN = 5
 
 
-def compile_files(paths: Iterable[str]) -> Rules:
+def compile_files(paths: Iterable[str], policy: Policy) -> RuleSet:
     """The rules of files. Raises: ConfigError naming file and line, for a broken rule too."""
-    return compile_rules(parsed for path in paths for parsed, _ in read_rules(path, rules_too=True))
+    return compile_objects((parsed for path in paths for parsed, _ in read_rules(path, rules_too=True)), policy)
 
 
-@dataclass(frozen=True, slots=True)
-class AskedByRules:
-    """What each rule that holds asks for, keys prefixed, and what `rule.matched` has in the end."""
+class Trace:
+    """The result of each rule that was run; of one that does not hold why, if `features` to tell it by are given."""
 
-    contributions: Sequence[Contribution]
-    matched: Mapping[str, str]
+    def __init__(self, features: Features | None = None) -> None:
+        self.found: dict[int, Given | RuleError | str] = {}
+        """By identity of the rule."""
+        self._features = features
+
+    def see(self, rule: CompiledRule, view: View, found: Given | RuleError | None) -> None:
+        """For `watch`."""
+        if found is None and self._features is not None:
+            self.found[id(rule)] = _why_not(rule, view, self._features)
+        else:
+            self.found[id(rule)] = found or ""
+
+    def text(self, rule: CompiledRule) -> Given | str:
+        """What it gives, or why nothing."""
+        found = self.found.get(id(rule), "")
+        return f"fails: {found}" if isinstance(found, RuleError) else found
 
 
-def ask_rules(rules: Rules, features: Features, policy: Policy = _POLICY) -> AskedByRules:
-    """Run all rules; one that fails asks for nothing."""
-    view, asked = View(features), []
-    for rule, given in _judge(rules.rules, view, features):
-        if isinstance(given, Given):
-            labels = prefix_keys(given.labels, policy)
-            annotations = prefix_keys(rule.annotations, policy)
-            resources = prefix_keys(rule.extended_resources, policy)
-            asked.append(Contribution(f"{RULE}{rule.name}", labels, annotations, resources, rule.taints))
-    return AskedByRules(asked, view.matched or {})
-
-
-def judge(rules: Sequence[CompiledRule], features: Features) -> Iterator[tuple[CompiledRule, Given | str]]:
+def judge(rules: RuleSet, features: Features, policy: Policy) -> Iterator[tuple[CompiledRule, Given | str]]:
     """Run the rules in order: what each gives, or why it gives nothing."""
-    return _judge(rules, View(features), features)
+    trace = Trace(features)
+    failed = evaluate_report(Report("", features=features), rules, policy, trace.see).evaluation.failed()
+    for index, placed in enumerate(rules.rules):
+        yield placed.rule, f"fails: {failed[index][0]}" if index in failed else trace.text(placed.rule)
 
 
-def _judge(rules: Sequence[CompiledRule], view: View, features: Features) -> Iterator[tuple[CompiledRule, Given | str]]:
-    for rule in rules:
-        try:
-            given = run_rule(rule, view)
-        except RuleError as error:
-            yield rule, f"fails: {error}"
-            continue
-        yield rule, given if given is not None else _why_not(rule, view, features)
-        view.remember(() if given is None else (given.labels, given.vars))
+def failures_in(group: Group, outcome: Outcome, trace: Trace) -> list[tuple[str, str]]:
+    """The rules of a group that failed, and why; what is left out for want of time is told of the group."""
+    found = [(rule.name, trace.found.get(id(rule))) for rule in group.rules]
+    problems = outcome.evaluation.group_problems.get(group.key, ())
+    left_out = [(group.name, text) for text in problems if not text.startswith("rule ")]
+    return [(name, str(error)) for name, error in found if isinstance(error, RuleError)] + left_out
+
+
+def name_of(rules: RuleSet, origin: str) -> str:
+    """How messages about these rules alone call the origin of a key."""
+    name = next((rule.name for rule in rules.rules if rule.origin == origin), None)
+    return (origin or REPORT) if name is None else rule_named(name)
+
+
+def overwrites_of(outcome: Outcome, rules: RuleSet) -> list[Overwrite]:
+    """With the names of rules in place of origins, and vars among them."""
+    found = outcome.overwrites(with_vars=True)
+    return [replace(one, earlier=name_of(rules, one.earlier), later=name_of(rules, one.later)) for one in found]
 
 
 def _why_not(rule: CompiledRule, view: View, features: Features) -> str:

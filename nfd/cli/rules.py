@@ -7,18 +7,29 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nfd.cli.parsers import path
+from nfd.cli.rulecheck import Trace, failures_in, overwrites_of
 from nfd.cli.rulefiles import tell_empty, text_of
 from nfd.cli.screen import Style, style_of
 from nfd.errors import NfdError
-from nfd.rules.check import validate_text
+from nfd.master.outcome import evaluate_report
+from nfd.master.rulebook import compile_objects
+from nfd.report import Report
+from nfd.rules.check import POLICY, validate_text
+from nfd.rules.model import RuleObject, Taint
 from nfd.rules.parse import parse_text
+from nfd.rules.policy import as_json
 from nfd.rules.remarks import remarks_on
-from nfd.rules.report import UNREADABLE, eval_files
+from nfd.rules.report import parse_features
+from nfd.store.base import Kind
 from nfd.visible import visible
+
+Json = dict[str, Any]
+UNREADABLE = "ruleFile"
+"""Kind of the problem of a rule file that is no YAML."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -45,6 +56,51 @@ def run(args: Namespace) -> int:
     sys.stdout.write(f"{text}\n")
     unreadable = any(one["kind"] == UNREADABLE for one in outcome["problems"])
     return 1 if unreadable or outcome["errors"] else 0
+
+
+def eval_files(rule_texts: Iterable[str], feature_text: str, *, name: str = "features") -> Json:
+    """Evaluate rule files over a feature file, as the master would with default settings and taints switched on.
+
+    What is wrong with the texts is among the problems; one of kind UNREADABLE is a rule file that is no YAML. A rule
+    object that a master would never see, as it is of another group, gives nothing and is an error by its name.
+    Raises: ValueError if the feature file, called `name`, is no YAML or does not have the shape of a NodeFeature.
+    """
+    objects: list[RuleObject] = []
+    problems: list[Json] = []
+    for text in rule_texts:
+        parsed = parse_text(text)
+        hard = [finding for finding in parsed.findings if not finding.soft]
+        objects += parsed.objects
+        kind = UNREADABLE if parsed.broken else "rules"
+        problems += [{"kind": kind, "key": "", "reason": str(finding)} for finding in hard]
+    features, labels, odd = parse_features(feature_text, name)
+    problems += [{"kind": "features", "key": "", "reason": reason} for reason in odd]
+    return eval_objects(objects, Report("", labels=labels, features=features), problems)
+
+
+def eval_objects(objects: Sequence[RuleObject], report: Report, problems: Sequence[Json] = ()) -> Json:
+    """What rules make of a report, in the JSON form of `nfd rules eval`, keys sorted; `problems` come first."""
+    rules, trace = compile_objects(objects, POLICY), Trace()
+    outcome = evaluate_report(report, rules, POLICY, trace.see)
+    desired, contributions = outcome.derive_desired(), outcome.evaluation.contributions
+    errors = [(one.name, one.defect) for one in objects if one.defect is not None]
+    errors += [(rule.name, reason) for rule, reason in outcome.failed(rules)]
+    errors += [error for group in rules.groups for error in failures_in(group, outcome, trace)]
+    given = {key: value for one in contributions for key, value in one.vars.items()}
+    taints = sorted((*key.rpartition(":")[::2], value) for key, value in desired.of(Kind.TAINTS).items())
+    lost = [(one.kind, one.key, str(one)) for one in overwrites_of(outcome, rules)]
+    dropped = [(one.kind, one.key, one.reason) for one in desired.dropped]
+    return {
+        **{kind.value: dict(sorted(desired.of(kind).items())) for kind in Kind if kind is not Kind.TAINTS},
+        "taints": [as_json(Taint(key=key, effect=effect, value=value)) for key, effect, value in taints],
+        "vars": dict(sorted(given.items())),
+        "groups": [name for _, name in outcome.evaluation.groups],
+        "errors": [{"rule": rule, "reason": reason} for rule, reason in errors],
+        "problems": [
+            *problems,
+            *({"kind": kind, "key": key, "reason": reason} for kind, key, reason in (*dropped, *lost)),
+        ],
+    }
 
 
 def validate(paths: list[str]) -> int:

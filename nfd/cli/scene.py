@@ -13,16 +13,21 @@ from nfd.cli.rulefiles import read_rules
 from nfd.config.load import load
 from nfd.config.overlay import Layer, Origin
 from nfd.errors import ConfigError
+from nfd.kube.answers import specification
 from nfd.master.config import Config as MasterConfig
+from nfd.master.desired import ALL_FRESH, Freshness, name_origin
 from nfd.master.desired import RULE as RULED
-from nfd.master.desired import name_origin
-from nfd.master.forecast import Situation, forecast
-from nfd.master.plan import NodePlan
+from nfd.master.objects import FeatureObject
+from nfd.master.outcome import Known, evaluate_node
+from nfd.master.plan import Act, Goal, NodePlan
 from nfd.master.reveal import Standing
-from nfd.master.rulebook import compile_sheet
-from nfd.master.verdicts import Rulebook, bind
+from nfd.master.room import fitting_plan
+from nfd.master.rulebook import RuleSet, bind, compile_sheet
+from nfd.master.unwritten import Unwritten
+from nfd.report import Report
 from nfd.rules.overwritten import Overwrite
-from nfd.rules.policy import Dropped
+from nfd.rules.policy import Dropped, Policy
+from nfd.store.base import Node
 from nfd.worker.config import WorkerConfig, model
 
 Json = Mapping[str, Any]
@@ -40,6 +45,19 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Situation:
+    """A Node, what its worker reported (None: nothing yet), and the NodeFeature objects for it that the master takes.
+
+    `lists` tells which objects are invalid.
+    """
+
+    node: Node
+    report: Report | None = None
+    objects: Sequence[FeatureObject] = ()
+    lists: Freshness = ALL_FRESH
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """`situations` have the reports as they would be after the change; so do `rules` and `standing`."""
 
@@ -50,24 +68,61 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What would happen to one Node; `dropped` is asked for and not allowed, `overwrites` are lost to a later rule."""
+class Foreseen:
+    """What would happen to one Node; `dropped` would not be done, `overwrites` are lost to a later rule."""
 
     planned: NodePlan
     dropped: tuple[Dropped, ...] = field(default=())
     overwrites: Sequence[Overwrite] = ()
 
 
-def foresee(scene: Scene) -> Iterator[Outcome]:
+def foresee(scene: Scene) -> Iterator[Foreseen]:
     """One pass over each node."""
-    book = book_of(scene.rules, scene.standing)
+    rules, invalid = rules_in_force(scene.rules, scene.standing.policy)
     for situation in scene.situations:
-        found = forecast(situation, book, scene.standing)
-        failed = (Dropped("rule", origin.removeprefix(RULED), reason) for origin, reason in found.failed.items())
-        yield Outcome(found.planned, (*found.desired.dropped, *failed), found.overwrites)
+        lists = replace(situation.lists, lost=situation.lists.lost | invalid)
+        yield foresee_node(replace(situation, lists=lists), rules, scene.standing)
 
 
-def overwritten_by(new: Rules | None, outcomes: Iterable[Outcome]) -> list[str]:
+def foresee_node(situation: Situation, rules: RuleSet, standing: Standing) -> Foreseen:
+    """One pass over a node."""
+    node, known = situation.node, Known(situation.lists, standing.instance)
+    outcome = evaluate_node(node, situation.report, rules, situation.objects, standing.joining, known)
+    desired, policy = outcome.derive_desired(), standing.policy
+    goal = Goal(desired, outcome.fresh, standing.overwrite, standing.instance, policy=policy, proof=known.proof)
+    planned, goal = fitting_plan(goal, node)
+    rejected = [(one, acts) for one in standing.unwritten if (acts := _acts_of(one, planned))]
+    if rejected:
+        planned, goal = fitting_plan(goal.without(act for _, acts in rejected for act in acts), node)
+    if not standing.publish or any(one.key == "*" for one, _ in rejected):
+        planned = _unwritten(planned)
+    dropped = [Dropped(*_rejection(one)) for one, _ in rejected]
+    failed = [Dropped("rule", rule.origin.removeprefix(RULED), reason) for rule, reason in outcome.failed(rules)]
+    return Foreseen(planned, (*goal.desired.dropped, *dropped, *failed), outcome.overwrites())
+
+
+def _acts_of(one: Unwritten, planned: NodePlan) -> list[Act]:
+    """What a plan would do and the API server rejects at present."""
+    acts = planned.acts() if planned.node.name in one.nodes else {}
+    if one.key == "*":
+        return list(acts)
+    return [act for act in acts if (act[0].one, act[1], act[2]) == (one.kind, one.key, one.removal)]
+
+
+def _rejection(one: Unwritten) -> tuple[str, str, str]:
+    """Kind, key and reason."""
+    if one.key == "*":
+        return "node", one.key, f"every change is rejected by {one.by}: {one.reason}"
+    return one.kind, one.key, f"{'removal ' if one.removal else ''}rejected by {one.by}: {one.reason}"
+
+
+def _unwritten(planned: NodePlan) -> NodePlan:
+    """The plan of a master that writes nothing: keys of others are still named."""
+    changes = {kind: replace(change, write={}, remove=frozenset()) for kind, change in planned.changes.items()}
+    return replace(planned, changes=changes, records={}, forgotten=frozenset())
+
+
+def overwritten_by(new: Rules | None, outcomes: Iterable[Foreseen]) -> list[str]:
     """Keys that are in new rules, and of which one value is lost, with the number of nodes."""
     beginnings = tuple(f"{RULED}{name}/" for name in new or {})
     nodes: Counter[str] = Counter()
@@ -96,8 +151,16 @@ def mistakes_of(new: Rules | None, standing: Standing) -> list[str]:
     ]
 
 
-def book_of(rules: Rules, standing: Standing) -> Rulebook:
-    return bind((compile_sheet(item, standing.policy) for item in rules.values()), ())
+def rules_in_force(rules: Rules, policy: Policy) -> tuple[RuleSet, frozenset[str]]:
+    """The rules of NodeFeatureRules, and the origins (`rule:OBJECT`) of those objects that are invalid."""
+    sheets, invalid = [], set()
+    for name, item in rules.items():
+        try:
+            specification(item, "rules")
+            sheets.append(compile_sheet(item, policy))
+        except ValueError:
+            invalid.add(f"{RULED}{name}")
+    return bind(sheets, ()), frozenset(invalid)
 
 
 def rules_of(paths: Iterable[str]) -> dict[str, Json]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.errors import Forbidden
-from nfd.kube.answers import labels_of
+from nfd.kube.answers import identity, labels_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.lists import list_all, list_if_known
 from nfd.kube.paths import NAMESPACES, NODE_FEATURES
-from nfd.master.objects import FeatureObject, parse_feature_object
+from nfd.master.desired import OBJECT, Freshness
+from nfd.master.objects import FeatureObject, node_of, parse_feature_object
 from nfd.master.reveal import Standing
 
 OPTION = "nodeFeatureNamespaceSelector"
@@ -19,11 +20,19 @@ OPTION = "nodeFeatureNamespaceSelector"
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Objects that count and those that do not; `doubt` says why that is not known, and then all of them count."""
+    """Objects that count and those that do not; `doubt` says why that is not known, and then all of them count.
+
+    `invalid` are origins of objects that exist and cannot be read, each with the node that it is for.
+    """
 
     objects: Sequence[FeatureObject]
     left_out: Sequence[FeatureObject] = ()
     doubt: str = ""
+    invalid: Mapping[str, str] = field(default_factory=dict)
+
+    def lists(self, node: str) -> Freshness:
+        """What a master that has all objects knows of them, for a pass over that node."""
+        return Freshness(blind=node in self.invalid.values(), lost=self.invalid.keys())
 
     def remarks(self) -> Iterator[str]:
         """What whoever asked about the objects should know."""
@@ -37,27 +46,30 @@ async def read_objects(
     client: KubeClient, standing: Standing | None, query: Mapping[str, str] | None = None
 ) -> Selected:
     """NodeFeature objects, as a master with these settings sees them; None if nobody asked one. Raises: KubeError."""
-    found = await list_if_known(client, NODE_FEATURES, object_of, query)
+    invalid: dict[str, str] = {}
+
+    def parse(item: Mapping[str, Any]) -> FeatureObject | None:
+        try:
+            return parse_feature_object(item)
+        except ValueError:
+            invalid["{}{}/{}".format(OBJECT, *identity(item))] = node_of(item.get("metadata"))
+            return None
+
+    found = await list_if_known(client, NODE_FEATURES, parse, query)
     selector = standing.namespace_selector if standing is not None else None
     if selector is None and found:
-        return Selected(found, doubt="the master does not tell it" if standing is not None else "give --master")
+        doubt = "the master does not tell it" if standing is not None else "give --master"
+        return Selected(found, doubt=doubt, invalid=invalid)
     if not selector or not found:
-        return Selected(found)
+        return Selected(found, invalid=invalid)
     try:
         namespaces = dict(await list_all(client, NAMESPACES, _labelled))
     except Forbidden as error:
-        return Selected(found, doubt=f"it looks at the labels of namespaces; {error}")
+        return Selected(found, doubt=f"it looks at the labels of namespaces; {error}", invalid=invalid)
     taken = [selector.selects(namespaces.get(one.namespace, {})) for one in found]
     pairs = list(zip(found, taken, strict=True))
-    return Selected([one for one, counts in pairs if counts], [one for one, counts in pairs if not counts])
-
-
-def object_of(item: Mapping[str, Any]) -> FeatureObject | None:
-    """None for one that makes no sense."""
-    try:
-        return parse_feature_object(item)
-    except ValueError:
-        return None
+    left_out = [one for one, counts in pairs if not counts]
+    return Selected([one for one, counts in pairs if counts], left_out, invalid=invalid)
 
 
 def _labelled(item: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:

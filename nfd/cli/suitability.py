@@ -79,9 +79,7 @@ def _judge(parsed: ParsedRule, view: View, errors: list[str]) -> Json:
     """One rule; it feeds `rule.matched` for those after it if it holds."""
     rule, status = compile_rule(parsed), Json(name=parsed.name, isMatch=False)
     try:
-        given = run_rule(rule, view)
-        status["isMatch"] = given is not None
-        view.remember((given.labels, given.vars) if given else ())
+        status["isMatch"] = run_rule(rule, view) is not None
     except RuleError as error:
         errors.append(f"rule {parsed.name!r}: {error}")
     written = parsed.rule

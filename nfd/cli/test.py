@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from nfd.cli.cluster import ask_cluster
 from nfd.cli.parsers import path
 from nfd.cli.rulefiles import read_rules, tell_empty
-from nfd.cli.trial import POLICY, try_rules
+from nfd.cli.trial import try_rules
 from nfd.errors import ConfigError
+from nfd.rules.check import POLICY
 from nfd.visible import visible
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
     async def ask(client: KubeClient) -> tuple[Features, Policy | None, list[str]]:
         from nfd.cli.online import authorization, read_reports
         from nfd.cli.selected import read_objects
-        from nfd.master.forecast import Situation, join_situation
         from nfd.master.objects import NODE_NAME
+        from nfd.master.outcome import NO_RULES, evaluate_node
         from nfd.master.reveal import Standing
         from nfd.store.base import Node
 
@@ -65,8 +66,8 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
         if not selected.objects and (report is None or not report.features):
             where = f"has not reported to {args.master}" if args.master else "workers report to a master: give --master"
             raise ConfigError(f"--nodename {name}: no NodeFeature object names this node; {where}")
-        situation = Situation(Node(name, "", "", "", {}, {}, {}, ()), report, selected.objects)
-        features = join_situation(situation, standing or Standing()).joined.features
-        return features, standing.policy if standing else None, list(selected.remarks())
+        joining = (standing or Standing()).joining
+        joined = evaluate_node(Node.bare(name), report, NO_RULES, selected.objects, joining).report
+        return joined.features, standing.policy if standing else None, list(selected.remarks())
 
     return ask_cluster(args.kubeconfig, ask)

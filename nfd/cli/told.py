@@ -7,25 +7,22 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from nfd.cli.cluster import ask_cluster, read_node
-from nfd.cli.explain import evidence, given_by_rules, labels_of_rules, overridden_rules
+from nfd.cli.explain import evidence, labels_of_rules, outcome_of_rules, overridden_rules
 from nfd.cli.machine import Seen
 from nfd.cli.offline import plan_of
 from nfd.cli.online import authorization, present_config, read_reports
 from nfd.cli.reasons import Case
+from nfd.cli.rulecheck import name_of
 from nfd.cli.selected import read_objects
 from nfd.discovery import Discovery
 from nfd.host.replay import Replay
 from nfd.kube.connect import KubeClient
-from nfd.kube.lists import list_if_known
+from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import RULES
-from nfd.master.desired import RULE as RULED
-from nfd.master.forecast import Situation, join_situation
 from nfd.master.objects import NODE_NAME
+from nfd.master.outcome import NO_RULES, Known, evaluate_node
 from nfd.master.reveal import Standing
-from nfd.names import API_VERSION
-from nfd.rules.compiled import compile_rules
-from nfd.rules.overwritten import rule_named
-from nfd.rules.parse import RULE, parse_object
+from nfd.master.rulebook import bind, compile_sheet
 from nfd.rules.policy import prefix_keys
 from nfd.store.base import Kind, trim
 
@@ -38,20 +35,19 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
         selected = await read_objects(client, standing, {"labelSelector": f"{NODE_NAME}={args.node}"})
         report = heard[args.node].report if args.node in heard else None
         node = trim(await read_node(client, args.node))
-        known = join_situation(Situation(node, report, selected.objects), standing)
-        if known.report is None:
+        known = Known(selected.lists(args.node), standing.instance)
+        outcome = evaluate_node(node, report, NO_RULES, selected.objects, standing.joining, known)
+        if not outcome.fresh.reported:
             return [
                 *_unwritten(standing, args.node, key),
                 f"{args.node} has not reported to {args.master}",
                 *selected.remarks(),
             ]
-        items = await list_if_known(client, RULES, lambda item: item)
-        ordered = sorted(items, key=lambda item: str(item["metadata"]["name"]))
-        rules = [parse_object({"apiVersion": API_VERSION, "kind": RULE, **item}) for item in ordered]
+        rules = bind([compile_sheet(item, standing.policy) for item in await list_if_known(client, RULES, whole)], ())
         plan = plan_of(await present_config(client, standing.namespace, args.config))
         with tempfile.TemporaryDirectory() as nothing:
-            seen = Seen(Discovery(features=known.joined.features), {}, {}, ())
-            case = Case(key, Replay(nothing), plan, compile_rules(rules), seen, standing.policy)
+            seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
+            case = Case(key, Replay(nothing), plan, rules, seen, standing.policy)
             lines = _present(case, value) if value is not None else _missing(case)
             return [*_unwritten(standing, args.node, key), *lines, *selected.remarks()]
 
@@ -82,8 +78,8 @@ def _missing(case: Case) -> Iterator[str]:
     for where, rule, given in case.all_rules():
         if isinstance(given, str) and case.key in prefix_keys(rule.labels, case.policy):
             yield f"{where}: {given}"
-    desired = given_by_rules(case, case.features)
+    desired = outcome_of_rules(case, case.features).derive_desired()
     origin = desired.origin(Kind.LABELS, case.key) or ""
     for one in desired.dropped:
         if one.key == case.key:
-            yield f"{rule_named(origin.removeprefix(RULED))} gives it, but the master refuses it: {one.reason}"
+            yield f"{name_of(case.rules, origin)} gives it, but the master refuses it: {one.reason}"

@@ -6,19 +6,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nfd.cli.rulecheck import Trace, failures_in, overwrites_of
 from nfd.errors import RuleError
 from nfd.features import Features
-from nfd.master.rulebook import NO_TAINTS
+from nfd.master.desired import lookup_in
+from nfd.master.outcome import Outcome, evaluate_report
+from nfd.master.rulebook import NO_TAINTS, compile_objects
+from nfd.report import Report
 from nfd.rules import policy as policies
-from nfd.rules.compiled import Group, Rules, compile_rules
-from nfd.rules.engine import Failure, Wanted, run, run_rule
+from nfd.rules.check import POLICY
+from nfd.rules.compiled import Group
+from nfd.rules.engine import Given
 from nfd.rules.model import RuleObject, Taint
-from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, is_loss
+from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, TAINT
 from nfd.rules.policy import Dropped, Policy
-from nfd.rules.terms import View
 from nfd.visible import visible
-
-POLICY = Policy(enable_taints=True)
 
 
 @dataclass(slots=True)
@@ -48,16 +50,16 @@ def visible_line(line: str) -> str:
 
 def try_rules(objects: Iterable[RuleObject], features: Features, policy: Policy = POLICY) -> Trial:
     """Evaluate the rules on these features, as a master of that policy would; by default with taints switched on."""
-    rules, view, trial = compile_rules(objects), View(features), Trial()
+    rules, trace, trial = compile_objects(objects, policy), Trace(), Trial()
+    outcome = evaluate_report(Report("", features=features), rules, policy, trace.see)
     trial.lines += [processing(rule.name) for rule in rules.rules]
-    wanted = run(Rules(rules.rules), view, policy=policy)
-    trial.errors += [_failed(failure) for failure in wanted.errors]
-    trial.remarks += _switched_off(wanted, policy)
-    for title, lines, findings in _sections(wanted, view, policy, trial.errors):
+    trial.errors += [_failed(rule.name, reason) for rule, reason in outcome.failed(rules)]
+    trial.remarks += _switched_off(outcome)
+    for title, lines, findings in _sections(outcome, trial.errors):
         trial.lines += section(title, lines, findings)
-    trial.remarks += [f"{one.kind} {one.key!r}: {one}" for one in wanted.overwrites if is_loss(one, policy)]
+    trial.remarks += [f"{one.kind} {one.key!r}: {one}" for one in overwrites_of(outcome, rules)]
     for group in rules.groups:
-        _try_group(group, features, trial)
+        _try_group(group, outcome, trace, trial)
     return trial
 
 
@@ -76,46 +78,48 @@ def section(title: str, lines: Iterable[str], findings: Iterable[str] = ()) -> I
         yield from wrong
 
 
-def _sections(
-    wanted: Wanted, view: View, policy: Policy, errors: list[str]
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    _, bad_taints = policies.allow_taints(wanted.taints, policy)
-    yield "Taints", sorted(map(_taint, wanted.taints)), told(bad_taints)
-    lookup = view.attribute
-    labels, resources, notes = wanted.labels, wanted.extended_resources, wanted.annotations
-    found = _resolved(LABEL, labels, view, errors)
-    yield "Labels", pairs(found), told(policies.allow_labels(_of(labels, found), lookup, policy).dropped)
-    found = _resolved(EXTENDED_RESOURCE, resources, view, errors)
-    dropped = policies.allow_extended_resources(_of(resources, found), lookup, policy).dropped
-    yield "Extended Resources", pairs(found), told(dropped)
-    found = _resolved(policies.ANNOTATION, notes, view, errors)
-    yield "Annotations", pairs(found), told(policies.allow_annotations(_of(notes, found), lookup, policy).dropped)
+def _asked_of(outcome: Outcome) -> dict[str, dict[str, str]]:
+    """What rules ask for, by kind, as written."""
+    asked: dict[str, dict[str, str]] = {LABEL: {}, EXTENDED_RESOURCE: {}, policies.ANNOTATION: {}}
+    for one in outcome.evaluation.contributions:
+        asked[LABEL] |= one.labels
+        asked[EXTENDED_RESOURCE] |= one.extended_resources
+        asked[policies.ANNOTATION] |= one.annotations
+    return asked
 
 
-def _of(written: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
-    """As written, since what a reference stands for is no reference; those that lead nowhere are told already."""
-    return {key: written[key] for key in found}
+def _sections(outcome: Outcome, errors: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """What rules ask for by kind, references looked up, and why the node does not get it; errors are added."""
+    dropped = outcome.derive_desired().dropped
+    taints = [_taint(taint) for one in outcome.evaluation.contributions for taint in one.taints]
+    yield "Taints", sorted(taints), told(one for one in dropped if one.kind == TAINT)
+    titles = ("Labels", "Extended Resources", "Annotations")
+    for title, (kind, values) in zip(titles, _asked_of(outcome).items(), strict=True):
+        found = _resolved(kind, values, outcome, errors)
+        yield title, pairs(found), told(one for one in dropped if one.kind == kind and one.key in found)
 
 
-def _switched_off(wanted: Wanted, policy: Policy) -> Iterator[str]:
+def _switched_off(outcome: Outcome) -> Iterator[str]:
     """What rules ask for and the master's configuration switches off as a whole."""
-    if wanted.taints and not policy.enable_taints:
+    policy, asked = outcome.policy, _asked_of(outcome)
+    if any(one.taints for one in outcome.evaluation.contributions) and not policy.enable_taints:
         yield NO_TAINTS
     kinds = (
-        (wanted.labels, policy.disable_labels, "disableLabels"),
-        (wanted.annotations, policy.disable_annotations, "disableAnnotations"),
-        (wanted.extended_resources, policy.disable_extended_resources, "disableExtendedResources"),
+        (LABEL, policy.disable_labels, "disableLabels"),
+        (policies.ANNOTATION, policy.disable_annotations, "disableAnnotations"),
+        (EXTENDED_RESOURCE, policy.disable_extended_resources, "disableExtendedResources"),
     )
-    for values, is_off, option in kinds:
-        if values and is_off:
-            yield f"the master has restrictions.{option} set: {', '.join(sorted(values))} would not be there"
+    for kind, is_off, option in kinds:
+        if asked[kind] and is_off:
+            yield f"the master has restrictions.{option} set: {', '.join(sorted(asked[kind]))} would not be there"
 
 
-def _resolved(kind: str, values: Mapping[str, str], view: View, errors: list[str]) -> dict[str, str]:
+def _resolved(kind: str, values: Mapping[str, str], outcome: Outcome, errors: list[str]) -> dict[str, str]:
     """Values with references looked up; one that leads nowhere is an error."""
+    lookup = lookup_in(outcome.report.features, outcome.evaluation.matched)
     found: dict[str, str] = {}
     for key, text in values.items():
-        value, problem = policies.resolve(text, view.attribute) if policies.is_reference(kind, text) else (text, None)
+        value, problem = policies.resolve(text, lookup) if policies.is_reference(kind, text) else (text, None)
         if problem is None:
             found[key] = value
         else:
@@ -136,20 +140,17 @@ def _taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def _failed(failure: Failure) -> str:
-    return f"failed to process rule {failure.rule!r}: {failure.reason}"
+def _failed(rule: str, reason: str) -> str:
+    return f"failed to process rule {rule!r}: {reason}"
 
 
-def _try_group(group: Group, features: Features, trial: Trial) -> None:
+def _try_group(group: Group, outcome: Outcome, trace: Trace, trial: Trial) -> None:
     """The rules of a NodeFeatureGroup: which of them hold, and the vars of those."""
-    view = View(features)
+    trial.errors += [_failed(rule, reason) for rule, reason in failures_in(group, outcome, trace)]
     for rule in group.rules:
         trial.lines.append(processing(rule.name))
-        try:
-            given = run_rule(rule, view)
-        except RuleError as error:
-            trial.errors.append(_failed(Failure(rule.name, str(error))))
+        given = trace.found.get(id(rule))
+        if given is None or isinstance(given, RuleError):
             continue
         trial.lines.append(f'Rule "{rule.name}" ' + ("matched" if given else "did not match"))
-        trial.lines += section("Vars", pairs(given.vars) if given else ())
-        view.remember((given.labels, given.vars) if given else ())
+        trial.lines += section("Vars", pairs(given.vars) if isinstance(given, Given) else ())

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from nfd.master.desired import Contribution, Desired, derive_desired
+from nfd.master.desired import Desired
+from nfd.master.outcome import Outcome
 from nfd.report import Report
-from nfd.rules.policy import Policy, refers
+from nfd.rules.policy import refers
 
 KNOWN = 256
 """Values of each sort that are remembered, the latest ones."""
@@ -65,22 +66,20 @@ class _Worked:
 
 
 class Derivations:
-    """`derive_desired` under one policy, from memory for reports that share their values."""
+    """What outcomes desire, under one policy, from memory for reports that share their values."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, ...], _Worked] = OrderedDict()
 
-    def derive(
-        self, report: Report, contributions: Sequence[Contribution], matched: Mapping[str, str] | None
-    ) -> Desired:
+    def derive(self, outcome: Outcome) -> Desired:
+        report, contributions = outcome.report, outcome.evaluation.contributions
         made_of = (report.labels, report.annotations, report.origins, tuple(contributions))
         key = tuple(map(id, made_of))
         boot_id = report.order.boot_id if report.order else ""
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return replace(known.desired, boot_id=boot_id)
-        desired = derive_desired(report, self._policy, contributions, matched)
+        desired = outcome.derive_desired()
         if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):
             self._known[key] = _Worked(made_of, desired)
             if len(self._known) > KNOWN:

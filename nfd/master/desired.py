@@ -16,6 +16,7 @@ from nfd.rules.overwritten import (
     LABEL,
     REPORT,
     TAINT,
+    VAR,
     Ledger,
     Overwrite,
     are_disjoint,
@@ -44,6 +45,8 @@ class Contribution:
     annotations: Mapping[str, str] = field(default_factory=dict)
     extended_resources: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    vars: Mapping[str, str] = field(default_factory=dict)
+    """For later rules alone, not for the Node."""
 
     @property
     def refers(self) -> bool:
@@ -144,7 +147,7 @@ def derive_desired(
         resources |= one.extended_resources
         taints += one.taints
         _credit(one, origins)
-    lookup = _lookup(report.features, matched)
+    lookup = lookup_in(report.features, matched)
     allowed = policies.allow_labels(labels, lookup, policy)
     left, moved, split = policies.split_resource_labels(allowed.values, policy)
     origins[Kind.RESOURCES] = {key: origins[Kind.LABELS].get(key) for key in moved} | origins[Kind.RESOURCES]
@@ -172,10 +175,12 @@ def derive_desired(
     )
 
 
-def find_overwrites(report: Report, policy: Policy, contributions: Sequence[Contribution]) -> list[Overwrite]:
+def find_overwrites(
+    report: Report, policy: Policy, contributions: Sequence[Contribution], *, with_vars: bool = False
+) -> list[Overwrite]:
     """Keys of the report, and of rules, that the node would get and a later rule gives another value.
 
-    Who gives them is told by origins.
+    Who gives them is told by origins. Vars are no keys of a node, and are for whoever tries rules.
     """
     asked = [one.labels for one in contributions]
     names = set().union(*asked)
@@ -184,6 +189,7 @@ def find_overwrites(report: Report, policy: Policy, contributions: Sequence[Cont
         (LABEL, [*asked, reported]),
         (policies.ANNOTATION, [one.annotations for one in contributions]),
         (EXTENDED_RESOURCE, [one.extended_resources for one in contributions]),
+        (VAR, [one.vars if with_vars else {} for one in contributions]),
         (TAINT, [policies.taint_values(one.taints) for one in contributions]),
     )
     if all(are_disjoint(parts) for _, parts in kinds):
@@ -239,7 +245,7 @@ def _taint_key(taint: Taint) -> str:
     return f"{taint.key}:{taint.effect}"
 
 
-def _lookup(features: Features, matched: Mapping[str, str] | None) -> Lookup:
+def lookup_in(features: Features, matched: Mapping[str, str] | None) -> Lookup:
     """Finds what `@domain.feature.element` stands for."""
 
     def find(feature: str, element: str) -> str | None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.master.desired import Contribution
-from nfd.master.rulebook import PlacedRule, Problems, Steps, exhaust, size_of
+from nfd.master.rulebook import PlacedRule, Problems, Steps, size_of
 from nfd.names import FEATURE_NS
 from nfd.rules import policy as policies
 from nfd.rules.compiled import Group
-from nfd.rules.engine import Given, run_rule
-from nfd.rules.meter import RULE_SECONDS, Clocks, Exhausted, Meter
+from nfd.rules.engine import Given, Watch, run_rule
+from nfd.rules.meter import RULE_SECONDS, Clocks, Exhausted
 from nfd.rules.policy import Policy
 from nfd.rules.terms import View
 from nfd.timed import CLOCKS, metered
@@ -68,6 +68,8 @@ class Evaluation:
     errors: int = 0
     matched: Mapping[str, str] = field(default_factory=dict)
     """What `rule.matched` holds in the end, for references to it."""
+    refers: bool = False
+    """Whether a value may stand for one of the node's own features, so that nodes alike may get another."""
     unsure: frozenset[str] = frozenset()
     """Origins of rules that failed, and of those that depend on what one of them gives: what they gave before stays."""
     groups: tuple[GroupKey, ...] = ()
@@ -91,7 +93,8 @@ class Evaluation:
 
     def failed(self) -> Mapping[int, Problems]:
         """Rules that could not be evaluated, by their places, and why."""
-        return {index: self.problems[index] for index in self.problems.keys() - {*self.held}}
+        held = frozenset(self.held) if self.problems else ()
+        return {index: texts for index, texts in sorted(self.problems.items()) if index not in held}
 
 
 def group_origin(key: GroupKey) -> str:
@@ -149,13 +152,6 @@ class Spending:
         return tuple(sorted(found))
 
 
-def evaluate_node(
-    rules: Sequence[PlacedRule], features: Features, policy: Policy, limits: Limits = LIMITS
-) -> Evaluation:
-    """Run the rules in order; one that fails gives nothing, and the others go on."""
-    return exhaust(evaluation_steps(rules, (), features, policy, limits=limits))
-
-
 def evaluation_steps(
     rules: Sequence[PlacedRule],
     groups: Sequence[Group],
@@ -163,13 +159,15 @@ def evaluation_steps(
     policy: Policy,
     suspended: Collection[int | str] = (),
     limits: Limits = LIMITS,
+    watch: Watch | None = None,
 ) -> Steps[Evaluation]:
-    """The same, with groups; a step is some milliseconds, or one rule.
+    """Run the rules in order, then the groups; one that fails gives nothing, and the others go on.
 
-    `suspended` are identities (`id`) of rules, and origins of groups, which are not run; it may change meanwhile.
+    A step is some milliseconds, or one rule. `suspended` are identities (`id`) of rules, and origins of groups, which
+    are not run; it may change meanwhile. `watch` sees the result of each rule that is run.
     """
     spending, wall = Spending(limits), limits.clocks.wall
-    run = _Run(View(features, metered(limits.clocks, limits.rule)), policy)
+    run = _Run(View(features, metered(limits.clocks, limits.rule), watch), policy)
     for index, placed in enumerate(rules):
         if spending.is_over():
             run.cut_off(index, rules)
@@ -204,6 +202,7 @@ class _Run:
     contributions: list[Contribution] = field(default_factory=list)
     problems: dict[int, Problems] = field(default_factory=dict)
     errors: int = 0
+    refers: bool = False
     slow: list[int] = field(default_factory=list)
     unsure: set[str] = field(default_factory=set)
     groups: list[GroupKey] = field(default_factory=list)
@@ -215,7 +214,6 @@ class _Run:
             self.unsure.add(placed.origin)
         try:
             given = run_rule(placed.rule, self.view)
-            self.view.remember(() if given is None else (given.labels, given.vars))
             if given is not None:
                 self._give(index, placed, given)
         except Exception as error:
@@ -234,12 +232,14 @@ class _Run:
             self.fail(index, rules[index], RuleError(CUT_OFF))
 
     def _give(self, index: int, placed: PlacedRule, given: Given) -> None:
-        made = placed.rule.labels_template is not None
-        asked = _with_labels(placed, given, self.policy) if made else placed.asked
-        size = size_of(asked) if made else placed.size
+        asked, size = placed.asked, placed.size
+        if given.labels is not placed.rule.labels or given.vars is not placed.rule.vars:
+            asked = replace(asked, labels=policies.prefix_keys(given.labels, self.policy), vars=given.vars)
+            size = size_of(asked)
         if size > self.room:
             raise RuleError(f"asks for {size} letters of keys and values; there is room for {self.room}")
         self.room -= size
+        self.refers = self.refers or (not placed.fixed and asked.refers)
         self.held.append(index)
         self.contributions.append(asked)
 
@@ -263,7 +263,8 @@ class _Run:
         elif spending.is_over():
             problems = [CUT_OFF]
         else:
-            is_member, problems = yield from _judge_group(group, features, self.view.meter, spending)
+            view = View(features, self.view.meter, self.view.watch)
+            is_member, problems = yield from _judge_group(group, view, spending)
             if is_member:
                 self.groups.append(group.key)
         if problems:
@@ -273,11 +274,12 @@ class _Run:
     def outcome(self, spending: Spending) -> Evaluation:
         spending.close()
         return Evaluation(
-            tuple(filter(_asks_something, self.contributions)),
+            tuple(self.contributions),
             tuple(self.held),
             self.problems,
             self.errors,
             self.view.matched or {},
+            self.refers,
             frozenset(self.unsure),
             tuple(self.groups),
             self.group_problems,
@@ -288,9 +290,9 @@ class _Run:
         )
 
 
-def _judge_group(group: Group, features: Features, meter: Meter, spending: Spending) -> Steps[tuple[bool, list[str]]]:
+def _judge_group(group: Group, view: View, spending: Spending) -> Steps[tuple[bool, list[str]]]:
     """Whether one of its rules holds, and which failed. A group that takes too long is looked at no further."""
-    view, problems, is_member = View(features, meter), list[str](), False
+    problems, is_member = list[str](), False
     origin = group_origin(group.key)
     for rule in group.rules:
         if origin in spending.over:
@@ -302,7 +304,6 @@ def _judge_group(group: Group, features: Features, meter: Meter, spending: Spend
             problems.append(f"rule {rule.name!r}: {error}")
         else:
             is_member = is_member or given is not None
-            view.remember(() if given is None else (given.labels, given.vars))
         if spending.charge(origin):
             yield
             spending.resume()
@@ -318,11 +319,3 @@ def _refused(asked: Contribution, view: View, policy: Policy) -> list[str]:
         *policies.allow_taints(asked.taints, policy)[1],
     ]
     return [f"{one.kind} {one.key.removeprefix(DEFAULT)!r}: {one.reason}" for one in dropped]
-
-
-def _asks_something(one: Contribution) -> bool:
-    return bool(one.labels or one.annotations or one.extended_resources or one.taints)
-
-
-def _with_labels(placed: PlacedRule, given: Given, policy: Policy) -> Contribution:
-    return replace(placed.asked, labels=policies.prefix_keys(given.labels, policy))

@@ -97,6 +97,13 @@ def _key(instances: tuple[Instance, ...]) -> Any:
     return tuple(frozenset(one.items()) for one in instances)
 
 
+def node_of(metadata: object) -> str:
+    """The node that an object is for by its metadata, whatever else is wrong with it; "" if none."""
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    node = labels.get(NODE_NAME) if isinstance(labels, Mapping) else None
+    return node if isinstance(node, str) else ""
+
+
 def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     """A NodeFeature as JSON gives it. Raises: ValueError naming the place that does not fit."""
     metadata, spec = _mapping(item.get("metadata"), "metadata"), specification(item)

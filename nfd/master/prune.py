@@ -1,13 +1,14 @@
-"""Takes everything of ours off all nodes: what `nfd-master --prune` does."""
+"""Removes everything that is ours from all nodes: what `nfd-master --prune` does."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from nfd.master.desired import Desired
+from nfd.master.outcome import NO_RULES, evaluate_report
 from nfd.master.plan import Goal, NodePlan, plan_node
 from nfd.master.proof import UNPROVEN, Proof
 from nfd.master.reconcile import write_repeatedly
+from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.store.base import Node, NodeStore
 
@@ -20,16 +21,20 @@ async def prune(
     *,
     dry_run: bool = False,
 ) -> AsyncIterator[NodePlan]:
-    """Plan nothing for every node, and do it unless `dry_run`; gives the plan of each node that has something of ours.
+    """Plan for every node as if its worker had found nothing; yields the plan of each node that has something of ours.
+
+    Each plan is carried out, unless `dry_run`.
 
     What no proof says is ours is removed as far as `policy` lets a master write it.
 
     Raises: KubeError at the first node that cannot be written, as NFD does.
     """
-    goal = Goal(Desired(), instance=instance, purge=True, policy=policy or Policy(), proof=proof)
+    policy = policy or Policy()
 
     def plan(node: Node) -> NodePlan:
-        return plan_node(goal, node)
+        nothing = evaluate_report(Report(node.name), NO_RULES, policy)
+        desired = nothing.derive_desired()
+        return plan_node(Goal(desired, nothing.fresh, instance=instance, purge=True, policy=policy, proof=proof), node)
 
     for name in sorted(store.names()):
         node = store.get(name)

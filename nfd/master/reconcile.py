@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nfd import log
 from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.alike import Derivations, same_content
-from nfd.master.desired import Contribution, Desired, Freshness, derive_freshness
+from nfd.master.desired import Contribution, Desired
 from nfd.master.drift import Drift, Key
 from nfd.master.metrics import PLAN, Metrics
+from nfd.master.outcome import NO_RULES, Outcome, evaluate_report
 from nfd.master.plan import SHARED, Act, Goal, NodePlan
 from nfd.master.proof import Proof
 from nfd.master.refusals import EVERYTHING, Refusals
@@ -36,24 +37,6 @@ _log = log.get("master")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of a node: its report, the objects of third parties joined, and what rules make of them.
-
-    Report and contributions are the same values as before for as long as nothing changed.
-    """
-
-    report: Report
-    fresh: Freshness
-    contributions: Sequence[Contribution] = ()
-    matched: Mapping[str, str] | None = None
-
-
-def ask_report(node: Node, report: Report | None) -> Asked | None:
-    """No rules and no third-party objects."""
-    return None if report is None else Asked(report, derive_freshness(report))
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """What the configuration says about passes."""
 
@@ -62,8 +45,16 @@ class Settings:
     instance: str = ""
     publish: bool = True
     proof: Proof = field(default_factory=Proof.of_this_process)
-    ask: Callable[[Node, Report | None], Asked | None] = ask_report
-    """What a node is to become; None to leave it as it is. The report is None while none has come."""
+    ask: Callable[[Node, Report | None], Outcome | None] | None = None
+    """What a node is to become; None to leave it as it is. The report is None while none has come.
+
+    Without it there are no rules and no objects, and only a report says something.
+    """
+
+    def outcome_of(self, node: Node, report: Report | None) -> Outcome | None:
+        if self.ask is not None:
+            return self.ask(node, report)
+        return None if report is None else evaluate_report(report, NO_RULES, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +62,15 @@ class _Rest:
     """A node that was found to be as it was asked to be."""
 
     node: Node
-    asked: Asked
+    asked: Outcome
     contributions: tuple[Contribution, ...]
 
-    def holds(self, node: Node, asked: Asked) -> bool:
+    def holds(self, node: Node, asked: Outcome) -> bool:
         """Whether it would be found so again."""
         then = self.asked
         return (
-            self.contributions == tuple(asked.contributions)
-            and asked.matched == then.matched
+            self.contributions == tuple(asked.evaluation.contributions)
+            and asked.evaluation.matched == then.evaluation.matched
             and (asked.report is then.report or same_content(asked.report, then.report))
             and asked.fresh == then.fresh
             and (node is self.node or node.same_content(self.node))
@@ -90,13 +81,13 @@ class _Rest:
 class _Settled:
     """What was asked of a node in its last pass, and which keys were left as they were nevertheless."""
 
-    asked: Asked
+    asked: Outcome
     left: frozenset[Key] = frozenset()
 
-    def drifted(self, asked: Asked, planned: NodePlan) -> list[Key]:
+    def drifted(self, asked: Outcome, planned: NodePlan) -> list[Key]:
         """What somebody else must have changed since, as nothing else was asked in between."""
         then = self.asked
-        if then.report is not asked.report or then.contributions is not asked.contributions:
+        if then.report is not asked.report or then.evaluation.contributions is not asked.evaluation.contributions:
             return []
         ours_no_more = self.left or SHARED & planned.changes[Kind.LABELS].refused
         notes = planned.records if ours_no_more else ()  # then our lists differ for that reason
@@ -128,7 +119,7 @@ class Reconciler:
         self._theirs: dict[str, frozenset[str]] = {}
         self._said: dict[str, int] = {}
         self._resting: dict[str, _Rest] = {}
-        self._derivations = Derivations(settings.policy)
+        self._derivations = Derivations()
         self._era = object()
 
     async def reconcile(self, name: str) -> float | None:
@@ -146,7 +137,7 @@ class Reconciler:
             try:
                 node = await self._node(name, attempt)
                 began = time.perf_counter()
-                asked = self._settings.ask(node, self._reports.current(node)) if node is not None else None
+                asked = self._settings.outcome_of(node, self._reports.current(node)) if node is not None else None
                 if node is None:
                     break
                 if asked is not None:
@@ -169,7 +160,7 @@ class Reconciler:
         What a pass that is under way brings its node to does not count, either.
         """
         self._settings = settings
-        self._derivations = Derivations(settings.policy)
+        self._derivations = Derivations()
         self._era = object()
         self._refusals.clear()
         for memory in (self._settled, self._said, self._resting, self._contradicted, self._theirs):
@@ -196,7 +187,7 @@ class Reconciler:
         node = self._store.get(name)
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
 
-    async def _converge(self, node: Node, asked: Asked, began: float, budget: Budget) -> float | None:
+    async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
         rest = self._resting.pop(node.name, None)
         if rest is not None and rest.holds(node, asked):
             self._settled[node.name], self._resting[node.name] = _Settled(asked), _Rest(node, asked, rest.contributions)
@@ -219,10 +210,10 @@ class Reconciler:
             return await self._write(goal, planned, budget, era, asked)
         self._settle(node, era, asked, goal, frozenset())
         if not (planned or goal.contested or goal.desired.dropped) and era is self._era:
-            self._resting[node.name] = _Rest(node, asked, tuple(asked.contributions))
+            self._resting[node.name] = _Rest(node, asked, tuple(asked.evaluation.contributions))
         return self.drift.wait(node.name, self._now())
 
-    async def _write(self, goal: Goal, planned: NodePlan, budget: Budget, era: object, asked: Asked) -> float | None:
+    async def _write(self, goal: Goal, planned: NodePlan, budget: Budget, era: object, asked: Outcome) -> float | None:
         node = planned.node
         left, again = await self._writer.write(goal, planned, budget)
         if EVERYTHING in left:
@@ -231,16 +222,16 @@ class Reconciler:
             self._settle(node, era, asked, goal, left)
         return min((one for one in (again, self.drift.wait(node.name, self._now())) if one is not None), default=None)
 
-    def _settle(self, node: Node, era: object, asked: Asked, goal: Goal, left: frozenset[Act]) -> None:
+    def _settle(self, node: Node, era: object, asked: Outcome, goal: Goal, left: frozenset[Act]) -> None:
         """The pass is over, and has left these acts out."""
         if era is self._era:
             contested = ((kind, key) for kind, keys in goal.contested.items() for key in keys)
             self._settled[node.name] = _Settled(asked, frozenset((*contested, *(act[:2] for act in left))))
 
-    def _goal(self, node: Node, asked: Asked) -> Goal:
+    def _goal(self, node: Node, asked: Outcome) -> Goal:
         settings, name = self._settings, node.name
         return Goal(
-            self._derivations.derive(asked.report, asked.contributions, asked.matched),
+            self._derivations.derive(asked),
             asked.fresh,
             settings.overwrite,
             settings.instance,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,26 +21,15 @@ from nfd.kube.informer import Informer, Store
 from nfd.kube.paths import GROUPS, NAMESPACES, NODE_FEATURES, RULES
 from nfd.master.config import NamespaceSelector
 from nfd.master.definitions import Definitions
-from nfd.master.desired import OBJECT, RULE, UNREPORTED, derive_desired, derive_freshness
-from nfd.master.ignored import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED, Ignored
+from nfd.master.desired import OBJECT, RULE, Freshness, derive_freshness
+from nfd.master.ignored import UNLABELLED, UNSELECTED, Ignored
 from nfd.master.metrics import Metrics
-from nfd.master.objects import (
-    NODE_NAME,
-    FeatureObject,
-    Joining,
-    Pool,
-    join_objects,
-    parse_feature_object,
-    report_of,
-    speak_alone,
-)
-from nfd.master.ownership import Owned, parse_owned
-from nfd.master.plan import Goal, plan_node
+from nfd.master.objects import FeatureObject, Joining, Pool, node_of, parse_feature_object
+from nfd.master.outcome import Known, Outcome, evaluate_node
 from nfd.master.proof import UNPROVEN, Proof
 from nfd.master.queue import Queue
-from nfd.master.reconcile import Asked
-from nfd.master.rulebook import Sheet, compile_steps
-from nfd.master.sheets import Compiled, Written, group_steps, written
+from nfd.master.rulebook import Sheet, compile_steps, group_steps
+from nfd.master.sheets import Compiled, Written, written
 from nfd.master.statuses import Statuses
 from nfd.master.turns import Turns
 from nfd.master.verdicts import EVALUATION, Verdicts
@@ -159,27 +148,21 @@ class CustomResources:
     async def stop(self) -> None:
         await tasks.cancel(self._tasks)
 
-    def ask(self, node: Node, report: Report | None) -> Asked | None:
+    def ask(self, node: Node, report: Report | None) -> Outcome:
         """What the node is to become, by its report or, while none has come, by what can be known without it."""
-        objects, reason = self._objects_of(node.name), REPORTED
-        if report is None:
-            report, reason = self._object_report(node, objects)
-        others = tuple(one for one in objects if not self._wishes.joining.is_workers(one))
-        self._tell_ignored(node.name, reason)
-        alone = report is None and self._speak_alone(node, others)
-        if alone:
-            report = self._empty_report(node.name)
-        if report is None:
-            joined = join_objects(Report(node.name), others, self._wishes.joining)
-            return Asked(joined, replace(UNREPORTED, **self._lists()))
-        verdict = self.verdicts.judge(node.name, report, others)
-        found, fresh = verdict.evaluation, derive_freshness(report)
-        current = found.complete and self.verdicts.is_current(verdict)
-        blind = fresh.blind or not current or self._unknown.concern(node.name)
-        fresh = replace(fresh, blind=blind, alone=alone, **self._lists())
-        if unsure := found.unsure | self.verdicts.book.relying_on(fresh.failed):
-            fresh = replace(fresh, lost=fresh.lost | unsure)
-        return Asked(verdict.joined, fresh, found.contributions, found.matched)
+        joining, verdict = self._wishes.joining, self.verdicts.get(node.name)
+        known = Known(
+            self._lists(node.name),
+            self._wishes.instance,
+            self._proof,
+            self._changing,
+            verdict.report if verdict is not None else None,
+        )
+        found = evaluate_node(
+            node, report, self.verdicts.book, self._objects_of(node.name), joining, known, self.verdicts.evaluate
+        )
+        self._tell_ignored(node.name, found.unused)
+        return found
 
     def concern(self, node: str) -> bool:
         """Whether there are objects for the node."""
@@ -211,39 +194,21 @@ class CustomResources:
     def _objects_synced(self) -> bool:
         return self._informers[NODE_FEATURES].synced.is_set() and self._namespaces_known()
 
-    def _lists(self) -> dict[str, Any]:
+    def _lists(self, node: str) -> Freshness:
         objects_settled = self._informers[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
-        return {
-            "rules_synced": self._rules_synced,
-            "objects_synced": self._objects_synced(),
-            "objects_settled": objects_settled,
-            "settled": objects_settled and (self._rules_synced or self._is_ruleless()),
-            "rules": self.verdicts.book.origins,
-            "lost": self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
-        }
+        return Freshness(
+            rules_synced=self._rules_synced,
+            objects_synced=self._objects_synced(),
+            objects_settled=objects_settled,
+            settled=objects_settled and (self._rules_synced or self._is_ruleless()),
+            blind=self._unknown.concern(node),
+            lost=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
+        )
 
     def _is_ruleless(self) -> bool:
         """Whether the server has known no rules for so long that none of them can have given anything."""
         informer = self._informers[RULES]
         return not informer.synced.is_set() and informer.settled_for(LONG)
-
-    def _object_report(self, node: Node, objects: Sequence[FeatureObject]) -> tuple[Report | None, str]:
-        """What NFD's own worker left in an object, and else why it is not taken.
-
-        Not for a node whose worker is known to speak to us; where that is likely, it takes a sign that NFD's is there.
-        """
-        one = next((one for one in objects if self._wishes.joining.is_workers(one)), None)
-        if one is None:
-            return None, ""
-        known = self.verdicts.get(node.name)
-        if known is not None and known.report.features is one.features and known.report.labels is one.labels:
-            return known.report, ""
-        owned = self._owned(node)
-        if owned.boot_id:
-            return None, SPOKEN
-        if owned.hint and not one.kept and (one.namespace, one.name) not in self._changing:
-            return None, WAITED
-        return report_of(one), ""
 
     def _tell_ignored(self, node: str, reason: str) -> None:
         """`reason` is why that of NFD's own worker is not taken, "" if it is."""
@@ -254,32 +219,6 @@ class CustomResources:
             if why := why if self._selects(one.namespace) else UNSELECTED:
                 reasons[f"{one.namespace}/{one.name}"] = why
         self._ignored.tell(node, reasons)
-
-    def _owned(self, node: Node) -> Owned:
-        return parse_owned(node.annotations, self._wishes.instance, node.uid, self._proof)
-
-    def _speak_alone(self, node: Node, others: Sequence[FeatureObject]) -> bool:
-        if not self._objects_synced():
-            return False
-        owned = self._owned(node)
-        return speak_alone(others, owned) or bool(owned.doubt and others and self._explain(node, others))
-
-    def _explain(self, node: Node, others: Sequence[FeatureObject]) -> bool:
-        """Whether the Node is just what these objects and the rules make of it, so that no worker had a part in it."""
-        joining = self._wishes.joining
-        if not self._rules_synced:
-            return False
-        verdict = self.verdicts.consider(node.name, self._empty_report(node.name), others)
-        found = verdict.evaluation
-        if not found.complete or not self.verdicts.is_current(verdict):
-            return False
-        desired = derive_desired(verdict.joined, joining.policy, found.contributions, found.matched)
-        return not any(plan_node(Goal(desired, policy=joining.policy), node).changes.values())
-
-    def _empty_report(self, node: str) -> Report:
-        """That of a node without a worker; the same value as before."""
-        known, empty = self.verdicts.get(node), Report(node)
-        return known.report if known is not None and known.report == empty else empty
 
     def _objects_of(self, node: str) -> tuple[FeatureObject, ...]:
         return tuple(one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace))
@@ -423,10 +362,4 @@ class Unknown:
         objects, rules = self._objects.unknown, self._rules.unknown
         origins = (f"{OBJECT}{namespace}/{name}" for namespace, name in objects)
         self._origins = frozenset((*origins, *(f"{RULE}{name}" for _, name in rules)))
-        self._nodes = frozenset(map(_node_of, objects.values()))
-
-
-def _node_of(metadata: object) -> str:
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    node = labels.get(NODE_NAME) if isinstance(labels, Mapping) else None
-    return node if isinstance(node, str) else ""
+        self._nodes = frozenset(map(node_of, objects.values()))

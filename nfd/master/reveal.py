@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from nfd.features import Features
 from nfd.master.config import NamespaceSelector
+from nfd.master.objects import Joining
 from nfd.master.unwritten import Unwritten, parse_unwritten, render_unwritten
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
@@ -46,6 +47,11 @@ class Standing:
     publish: bool = True
     unwritten: tuple[Unwritten, ...] = ()
     """What it cannot write at present."""
+
+    @property
+    def joining(self) -> Joining:
+        """How it joins reports and objects."""
+        return Joining(self.policy, self.namespace, self.deny_labels)
 
 
 @dataclass(frozen=True, slots=True)

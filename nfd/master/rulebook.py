@@ -1,9 +1,10 @@
-"""Rules of a cluster made ready: NodeFeatureRules compiled once, a rule at a time (pure)."""
+"""Rules of a cluster or of files made ready: compiled once, a rule at a time, and put in order (pure)."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,9 +13,10 @@ from nfd.master.desired import RULE, Contribution
 from nfd.names import API_VERSION
 from nfd.rules import policy as policies
 from nfd.rules.check import check_rule
-from nfd.rules.compiled import CompiledRule, compile_rule
+from nfd.rules.compiled import CompiledRule, Group, compile_rule
 from nfd.rules.meter import FREE, Clocks, Meter
 from nfd.rules.model import ParsedRule, Rule, RuleObject
+from nfd.rules.parse import GROUP as GROUP_KIND
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_head
 from nfd.rules.policy import Policy
@@ -81,10 +83,44 @@ class Sheet:
     """One NodeFeatureRule object."""
 
     name: str
-    uid: str
-    generation: int
+    uid: str = ""
+    generation: int = 0
     rules: tuple[PlacedRule, ...] = ()
     mistakes: Problems = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All rules of the cluster in the order in which they are evaluated, and the groups that we fill."""
+
+    sheets: tuple[Sheet, ...] = ()
+    rules: tuple[PlacedRule, ...] = ()
+    origins: frozenset[str] = frozenset()
+    groups: tuple[Group, ...] = ()
+    features: tuple[str, ...] = ()
+    """Names of all features that rules and groups look at."""
+    repeatable: bool = False
+    """Whether the outcome depends on these features alone, references to others apart."""
+
+    def relying_on(self, sources: AbstractSet[str]) -> frozenset[str]:
+        """Origins of the rules that look at features of one of these sources, or depend on a rule that does."""
+        found: set[str] = set()
+        for rule in self.rules if sources else ():
+            if (rule.dependent and found) or any(name.partition(".")[0] in sources for name in rule.features):
+                found.add(rule.origin)
+        return frozenset(found)
+
+
+def bind(sheets: Iterable[Sheet], groups: Iterable[Group]) -> RuleSet:
+    """Objects go by the byte order of their names (NFD documentation, "NodeFeatureRule")."""
+    ordered = tuple(sorted(sheets, key=lambda sheet: sheet.name))
+    rules = tuple(rule for sheet in ordered for rule in sheet.rules)
+    groups = tuple(groups)
+    members = [rule for group in groups for rule in group.rules]
+    names = {name for rule in rules for name in rule.features} | {name for rule in members for name in looked_at(rule)}
+    repeatable = not any(rule.timed for rule in rules) and not any(rule.has_templates for rule in members)
+    origins = frozenset(rule.origin for rule in rules)
+    return RuleSet(ordered, rules, origins, groups, (*sorted(names | {MATCHED}),), repeatable)
 
 
 def compile_sheet(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOCKS) -> Sheet:
@@ -96,6 +132,38 @@ def compile_steps(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOC
     """The same, a rule at a time: there may be thousands, and each may take `meter.RULE_SECONDS`."""
     metadata = item.get("metadata") or {}
     head, parsed = parse_head({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
+    sheet = yield from _sheet_steps(head, parsed, policy, clocks)
+    return replace(sheet, uid=str(metadata.get("uid", "")), generation=int(metadata.get("generation") or 0))
+
+
+def compile_objects(objects: Iterable[RuleObject], policy: Policy) -> RuleSet:
+    """The rules and groups of files; an object that a master never sees, as it is of another kind, gives nothing."""
+    seen = [one for one in objects if one.defect is None]
+    sheets = [exhaust(_sheet_steps(one, one.rules, policy)) for one in seen if not one.is_group]
+    groups = [exhaust(_group_steps(one, one.rules)) for one in seen if one.is_group]
+    return bind(sheets, sorted(groups, key=lambda group: group.name))
+
+
+def group_steps(item: Mapping[str, Any], clocks: Clocks = CLOCKS) -> Steps[Group]:
+    """A NodeFeatureGroup as JSON gives it, a rule at a time. Raises: ValueError."""
+    head, parsed = parse_head({"apiVersion": API_VERSION, "kind": GROUP_KIND, **item})
+    if head.defect is not None:
+        raise ValueError(head.defect)
+    return (yield from _group_steps(head, parsed, clocks))
+
+
+def _group_steps(head: RuleObject, parsed: Iterable[ParsedRule], clocks: Clocks = CLOCKS) -> Steps[Group]:
+    meter, rules = metered(clocks), list[CompiledRule]()
+    for one in parsed:
+        meter.start()
+        rules.append(compile_rule(one, meter))
+        yield
+    return Group(head.name, head.namespace, tuple(rules))
+
+
+def _sheet_steps(
+    head: RuleObject, parsed: Iterable[ParsedRule], policy: Policy, clocks: Clocks = CLOCKS
+) -> Steps[Sheet]:
     meter, began = metered(clocks), clocks.cpu()
     rules: list[PlacedRule] = []
     spent = 0.0
@@ -107,9 +175,7 @@ def compile_steps(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOC
         spent += clocks.cpu() - began
         yield
         began = clocks.cpu()
-    mistakes = tuple(mistake.reason for mistake in head.mistakes)
-    uid, generation = str(metadata.get("uid", "")), int(metadata.get("generation") or 0)
-    return Sheet(head.name, uid, generation, tuple(rules), mistakes)
+    return Sheet(head.name, rules=tuple(rules), mistakes=tuple(mistake.reason for mistake in head.mistakes))
 
 
 def place_rule(parsed: RuleObject, one: ParsedRule, policy: Policy, meter: Meter = FREE) -> PlacedRule:
@@ -194,4 +260,5 @@ def _asked(origin: str, rule: CompiledRule, labels: Mapping[str, str], policy: P
         policies.prefix_keys(rule.annotations, policy),
         policies.prefix_keys(rule.extended_resources, policy),
         rule.taints,
+        rule.vars,
     )

@@ -11,11 +11,6 @@ from nfd.kube.answers import Key, specification
 from nfd.kube.informer import Store
 from nfd.master.rulebook import Steps
 from nfd.master.turns import Turns
-from nfd.names import API_VERSION
-from nfd.rules.compiled import CompiledRule, Group, compile_rule
-from nfd.rules.meter import Clocks
-from nfd.rules.parse import GROUP, parse_head
-from nfd.timed import CLOCKS, metered
 
 T = TypeVar("T")
 COMPILING = "rule compilation"
@@ -75,16 +70,3 @@ class Compiled(Generic[T]):
     def missing(self) -> Iterator[Key]:
         """Those of which there is nothing compiled yet."""
         return (key for key in self._written.items if self._known.get(key, (None, None))[1] is None)
-
-
-def group_steps(item: Mapping[str, Any], clocks: Clocks = CLOCKS) -> Steps[Group]:
-    """A NodeFeatureGroup, a rule at a time."""
-    head, parsed = parse_head({"apiVersion": API_VERSION, "kind": GROUP, **item})
-    if head.defect is not None:
-        raise ValueError(head.defect)
-    meter, rules = metered(clocks), list[CompiledRule]()
-    for one in parsed:
-        meter.start()
-        rules.append(compile_rule(one, meter))
-        yield
-    return Group(head.name, head.namespace, tuple(rules))

@@ -19,10 +19,10 @@ from nfd.kube.informer import Store
 from nfd.kube.paths import GROUPS, RULES, in_namespace, object_path
 from nfd.master.metrics import Metrics
 from nfd.master.problemlog import LoggedProblems
-from nfd.master.rulebook import Sheet, Steps
+from nfd.master.rulebook import RuleSet, Sheet, Steps
 from nfd.master.rulestatus import Tally, listed_nodes, render_group, render_steps, same_status
 from nfd.master.sheets import Written
-from nfd.master.verdicts import Rulebook, Verdicts
+from nfd.master.verdicts import Verdicts
 from nfd.rules.parse import GROUP, RULE
 from nfd.store.base import FIELD_MANAGER
 
@@ -127,7 +127,7 @@ class Statuses:
         await self._verdicts.turns.run(self._count_steps(book, tally))
         return tally if tally.complete else None
 
-    def _count_steps(self, book: Rulebook, tally: Tally) -> Steps[None]:
+    def _count_steps(self, book: RuleSet, tally: Tally) -> Steps[None]:
         for node in self._verdicts.names():
             if (verdict := self._verdicts.get(node)) is not None:
                 if verdict.book is not book:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd import log
@@ -18,14 +17,14 @@ from nfd.features import Features
 from nfd.master.evaluation import LIMITS, SUSPENDED, Evaluation, Limits, evaluation_steps, group_origin
 from nfd.master.metrics import RULES, Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
+from nfd.master.outcome import Evaluated
 from nfd.master.recall import Latest, look
-from nfd.master.rulebook import PlacedRule, Sheet, Steps, looked_at
+from nfd.master.rulebook import RuleSet, Sheet, Steps, bind
 from nfd.master.suspensions import Suspensions
 from nfd.master.turns import SLICE, Turns
 from nfd.report import Report
 from nfd.rules.compiled import Group
 from nfd.rules.policy import Policy
-from nfd.rules.terms import MATCHED
 
 EVALUATION = "rule evaluation"
 """What failed, where something outside of every rule did."""
@@ -33,40 +32,6 @@ MOST_SAID = 1000
 """Rules and reasons of failures that are logged until there are other rules; the status of each says all of them."""
 
 _log = log.get("master")
-
-
-@dataclass(frozen=True, slots=True)
-class Rulebook:
-    """All rules of the cluster in the order in which they are evaluated, and the groups that we fill."""
-
-    sheets: tuple[Sheet, ...] = ()
-    rules: tuple[PlacedRule, ...] = ()
-    origins: frozenset[str] = frozenset()
-    groups: tuple[Group, ...] = ()
-    features: tuple[str, ...] = ()
-    """Names of all features that rules and groups look at."""
-    repeatable: bool = False
-    """Whether the outcome depends on these features alone, references to others apart."""
-
-    def relying_on(self, sources: AbstractSet[str]) -> frozenset[str]:
-        """Origins of the rules that look at features of one of these sources, or depend on a rule that does."""
-        found: set[str] = set()
-        for rule in self.rules if sources else ():
-            if (rule.dependent and found) or any(name.partition(".")[0] in sources for name in rule.features):
-                found.add(rule.origin)
-        return frozenset(found)
-
-
-def bind(sheets: Iterable[Sheet], groups: Iterable[Group]) -> Rulebook:
-    """Objects go by the byte order of their names (NFD documentation, "NodeFeatureRule")."""
-    ordered = tuple(sorted(sheets, key=lambda sheet: sheet.name))
-    rules = tuple(rule for sheet in ordered for rule in sheet.rules)
-    groups = tuple(groups)
-    members = [rule for group in groups for rule in group.rules]
-    names = {name for rule in rules for name in rule.features} | {name for rule in members for name in looked_at(rule)}
-    repeatable = not any(rule.timed for rule in rules) and not any(rule.has_templates for rule in members)
-    origins = frozenset(rule.origin for rule in rules)
-    return Rulebook(ordered, rules, origins, groups, (*sorted(names | {MATCHED}),), repeatable)
 
 
 @dataclass(slots=True)
@@ -77,12 +42,12 @@ class Verdict:
     objects: Sequence[FeatureObject]
     joined: Report
     evaluation: Evaluation = field(default_factory=Evaluation)
-    book: Rulebook | None = None
+    book: RuleSet | None = None
     judged: Features | None = None
     asked: bool = False
     """Whether somebody was given an outcome that was not current."""
 
-    def is_current(self, book: Rulebook) -> bool:
+    def is_current(self, book: RuleSet) -> bool:
         return self.book is book and self.judged is self.joined.features
 
 
@@ -102,7 +67,7 @@ class Verdicts:
         turns: Turns | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self.book = Rulebook()
+        self.book = RuleSet()
         self.turns = turns or Turns()
         self.waiting = asyncio.Event()
         """Set while there are nodes to be judged by `judge_due`."""
@@ -159,10 +124,17 @@ class Verdicts:
         """What would be the verdict if the node were judged on these."""
         return self._judge((node, True), self._considered, report, objects)
 
+    def evaluate(self, report: Report, objects: Sequence[FeatureObject], tentative: bool) -> Evaluated:
+        """The same for a pass over the node."""
+        found = (self.consider if tentative else self.judge)(report.node, report, objects)
+        return Evaluated(found.joined, found.evaluation, self.is_current(found))
+
     def _judge(
         self, key: Key, verdicts: dict[str, Verdict], report: Report, objects: Sequence[FeatureObject]
     ) -> Verdict:
         known = verdicts.get(key[0])
+        if known is not None and known.report is not report and known.report == report:
+            report = known.report
         if known is None or known.report is not report or known.objects != objects:
             known = verdicts[key[0]] = self._joined(report, objects, known)
         if not known.is_current(self.book):
@@ -261,7 +233,7 @@ class Verdicts:
             self._note(key[0], book, found)
         return found
 
-    def _judgement(self, book: Rulebook, features: Features) -> Steps[Evaluation]:
+    def _judgement(self, book: RuleSet, features: Features) -> Steps[Evaluation]:
         """What rules and groups make of these features, from memory if they made it of the same before."""
         seen = look(features, book.features) if book.repeatable else ()
         found = self._alike.get(seen) if book.repeatable else None
@@ -270,30 +242,30 @@ class Verdicts:
             found = yield from self._computed(book, features)
             if self._surprises(book, found):
                 found = yield from self._computed(book, features)  # once more: it may have been the machine
-            if not found.took_too_long() and book.repeatable and not any(one.refers for one in found.contributions):
+            if not found.took_too_long() and book.repeatable and not found.refers:
                 alike.put(seen, found)
         return found
 
-    def _surprises(self, book: Rulebook, found: Evaluation) -> bool:
+    def _surprises(self, book: RuleSet, found: Evaluation) -> bool:
         """Whether something took too long that has not done so before."""
         keys: tuple[int | str, ...] = (*(id(book.rules[index]) for index in found.slow), *found.heavy)
         return not all(map(self.suspensions.is_expected, keys)) or (not found.complete and not keys)
 
-    def _computed(self, book: Rulebook, features: Features) -> Steps[Evaluation]:
+    def _computed(self, book: RuleSet, features: Features) -> Steps[Evaluation]:
         suspended = self.suspensions.active
         found = yield from evaluation_steps(book.rules, book.groups, features, self.policy, suspended, self._limits)
         if book.rules:
             self._metrics.observe(RULES, found.seconds)
         return found
 
-    def _note(self, node: str, book: Rulebook, found: Evaluation) -> None:
+    def _note(self, node: str, book: RuleSet, found: Evaluation) -> None:
         self._told()
         if found.errors:
             self._metrics.add("nodefeaturerule_processing_errors", found.errors)
             self._complain(node, book, found)
         self._count_strikes(node, book, found)
 
-    def _complain(self, node: str, book: Rulebook, found: Evaluation) -> None:
+    def _complain(self, node: str, book: RuleSet, found: Evaluation) -> None:
         """Name each rule that failed, and the first node on which it did so for that reason; suspensions are named."""
         rules = ((book.rules[index].origin, texts) for index, texts in found.failed().items())
         groups = ((group_origin(key), texts) for key, texts in found.group_problems.items())
@@ -309,7 +281,7 @@ class Verdicts:
                 if not self._failing[index]:
                     del self._failing[index]
 
-    def _count_strikes(self, node: str, book: Rulebook, found: Evaluation) -> None:
+    def _count_strikes(self, node: str, book: RuleSet, found: Evaluation) -> None:
         """What takes too long on one node does so on thousands: a pass over them must not take hours."""
         for index in found.slow:
             placed = book.rules[index]

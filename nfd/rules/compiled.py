@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,29 +49,6 @@ class Group:
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return self.namespace, self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """All rules of a cluster, in the order in which they are evaluated."""
-
-    rules: tuple[CompiledRule, ...] = ()
-    groups: tuple[Group, ...] = ()
-
-
-def compile_rules(objects: Iterable[model.RuleObject]) -> Rules:
-    """Compile rule objects; they are taken in the byte order of `metadata.name`, whatever their order here.
-
-    Those that a master would never see give nothing.
-    """
-    ordered = sorted((one for one in objects if one.defect is None), key=lambda one: one.name)
-    rules = [compile_rule(rule) for one in ordered if not one.is_group for rule in one.rules]
-    groups = [
-        Group(one.name, one.namespace, tuple(compile_rule(rule) for rule in one.rules))
-        for one in ordered
-        if one.is_group
-    ]
-    return Rules(tuple(rules), tuple(groups))
 
 
 def compile_rule(parsed: model.ParsedRule, meter: Meter = FREE) -> CompiledRule:

@@ -1,25 +1,19 @@
-"""Evaluating rules over the features of one node.
+"""Evaluating rules over the features of one node, one after the other.
 
-    rules = compile_rules(objects)                      # once
-    outcome = evaluate(rules, features, policy=policy)  # per node
-
-`run` gives what the rules ask for, `evaluate` what the node gets after `policy`, `run_custom` what the worker's own
-rules give, names and values untouched.
+`run_rule` is one rule among others, `run_custom` all of the worker's own rules, names and values untouched. What a node
+gets of the rules of a cluster is `nfd.master.outcome`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nfd.errors import RuleError, reason_of
 from nfd.features import Features
-from nfd.rules import policy as policies
-from nfd.rules.compiled import CompiledRule, Group, Rules, Terms
+from nfd.rules.compiled import CompiledRule, Terms
 from nfd.rules.meter import FREE, Exhausted, Meter
-from nfd.rules.model import Taint
-from nfd.rules.overwritten import EXTENDED_RESOURCE, LABEL, REPORT, TAINT, VAR, Ledger, Overwrite, is_loss, rule_named
-from nfd.rules.policy import Dropped, Policy
+from nfd.rules.overwritten import LABEL, Ledger, Overwrite, rule_named
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import Clock, Data, Template, TemplateError
 from nfd.rules.template.budget import TooLong
@@ -34,34 +28,6 @@ class Failure:
     reason: str
 
 
-@dataclass(slots=True)
-class Wanted:
-    """What rules ask for: keys prefixed, references not yet looked up, nothing checked."""
-
-    labels: dict[str, str] = field(default_factory=dict)
-    annotations: dict[str, str] = field(default_factory=dict)
-    extended_resources: dict[str, str] = field(default_factory=dict)
-    taints: list[Taint] = field(default_factory=list)
-    vars: dict[str, str] = field(default_factory=dict)
-    errors: list[Failure] = field(default_factory=list)
-    overwrites: list[Overwrite] = field(default_factory=list)
-    """Keys of which a later rule has replaced the value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a node gets; `problems` are the items left out, and those that a later rule has replaced."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    extended_resources: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-    vars: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[str, ...] = ()
-    errors: tuple[Failure, ...] = ()
-    problems: tuple[Dropped, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Given:
     """Labels and vars of one rule that holds."""
@@ -70,126 +36,64 @@ class Given:
     vars: Mapping[str, str]
 
 
-def evaluate(
-    rules: Rules,
-    features: Features,
-    *,
-    labels: Mapping[str, str] | None = None,
-    policy: Policy = Policy(),  # noqa: B008  # frozen
-    clock: Clock | None = None,
-    meter: Meter = FREE,
-) -> Outcome:
-    """Evaluate all rules for a node; `labels` are those that its report asks for itself, rules win over them."""
-    view = View(features, meter)
-    reported, ledger = policies.prefix_keys(labels or {}, policy), Ledger()
-    ledger.add(REPORT, LABEL, reported)
-    wanted = run(rules, view, policy=policy, clock=clock, ledger=ledger)
-    asked = reported | wanted.labels
-    allowed = policies.allow_labels(asked, view.attribute, policy)
-    left, extra, split = policies.split_resource_labels(allowed.values, policy)
-    resources = policies.allow_extended_resources(extra | wanted.extended_resources, view.attribute, policy)
-    annotations = policies.allow_annotations(wanted.annotations, view.attribute, policy)
-    taints, bad_taints = policies.allow_taints(wanted.taints, policy)
-    groups, failures = run_groups(rules.groups, features, clock=clock, meter=meter)
-    return Outcome(
-        left,
-        annotations.values,
-        resources.values,
-        taints,
-        wanted.vars,
-        groups,
-        (*wanted.errors, *failures),
-        (
-            *allowed.dropped,
-            *annotations.dropped,
-            *split.dropped,
-            *resources.dropped,
-            *bad_taints,
-            *(Dropped(one.kind, one.key, str(one)) for one in wanted.overwrites if is_loss(one, policy)),
-        ),
-    )
+Watch = Callable[[CompiledRule, View, Given | RuleError | None], None]
+"""Sees each rule with its result, before later rules run; None is a rule that does not hold."""
 
 
-def run(
-    rules: Rules, view: View, *, policy: Policy, clock: Clock | None = None, ledger: Ledger | None = None
-) -> Wanted:
-    """Run the rules in order; later ones overwrite equal keys and see what earlier ones gave.
+@dataclass(slots=True)
+class CustomGiven:
+    """What the worker's rules give: labels and vars as written, no prefix, no policy."""
 
-    `ledger` has what the node was given before.
-    """
-    wanted, ledger = Wanted(), ledger or Ledger()
-    for rule in rules.rules:
-        given = _run_rule(rule, view, wanted.errors, clock)
-        if given is None:
-            continue
-        labels = policies.prefix_keys(given.labels, policy)
-        annotations = policies.prefix_keys(rule.annotations, policy)
-        resources = policies.prefix_keys(rule.extended_resources, policy)
-        wanted.labels |= labels
-        wanted.annotations |= annotations
-        wanted.extended_resources |= resources
-        wanted.taints += rule.taints
-        wanted.vars |= given.vars
-        kinds = ((LABEL, labels), (policies.ANNOTATION, annotations), (EXTENDED_RESOURCE, resources), (VAR, given.vars))
-        for kind, values in (*kinds, (TAINT, policies.taint_values(rule.taints))):
-            ledger.add(rule_named(rule.name), kind, values)
-    wanted.overwrites = ledger.overwrites
-    return wanted
-
-
-def run_groups(
-    groups: Iterable[Group], features: Features, *, clock: Clock | None = None, meter: Meter = FREE
-) -> tuple[tuple[str, ...], list[Failure]]:
-    """The groups that the node belongs to, and the group rules that failed; every group starts afresh."""
-    failures: list[Failure] = []
-    members = []
-    for group in groups:
-        view = View(features, meter)
-        held = [_run_rule(rule, view, failures, clock) is not None for rule in group.rules]
-        if any(held):
-            members.append(group.name)
-    return tuple(members), failures
+    labels: dict[str, str] = field(default_factory=dict)
+    vars: dict[str, str] = field(default_factory=dict)
+    errors: list[Failure] = field(default_factory=list)
+    overwrites: list[Overwrite] = field(default_factory=list)
+    """Labels of which a later rule has replaced the value."""
 
 
 def run_custom(
-    rules: Iterable[CompiledRule], features: Features, *, clock: Clock | None = None, meter: Meter = FREE
-) -> Wanted:
-    """Run the worker's own rules: labels and vars as written, no prefix, no policy."""
-    view = View(features, meter)
-    wanted, ledger = Wanted(), Ledger()
+    rules: Iterable[CompiledRule],
+    features: Features,
+    *,
+    clock: Clock | None = None,
+    meter: Meter = FREE,
+    watch: Watch | None = None,
+) -> CustomGiven:
+    """Run the worker's own rules."""
+    view, found, ledger = View(features, meter, watch), CustomGiven(), Ledger()
     for rule in rules:
-        given = _run_rule(rule, view, wanted.errors, clock)
+        try:
+            given = run_rule(rule, view, clock)
+        except RuleError as error:
+            found.errors.append(Failure(rule.name, str(error)))
+            continue
         if given is not None:
-            wanted.labels |= given.labels
-            wanted.vars |= given.vars
+            found.labels |= given.labels
+            found.vars |= given.vars
             ledger.add(rule_named(rule.name), LABEL, given.labels)
-    wanted.overwrites = ledger.overwrites
-    return wanted
-
-
-def _run_rule(rule: CompiledRule, view: View, failures: list[Failure], clock: Clock | None) -> Given | None:
-    """Run one rule and feed `rule.matched`; None if it does not hold or fails."""
-    try:
-        given = run_rule(rule, view, clock)
-    except RuleError as error:
-        failures.append(Failure(rule.name, str(error)))
-        return None
-    view.remember(() if given is None else (given.labels, given.vars))
-    return given
+    found.overwrites = ledger.overwrites
+    return found
 
 
 def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None) -> Given | None:
-    """Evaluate one rule; None if it does not hold.
+    """Evaluate one rule, and let those after it see what it gave; None if it does not hold.
 
     Raises: RuleError, whatever it was that went wrong: a rule spoils only itself.
     """
     view.meter.start()
     try:
-        return _derive_given(rule, view, clock)
-    except RuleError:
-        raise
+        given = _derive_given(rule, view, clock)
     except Exception as error:
-        raise RuleError(reason_of(error)) from error
+        failure = error if isinstance(error, RuleError) else RuleError(reason_of(error))
+        if view.watch is not None:
+            view.watch(rule, view, failure)
+        if failure is error:
+            raise
+        raise failure from error
+    if view.watch is not None:
+        view.watch(rule, view, given)
+    view.remember(() if given is None else (given.labels, given.vars))
+    return given
 
 
 def _derive_given(rule: CompiledRule, view: View, clock: Clock | None) -> Given | None:

@@ -164,7 +164,8 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
 def is_protected(kind: str, namespace: str) -> bool:
     """Whether it is Kubernetes' own, and not one that NFD manages for that kind."""
     ours = (FEATURE_NS, PROFILE_NS) if kind == LABEL else (FEATURE_NS,)
-    return (_is_kubernetes(namespace) or _is_below(namespace, _K8S)) and not _is_ours(namespace, *ours)
+    foreign = _is_below(namespace, _KUBERNETES) or _is_below(namespace, _K8S)
+    return foreign and not any(_is_below(namespace, one) for one in ours)
 
 
 def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[dict[str, str], dict[str, str], Allowed]:
@@ -233,9 +234,9 @@ def _label_key_problem(key: str, policy: Policy) -> str | None:
     if problem := _key_problem(key, policy):
         return problem
     extra = namespace in policy.extra_label_ns
-    if namespace and not extra and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS, PROFILE_NS):
+    if namespace and not extra and _is_reserved(namespace, LABEL):
         return f"namespace {namespace!r} is not allowed"
-    if not extra and policy.denies(namespace):
+    if policy.deny_label_ns and not extra and policy.denies(namespace):
         return f"namespace {namespace!r} is denied"
     if policy.label_whitelist and not found(policy.label_whitelist, key.rpartition("/")[2]):
         return "name does not match labelWhiteList"
@@ -278,7 +279,7 @@ def _key_problem(key: str, policy: Policy) -> str | None:
 
 def _namespace_problem(key: str) -> str | None:
     namespace = namespace_of(key)
-    if namespace and _is_kubernetes(namespace) and not _is_ours(namespace, FEATURE_NS):
+    if namespace and _is_reserved(namespace, ANNOTATION):
         return f"namespace {namespace!r} is not allowed"
     return None
 
@@ -289,12 +290,9 @@ def _names_namespace(entries: Iterable[str], namespace: str) -> bool:
     )
 
 
-def _is_kubernetes(namespace: str) -> bool:
-    return _is_below(namespace, _KUBERNETES)
-
-
-def _is_ours(namespace: str, *ours: str) -> bool:
-    return any(_is_below(namespace, one) for one in ours)
+def _is_reserved(namespace: str, kind: str) -> bool:
+    """Whether nobody may have keys of that kind there by our hand; k8s.io is not among them, as in NFD."""
+    return is_protected(kind, namespace) and not _is_below(namespace, _K8S)
 
 
 def _is_below(namespace: str, parent: str) -> bool:

@@ -1,68 +1,19 @@
-"""The rule engine from text to text: what `nfd rules eval` prints and `nfd rules validate` complains about."""
+"""Features of one node as a person writes them: a NodeFeature object, or its bare spec."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nfd.config.yamltext import Document, Path
 from nfd.errors import ConfigError
 from nfd.features import Features, from_json
-from nfd.rules.compiled import compile_rules
-from nfd.rules.engine import Failure, Outcome, evaluate
-from nfd.rules.model import RuleObject
-from nfd.rules.parse import OBJECT_KEYS, parse_text, twice
-from nfd.rules.policy import Policy, as_json
-from nfd.rules.template import Clock
+from nfd.rules.parse import OBJECT_KEYS, twice
 from nfd.rules.written import text_documents
 
-POLICY = Policy(enable_taints=True)
-UNREADABLE = "ruleFile"
 NODE_FEATURE = "NodeFeature"
 _SPEC_KEYS = frozenset(("features", "labels"))
 _CONTAINERS = ("flags", "attributes", "instances")
-
-
-def eval_files(
-    rule_texts: Iterable[str], feature_text: str, *, clock: Clock | None = None, name: str = "features"
-) -> dict[str, Any]:
-    """Evaluate rule files over a feature file, as the master would with default settings and taints switched on.
-
-    What is wrong with the texts is among the problems; one of kind UNREADABLE is a rule file that is no YAML. A rule
-    object that a master would never see, as it is of another group, gives nothing and is an error by its name.
-    Raises: ValueError if the feature file, called `name`, is no YAML or does not have the shape of a NodeFeature.
-    """
-    objects: list[RuleObject] = []
-    problems: list[dict[str, str]] = []
-    for text in rule_texts:
-        parsed = parse_text(text)
-        hard = [finding for finding in parsed.findings if not finding.soft]
-        objects += parsed.objects
-        kind = UNREADABLE if parsed.broken else "rules"
-        problems += [{"kind": kind, "key": "", "reason": str(finding)} for finding in hard]
-    features, labels, odd = parse_features(feature_text, name)
-    problems += [{"kind": "features", "key": "", "reason": reason} for reason in odd]
-    outcome = evaluate(compile_rules(objects), features, labels=labels, policy=POLICY, clock=clock)
-    unseen = tuple(Failure(one.name, one.defect) for one in objects if one.defect is not None)
-    return to_json(replace(outcome, errors=(*unseen, *outcome.errors)), problems)
-
-
-def to_json(outcome: Outcome, problems: Iterable[Mapping[str, str]] = ()) -> dict[str, Any]:
-    """An outcome in the JSON form of `nfd rules eval`, keys sorted."""
-    return {
-        "labels": dict(sorted(outcome.labels.items())),
-        "annotations": dict(sorted(outcome.annotations.items())),
-        "extendedResources": dict(sorted(outcome.extended_resources.items())),
-        "taints": [as_json(taint) for taint in sorted(outcome.taints, key=lambda one: (one.key, one.effect))],
-        "vars": dict(sorted(outcome.vars.items())),
-        "groups": list(outcome.groups),
-        "errors": [{"rule": failure.rule, "reason": failure.reason} for failure in outcome.errors],
-        "problems": [
-            *problems,
-            *({"kind": one.kind, "key": one.key, "reason": one.reason} for one in outcome.problems),
-        ],
-    }
 
 
 def parse_features(text: str, name: str = "features") -> tuple[Features, dict[str, str], list[str]]:

@@ -59,13 +59,14 @@ class Feature:
 class View:
     """A node's features by lower-case name, and `rule.matched`, which grows while rules are evaluated.
 
-    `meter` tells when a rule has taken too long.
+    `meter` tells when a rule has taken too long; `watch` sees the result of each rule (`engine.Watch`).
     """
 
-    __slots__ = ("_features", "_names", "matched", "meter")
+    __slots__ = ("_features", "_names", "matched", "meter", "watch")
 
-    def __init__(self, features: Features, meter: Meter = FREE) -> None:
+    def __init__(self, features: Features, meter: Meter = FREE, watch: Callable[..., None] | None = None) -> None:
         self.meter = meter
+        self.watch = watch
         self._features = features
         self._names = _index(features)
         seed = features.attributes.get(MATCHED)

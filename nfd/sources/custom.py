@@ -18,7 +18,7 @@ from nfd.errors import HostError, reason_of
 from nfd.features import Features, printable
 from nfd.host import CUSTOM_D, Host
 from nfd.rules.compiled import CompiledRule, compile_rule
-from nfd.rules.engine import run_custom
+from nfd.rules.engine import CustomGiven, Watch, run_custom
 from nfd.rules.parse import parse_custom, parse_custom_text
 from nfd.rules.template import Clock
 from nfd.source import Labelled, Source
@@ -166,6 +166,12 @@ def _parsed_file(data: bytes) -> RuleFile:
     return RuleFile(tuple(map(compile_rule, parsed.rules)), tuple(map(str, parsed.findings)))
 
 
+def run(rules: Rules, features: Features, watch: Watch | None = None) -> CustomGiven:
+    """Run all rules over these features; `watch` sees the result of each."""
+    meter = metered(seconds=RULE_SECONDS)
+    return run_custom(rules.rules, features, clock=rules.clock, meter=meter, watch=watch)
+
+
 def labels(features: Features, config: Rules) -> Labelled:
     """The labels of all rules that hold, later ones overwriting equal names.
 
@@ -176,7 +182,7 @@ def labels(features: Features, config: Rules) -> Labelled:
         rdma.available = true: the kernel modules ib_uverbs and rdma_ucm are loaded
         <key> = text: what rules of the configuration and of `custom.d` give
     """
-    given = run_custom(config.rules, features, clock=config.clock, meter=metered(seconds=RULE_SECONDS))
+    given = run(config, features)
     notes = [(f"rule {failure.rule!r}", failure.reason) for failure in given.errors]
     notes += [(one.key, str(one)) for one in given.overwrites]
     failed = [f"rule {failure.rule!r} failed: {failure.reason}" for failure in given.errors]

@@ -60,6 +60,11 @@ class Node:
     writers: Mapping[str, str] = field(default_factory=dict)
     spec: int = 0
 
+    @classmethod
+    def bare(cls, name: str, uid: str = "") -> Node:
+        """One with nothing on it."""
+        return cls(name, uid, "", "", {}, {}, {}, ())
+
     def actual(self, kind: Kind) -> Mapping[str, str]:
         """The present values of one kind; a taint is `KEY:EFFECT` → value."""
         if kind is Kind.TAINTS:

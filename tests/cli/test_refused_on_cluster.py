@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from nfd.cli import main
+from nfd.names import API_VERSION
 from nfd.rpc.client import Reporter
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import Program, port_of
@@ -44,6 +46,7 @@ async def test_what_is_refused_is_explained(
     admission: Admission,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     place, name = Cluster(control_plane), "told-node"
     place.create(name, {}, {}, BOOT)
@@ -74,6 +77,14 @@ async def test_what_is_refused_is_explained(
     text = await shown("nodes", name, "--problems", *master)
     assert f"label {BAD} not written: {policy}" in text
     assert f"label {PRESENT} not written: somebody" in text
+    rules = tmp_path / "rules.yaml"
+    spec = {"rules": [{"name": "r", "labels": {GOOD: "2"}}]}
+    item = {"apiVersion": API_VERSION, "kind": "NodeFeatureRule", "metadata": {"name": "told-more"}, "spec": spec}
+    rules.write_text(json.dumps(item))
+    plan = json.loads(await shown("plan", "--rules", str(rules), "-o", "json", *master))
+    assert plan["nodes"][name] == {"labels": {"change": {GOOD: {"before": "1", "after": "2"}}}}
+    (reason,) = (one["reason"] for one in plan["notDone"] if (one["kind"], one["key"]) == ("label", BAD))
+    assert reason.startswith(f"rejected by {policy}: ")
     await admission.allow("no-bad", {"metadata": {"labels": {BAD: "1"}}})
     await until(lambda: BAD in labels_of(place, name))
     assert BAD not in await shown("nodes", name, *master)

@@ -13,7 +13,7 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.failures import COUNTS
-from nfd.master import alike, evaluation, room, rulebook, statuses
+from nfd.master import evaluation, outcome, room, rulebook, statuses
 from nfd.master.intake import Intake
 from nfd.master.resources import CustomResources, Wishes
 from nfd.master.service import Service
@@ -72,7 +72,7 @@ class Stage:
 
 STAGES = {
     "report": Stage(Intake, "_take", lambda intake, report: report.node, "node"),
-    "desired state": Stage(alike, "derive_desired", lambda report, *rest: report.node, "node", "node pass"),
+    "desired state": Stage(outcome, "derive_desired", lambda report, *rest: report.node, "node", "node pass"),
     "plan": Stage(room, "plan_node", lambda goal, node: node.name, "node", "node pass"),
     "write": Stage(KubeStore, "patch", lambda store, name, patch: name, "node", "node pass"),
     "rule compile": Stage(rulebook, "compile_rule", lambda one, meter: one.name, "rule"),

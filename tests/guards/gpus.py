@@ -83,9 +83,9 @@ GPUS = (
         HELD + "test_a_gpu_that_left_pci_takes_its_labels_along",
     ),
     Guard(  # rules over a source that fails take nothing away
-        "nfd/master/resources.py",
-        "if unsure := found.unsure | self.verdicts.book.relying_on(fresh.failed):",
-        "if unsure := found.unsure:",
+        "nfd/master/outcome.py",
+        "if unsure := found.evaluation.unsure | rules.relying_on(fresh.failed):",
+        "if unsure := found.evaluation.unsure:",
         "tests/master/test_rules_cluster.py::test_rules_over_a_source_that_fails_take_nothing_away",
     ),
     Guard(  # a fact that cannot be read is not known

@@ -127,13 +127,13 @@ PROOFS = (
         KEYS + "test_the_key_is_made_beside_an_authority_that_is_there",
     ),
     Guard(  # a leftover of NFD's worker is no report, while ours may be on its way
-        "nfd/master/resources.py",
-        "if owned.hint and not one.kept and (one.namespace, one.name) not in self._changing:",
+        "nfd/master/outcome.py",
+        "if owned.hint and not one.kept and (one.namespace, one.name) not in known.changing:",
         "if False:",
         HANDED + "test_an_object_that_may_be_a_leftover_takes_no_label_until_it_changes",
     ),
     Guard(  # a Node of third parties alone is one by what is on it
-        "nfd/master/resources.py",
+        "nfd/master/outcome.py",
         "return not any(plan_node(Goal(desired, policy=joining.policy), node).changes.values())",
         "return True",
         HANDED + "test_a_node_that_says_of_itself_that_no_worker_ever_spoke_is_not_believed",

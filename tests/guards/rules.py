@@ -12,15 +12,15 @@ RULES = (
         "tests/master/test_alike.py::test_derivations_are_those_of_derive_desired",
     ),
     Guard(  # what a master never sees gives nothing where it is tried
-        "nfd/rules/compiled.py",
-        "(one for one in objects if one.defect is None)",
-        "objects",
+        "nfd/master/rulebook.py",
+        "seen = [one for one in objects if one.defect is None]",
+        "seen = list(objects)",
         "tests/cli/test_report_cases.py::test_what_a_master_never_sees_gives_nothing_beside_rules_that_it_sees",
     ),
     Guard(  # what a failed rule gave stays
-        "nfd/master/resources.py",
-        "if unsure := found.unsure | self.verdicts.book.relying_on(fresh.failed):",
-        "if unsure := self.verdicts.book.relying_on(fresh.failed):",
+        "nfd/master/outcome.py",
+        "if unsure := found.evaluation.unsure | rules.relying_on(fresh.failed):",
+        "if unsure := rules.relying_on(fresh.failed):",
         "tests/master/test_rule_defects_cluster.py::test_rule_that_recurses_for_ever",
     ),
     Guard(  # so does what those after it gave that look at what it gives
@@ -51,9 +51,9 @@ RULES = (
         "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",
     ),
     Guard(  # while the rules of a node are not done, nothing is taken off it
-        "nfd/master/resources.py",
-        "current = found.complete and self.verdicts.is_current(verdict)",
-        "current = found.complete",
+        "nfd/master/outcome.py",
+        "not (found.evaluation.complete and found.current)",
+        "not found.evaluation.complete",
         "tests/master/test_costly_rules_cluster.py::test_probes_and_reports_have_their_turn",
     ),
     Guard(  # what takes too long is suspended
@@ -91,5 +91,17 @@ RULES = (
         "[one for one, counts in pairs if counts]",
         "found",
         "tests/cli/test_namespace_selector.py::test_a_plan_foresees_what_the_master_takes",
+    ),
+    Guard(  # what an invalid object gave stays, in a plan as on the node
+        "nfd/cli/scene.py",
+        "lists = replace(situation.lists, lost=situation.lists.lost | invalid)",
+        "lists = replace(situation.lists, lost=frozenset(invalid))",
+        "tests/cli/test_foreseen.py::test_what_an_invalid_object_gave_stays",
+    ),
+    Guard(  # what the API server rejects is not foretold
+        "nfd/cli/scene.py",
+        "goal.without(act for _, acts in rejected for act in acts)",
+        "goal",
+        "tests/cli/test_foreseen.py::test_what_the_api_server_rejects_is_not_done",
     ),
 )

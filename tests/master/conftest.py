@@ -14,10 +14,13 @@ import pytest
 
 from nfd.features import Features
 from nfd.master.desired import Contribution, derive_freshness
-from nfd.master.reconcile import Asked, Settings
+from nfd.master.evaluation import Evaluation
+from nfd.master.outcome import Outcome
+from nfd.master.reconcile import Settings
 from nfd.master.service import Options, Service
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.rpc.client import Reporter
+from nfd.rules.policy import Policy
 from nfd.store.base import Node, NodeStore
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import PROOF, Cluster, Folder, Place
@@ -83,11 +86,16 @@ class Masters:
         return service
 
 
-def asking(wanted: Sequence[Contribution]) -> Callable[[Node, Report | None], Asked | None]:
+def asking(
+    wanted: Sequence[Contribution],
+    policy: Policy = Policy(),  # noqa: B008  # frozen
+) -> Callable[[Node, Report | None], Outcome | None]:
     """Rules that ask for this whatever the report says."""
 
-    def ask(node: Node, report: Report | None) -> Asked | None:
-        return None if report is None else Asked(report, derive_freshness(report), wanted)
+    def ask(node: Node, report: Report | None) -> Outcome | None:
+        if report is None:
+            return None
+        return Outcome(report, derive_freshness(report), Evaluation(wanted), policy)  # type: ignore[arg-type]  # the very same list
 
     return ask
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,11 @@ import yaml
 from nfd.features import Features
 from nfd.kube.connect import connect
 from nfd.master.config import NamespaceSelector
+from nfd.master.evaluation import LIMITS, Evaluation, Limits, evaluation_steps
 from nfd.master.objects import NODE_NAME, Joining
 from nfd.master.reconcile import Settings
 from nfd.master.resources import CustomResources, Wishes
+from nfd.master.rulebook import PlacedRule, exhaust
 from nfd.master.service import Options, Service
 from nfd.rules.policy import Policy
 from nfd.store.kube import KubeStore
@@ -41,6 +43,11 @@ def rule(name: str = "r", vendor: str = "10de", feature: str = "pci.device", **g
     """A rule that holds where a device of that vendor is."""
     term = {"feature": feature, "matchExpressions": {"vendor": {"op": "In", "value": [vendor]}}}
     return {"name": name, "matchFeatures": [term], **gives}
+
+
+def evaluate(rules: Sequence[PlacedRule], features: Features, policy: Policy, limits: Limits = LIMITS) -> Evaluation:
+    """Run rules in order, without interruption."""
+    return exhaust(evaluation_steps(rules, (), features, policy, limits=limits))
 
 
 @dataclass

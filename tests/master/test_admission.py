@@ -27,6 +27,7 @@ from tests.master.conftest import BOOT, Masters, Worker, asking, send
 from tests.master.places import Cluster, labels_of, until
 
 F, V, N = "feature.node.kubernetes.io/", "vendor.io/", "nfd.node.kubernetes.io/"
+TAINTS = Policy(enable_taints=True)
 BAD = F + "cpu-m40"
 LABELS = {F + f"cpu-m{number:02d}": str(number) for number in range(80)}
 RULE = Contribution(
@@ -179,7 +180,7 @@ async def site(masters: Masters, place: Cluster, prefix: str, nodes: int, rules:
     for name in names:
         place.create(name, {}, {}, BOOT)
     wanted = [RULE] if rules else []
-    return Site(place, await masters.start(policy=Policy(enable_taints=True), ask=asking(wanted)), names)
+    return Site(place, await masters.start(policy=TAINTS, ask=asking(wanted, TAINTS)), names)
 
 
 @pytest.mark.parametrize("case", ROWS)
@@ -445,7 +446,7 @@ async def test_a_missing_right_is_not_halved_and_holds_up_resources_alone(
     name = f"{admission.prefix}rights"
     place.create(name, {}, {}, BOOT)
     store = KubeStore(await connect(str(control_plane.kubeconfig_for("alice"))))
-    master = await masters.start(store, policy=Policy(enable_taints=True), ask=asking([RULE]))
+    master = await masters.start(store, policy=TAINTS, ask=asking([RULE], TAINTS))
     await asyncio.wait_for(asyncio.gather(send_quietly(master, name)), 30)
     await until(lambda: {*LABELS, *RULE.labels} == {*labels_of(place, name)})
     assert V + "slots" not in place.get(name)["status"]["capacity"]

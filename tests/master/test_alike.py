@@ -8,7 +8,9 @@ import pytest
 
 from nfd.features import Features
 from nfd.master.alike import KNOWN, LONGEST, Derivations, Pool, same_content
-from nfd.master.desired import Contribution, derive_desired
+from nfd.master.desired import ALL_FRESH, Contribution, derive_desired
+from nfd.master.evaluation import Evaluation
+from nfd.master.outcome import Outcome
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind
@@ -76,13 +78,13 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_derivations_are_those_of_derive_desired(kind: Kind) -> None:
     """Also for values that look a feature of the node up, which equal labels must not share."""
     policy, pool = Policy(), Pool()
-    derivations = Derivations(policy)
+    derivations = Derivations()
     field = {Kind.LABELS: "labels", Kind.ANNOTATIONS: "annotations", Kind.RESOURCES: "extended_resources"}[kind]
     rule = (Contribution("rule:o/r", **{field: {"v.io/r": "@kernel.version.full"}}),)  # type: ignore[arg-type]
     for contributions in ((), rule, ()):
         for node, kernel in (("one", "61"), ("two", "62"), ("one", "63")):
             features = Features(attributes={"kernel.version": {"full": kernel}})
             shared = pool.share(report(node, features=features), None)
-            desired = derivations.derive(shared, contributions, None)
+            desired = derivations.derive(Outcome(shared, ALL_FRESH, Evaluation(contributions), policy))
             assert desired == derive_desired(shared, policy, contributions, None)
             assert desired.of(kind).get("v.io/r") == (kernel if contributions else None)

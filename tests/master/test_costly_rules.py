@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.evaluation import CROWDED, CUT_OFF, OBJECT_SECONDS, SUSPENDED, Limits, evaluate_node, evaluation_steps
+from nfd.master.evaluation import CROWDED, CUT_OFF, OBJECT_SECONDS, SUSPENDED, Limits, evaluation_steps
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
-from nfd.master.rulebook import COMPILE_SECONDS, Sheet, compile_sheet, compile_steps, exhaust
+from nfd.master.rulebook import COMPILE_SECONDS, Sheet, compile_sheet, compile_steps, exhaust, group_steps
 from nfd.master.rulestatus import MOST_ADVICES, MOST_RULES, Tally, render_status
-from nfd.master.sheets import group_steps
 from nfd.master.suspensions import STRIKES
 from nfd.master.turns import AT_ONCE, SLICE, Turns
 from nfd.master.verdicts import Verdicts
@@ -22,6 +21,7 @@ from nfd.report import Report
 from nfd.rules.meter import RULE_SECONDS, Clocks
 from nfd.rules.policy import Policy
 from nfd.timed import CLOCKS
+from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN, Ticking, slowness
 
 POLICY = Policy()
@@ -102,7 +102,7 @@ def test_no_rule_takes_longer_than_it_may(rule: Json) -> None:
     """It fails, or it is done; the next one has its turn."""
     rules = sheet(rule, {"name": "good", "labels": {"y": "1"}}).rules
     assert longest_step(evaluation_steps(rules, (), HERE, POLICY)) < 2 * RULE_SECONDS * GENEROUS
-    assert [one.labels for one in evaluate_node(rules, HERE, POLICY).contributions][-1] == {F + "y": "1"}
+    assert [one.labels for one in evaluate(rules, HERE, POLICY).contributions][-1] == {F + "y": "1"}
 
 
 def test_text_that_is_too_long_for_a_pattern() -> None:
@@ -113,7 +113,7 @@ def test_text_that_is_too_long_for_a_pattern() -> None:
             "labelsTemplate": "{{ range .a.b }}x={{ regexFind `[0-7].{900}x` .Value }}{{ end }}"}  # fmt: skip
     rules = sheet({"name": "r", "matchFeatures": [term]}, made).rules
     began = CLOCKS.cpu()
-    found = evaluate_node(rules, Features(attributes={"a.b": value}), POLICY)
+    found = evaluate(rules, Features(attributes={"a.b": value}), POLICY)
     assert CLOCKS.cpu() - began < 0.1 * GENEROUS
     for texts in found.problems.values():
         assert "text of 1000000 bytes is too long for a regular expression of" in texts[0]
@@ -124,7 +124,7 @@ def test_text_that_is_too_long_for_a_pattern() -> None:
 def test_object_of_rules_that_are_too_much_together() -> None:
     """The rest of it is left out on this node, and other objects are not concerned."""
     rules = (*sheet(*steady(400), name="heavy").rules, *sheet({"name": "good", "labels": {"y": "1"}}, name="z").rules)
-    found = evaluate_node(rules, HERE, POLICY, counted(node=10.0))
+    found = evaluate(rules, HERE, POLICY, counted(node=10.0))
     assert found.heavy == ("rule:heavy",)
     assert found.complete
     assert found.problems[399] == (CROWDED,)
@@ -137,7 +137,7 @@ def test_pass_that_is_too_much() -> None:
     sheets = [sheet(*steady(200), name=f"heavy-{number}") for number in range(3)]
     rules = tuple(rule for one in sheets for rule in one.rules)
     good = sheet({"name": "good", "labels": {"y": "1"}}, name="z").rules
-    found = evaluate_node((*rules, *good), HERE, POLICY, counted(node=OBJECT_SECONDS * 1.5))
+    found = evaluate((*rules, *good), HERE, POLICY, counted(node=OBJECT_SECONDS * 1.5))
     assert not found.complete
     assert found.problems[600] == (CUT_OFF,)
     assert found.heavy

@@ -50,7 +50,8 @@ async def test_removed_keys_by_cause(place: Place, masters: Masters, name: str) 
     await send(master, worker.report({F + "cpu-b": "1", "vendor.io/x": "1"}))
     assert removed(master) == {("label", "scan"): 1}
     await master.stop()
-    denying = await masters.start(policy=Policy(deny_label_ns=frozenset({"vendor.io"})), ask=asking([other]))
+    denied = Policy(deny_label_ns=frozenset({"vendor.io"}))
+    denying = await masters.start(policy=denied, ask=asking([other], denied))
     await send(denying, worker.report({F + "cpu-b": "1", "vendor.io/x": "1"}))
     wanted = {("label", "policy"): 1, ("label", "rule"): 1, ("extendedResource", "rule"): 1}
     assert removed(denying) == wanted

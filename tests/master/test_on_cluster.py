@@ -12,8 +12,8 @@ import pytest
 from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
 from nfd.health import render
 from nfd.kube.connect import connect
-from nfd.master.desired import Contribution, derive_freshness
-from nfd.master.reconcile import Asked
+from nfd.master.desired import Contribution
+from nfd.master.outcome import Outcome
 from nfd.report import Report
 from nfd.store.base import FIELD_MANAGER, Node, Patch
 from nfd.store.kube import KubeStore
@@ -156,8 +156,8 @@ async def test_what_is_refused_is_no_contest(
     rule = Contribution("rule:o/r", labels={F + "cpu-a": "rule"}, extended_resources={resource: amount})
     asked: list[tuple[Contribution, ...]] = [()]
 
-    def ask(node: Node, report: Report | None) -> Asked | None:
-        return None if report is None else Asked(report, derive_freshness(report), asked[0])
+    def ask(node: Node, report: Report | None) -> Outcome | None:
+        return asking(asked[0])(node, report)
 
     master = await masters.start(ask=ask)
     await send(master, Worker(name).report({F + "cpu-a": "1"}))

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.evaluation import Limits, evaluate_node
+from nfd.master.evaluation import Limits
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.recall import KNOWN, Latest, look
-from nfd.master.rulebook import compile_sheet
+from nfd.master.rulebook import compile_objects, compile_sheet
 from nfd.master.turns import Turns
 from nfd.master.verdicts import Verdicts
 from nfd.report import Report
-from nfd.rules.compiled import compile_rules
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
+from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN
 
 STILL = Turns(FROZEN), Limits(FROZEN)
@@ -69,10 +69,10 @@ def judged(*rules: dict[str, Any]) -> Verdicts:
     verdicts = Verdicts(
         Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
     )
-    verdicts.bind([sheet(*rules)], compile_rules([group]).groups)
+    verdicts.bind([sheet(*rules)], compile_objects([group], POLICY).groups)
     for report in nodes():
         found = verdicts.judge(report.node, report, ()).evaluation
-        alone = evaluate_node(verdicts.book.rules, report.features, POLICY)
+        alone = evaluate(verdicts.book.rules, report.features, POLICY)
         assert found.same_outcome(alone)
         assert (found.held, found.problems, found.errors) == (alone.held, alone.problems, alone.errors)
         assert found.groups == ((("ns", "g"),) if report.features.instances["pci.device"] else ())

@@ -9,7 +9,7 @@ import pytest
 
 from nfd.features import Features
 from nfd.master.desired import Contribution, Freshness
-from nfd.master.evaluation import Limits, evaluate_node, evaluation_steps
+from nfd.master.evaluation import Limits, evaluation_steps
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.rulebook import PlacedRule, compile_sheet, exhaust, place_rule
@@ -20,6 +20,7 @@ from nfd.report import Report
 from nfd.rules.compiled import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.policy import Policy
+from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN
 from tests.rules.raising import HERE, UNFORESEEN, Unreadable, raising
 
@@ -40,14 +41,14 @@ def rules(*given: dict[str, Any]) -> tuple[PlacedRule, ...]:
 @each
 def test_rule_fails_alone_and_holds_what_it_gave(error: Exception) -> None:
     (good,) = rules({"name": "good", "labels": {"y": "2"}, "matchFeatures": [{"feature": "a.b"}]})
-    found = evaluate_node((placed(error), good), HERE, POLICY)
+    found = evaluate((placed(error), good), HERE, POLICY)
     assert [one.labels for one in found.contributions] == [{F + "y": "2"}]
     assert found.problems[0][0].startswith(type(error).__name__)
     assert (found.errors, found.complete) == (1, True)
     assert found.unsure == {"rule:o/raising"}
     fresh = Freshness(rules=frozenset(("rule:o/raising", "rule:o/good")), lost=found.unsure)
     assert [fresh.tells_of(f"rule:o/{name}") for name in ("raising", "good", "gone")] == [False, True, True]
-    assert evaluate_node((placed(error), good), Features(), POLICY).unsure == set()
+    assert evaluate((placed(error), good), Features(), POLICY).unsure == set()
 
 
 def test_rules_that_depend_on_a_failed_one_hold_what_they_gave() -> None:
@@ -59,7 +60,7 @@ def test_rules_that_depend_on_a_failed_one_hold_what_they_gave() -> None:
         {"name": "refers", "labels": {"r": "@rule.matched.x"}},
         {"name": "free", "labels": {"f": "1"}},
     )
-    found = evaluate_node((before, placed(KeyError("x")), after, refers, free), HERE, POLICY)
+    found = evaluate((before, placed(KeyError("x")), after, refers, free), HERE, POLICY)
     assert found.unsure == {"rule:o/raising", "rule:o/after", "rule:o/refers"}
 
 
@@ -68,7 +69,7 @@ def test_rule_that_cannot_be_compiled(error: Exception) -> None:
     broken = ParsedRule("broken", Rule.model_construct(name="broken", match_features=(Unreadable(error),)))
     found = place_rule(RuleObject("o", (broken,)), broken, POLICY)
     assert type(error).__name__ in found.mistakes[0]
-    assert evaluate_node((found,), HERE, POLICY).unsure == {"rule:o/broken"}
+    assert evaluate((found,), HERE, POLICY).unsure == {"rule:o/broken"}
 
 
 @each

@@ -12,7 +12,7 @@ import pytest
 from nfd.features import Features
 from nfd.health import render
 from nfd.master.desired import Contribution, find_overwrites
-from nfd.master.evaluation import SUSPENDED, Limits, evaluate_node
+from nfd.master.evaluation import SUSPENDED, Limits
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.rulebook import LONGEST_NAME, NO_TAINTS, Sheet, compile_sheet
@@ -22,6 +22,7 @@ from nfd.master.turns import Turns
 from nfd.master.verdicts import Verdicts
 from nfd.report import Report
 from nfd.rules.policy import Policy
+from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN
 
 STILL = Turns(FROZEN), Limits(FROZEN)
@@ -46,14 +47,14 @@ def test_contributions_carry_their_rule() -> None:
         {"name": "c", "matchFeatures": [{"feature": "rule.matched", "matchExpressions": {"v": {"op": "Exists"}}}],
          "labelsTemplate": "t={{ len .rule.matched }}", "annotations": {"n": "3"}},
     ).rules  # fmt: skip
-    found = evaluate_node(rules, HERE, POLICY)
+    found = evaluate(rules, HERE, POLICY)
     assert found.contributions == (
-        Contribution("rule:o/a", {F + "x": "1"}),
+        Contribution("rule:o/a", {F + "x": "1"}, vars={"v": "2"}),
         Contribution("rule:o/c", {F + "t": "1"}, {F + "n": "3"}),
     )
     assert found.held == (0, 2)
     assert found.matched == {"x": "1", "v": "2", "t": "1"}
-    assert evaluate_node(rules, HERE, POLICY).same_outcome(found)
+    assert evaluate(rules, HERE, POLICY).same_outcome(found)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_policy_of_this_master_counts() -> None:
 )
 def test_malformed_objects_are_taken_as_they_are(item: dict[str, Any]) -> None:
     found = compile_sheet(item, POLICY)
-    evaluate_node(found.rules, HERE, POLICY)
+    evaluate(found.rules, HERE, POLICY)
 
 
 def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
@@ -109,7 +110,7 @@ def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
         },
         {"name": "n" * 5000, "labels": {"y": "1"}},
     ).rules
-    found = evaluate_node(rules, HERE, POLICY)
+    found = evaluate(rules, HERE, POLICY)
     assert [one.labels for one in found.contributions] == [{F + "x": "1"}, {F + "y": "1"}]
     assert "there is room for" in found.problems[1][0]
     assert len(found.contributions[1].origin) <= LONGEST_NAME + len("rule:o/")
@@ -159,7 +160,7 @@ def status(rules: Sheet, *nodes: Features, labels: Mapping[str, str] = MappingPr
     tally = Tally(rules.rules, POLICY)
     for number, features in enumerate(nodes):
         report = Report("n", features=features, labels=labels, origins=dict.fromkeys(labels, "cpu"))
-        tally.add(f"node-{number:03d}", evaluate_node(rules.rules, features, POLICY), report)
+        tally.add(f"node-{number:03d}", evaluate(rules.rules, features, POLICY), report)
     return render_status(rules, 0, tally, "2020-01-01T00:00:00Z")
 
 

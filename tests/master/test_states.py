@@ -15,6 +15,7 @@ from tests.master.conftest import BOOT, Masters, Worker, asking, send
 from tests.master.places import Folder, Place, labels_of, notes_of, until
 
 F = "feature.node.kubernetes.io/"
+TAINTS = Policy(enable_taints=True)
 N = "nfd.node.kubernetes.io/"
 
 
@@ -125,7 +126,7 @@ async def test_all_kinds_in_one_pass(place: Place, masters: Masters, name: str) 
             ),
         )
     ]
-    master = await masters.start(policy=Policy(enable_taints=True), ask=asking(wanted))
+    master = await masters.start(policy=TAINTS, ask=asking(wanted, TAINTS))
     worker = Worker(name)
     await send(master, worker.report({}))
     node = place.get(name)

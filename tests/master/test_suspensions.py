@@ -12,7 +12,7 @@ import pytest
 
 from bench import rules as normal
 from nfd.master.desired import Contribution
-from nfd.master.evaluation import SUSPENDED, Limits, evaluate_node
+from nfd.master.evaluation import SUSPENDED, Limits
 from nfd.master.metrics import Metrics
 from nfd.master.objects import Joining
 from nfd.master.rulebook import PlacedRule, compile_sheet
@@ -25,6 +25,7 @@ from nfd.rules.compiled import CompiledRule
 from nfd.rules.meter import RULE_SECONDS
 from nfd.rules.policy import Policy
 from nfd.timed import CLOCKS
+from tests.master.rulebooks import evaluate
 from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, features_of, sheet, steady, template
 from tests.rules.clocks import FROZEN, Ticking, slowness
 
@@ -97,7 +98,7 @@ async def test_machine_that_stands_still_for_once() -> None:
     text = "{{ range until 2000 }}{{ if lt . 0 }}y{{ end }}{{ end }}x=1"
     one = sheet(*(template(text, f"r{number}") for number in range(5)))
     clocks = Halting().clocks
-    assert evaluate_node(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, sheet=10.0)).slow
+    assert evaluate(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, sheet=10.0)).slow
     rules = Rules(one)
     rules.verdicts = Verdicts(
         Joining(POLICY), Metrics("1", 0.0), lambda: None, rules.bind, Turns(FROZEN), Limits(Halting().clocks, node=10.0)
@@ -121,9 +122,9 @@ def test_normal_rules_have_a_large_margin() -> None:
     placed = compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": [*map(normal.rule, range(50))]}}, POLICY).rules
     features = [normal.features(number) for number in range(5)]
     for one in features:
-        evaluate_node(placed, one, POLICY)
+        evaluate(placed, one, POLICY)
     began = CLOCKS.cpu()
-    assert all(evaluate_node(placed, one, POLICY).slow == () for one in features)
+    assert all(evaluate(placed, one, POLICY).slow == () for one in features)
     assert (CLOCKS.cpu() - began) / len(features) / len(placed) < RULE_SECONDS / MARGIN * slowness()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nfd.rules.report import eval_files
+from nfd.cli.rules import eval_files
 
 FOLDER = Path(__file__).parents[1] / "cases" / "rules"
 SAMPLES = Path(__file__).with_name("samples.yaml")

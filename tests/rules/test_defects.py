@@ -10,10 +10,14 @@ import pytest
 
 from nfd.errors import RuleError
 from nfd.host import CUSTOM_D
-from nfd.rules.compiled import Group, Rules, compile_rule
-from nfd.rules.engine import evaluate, run_custom, run_groups, run_rule
+from nfd.master.outcome import evaluate_report
+from nfd.master.rulebook import bind
+from nfd.report import Report
+from nfd.rules.compiled import Group, compile_rule
+from nfd.rules.engine import run_custom, run_rule
 from nfd.rules.model import ParsedRule, Rule
 from nfd.rules.parse import parse_custom, parse_rule
+from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.terms import View
 from nfd.sources import custom
@@ -28,19 +32,14 @@ each = pytest.mark.parametrize("error", UNFORESEEN, ids=lambda error: type(error
 def test_evaluation(error: Exception) -> None:
     with pytest.raises(RuleError, match=type(error).__name__):
         run_rule(raising(error), View(HERE))
-    outcome = evaluate(Rules((raising(error), GOOD)), HERE)
-    assert list(outcome.labels.values()) == ["2"]
-    ((rule, reason),) = ((one.rule, one.reason) for one in outcome.errors)
-    assert rule == "raising"
-    assert reason.startswith(type(error).__name__)
 
 
 @each
 def test_groups(error: Exception) -> None:
     groups = (Group("a", "n", (raising(error),)), Group("b", "n", (raising(error), GOOD)))
-    members, failures = run_groups(groups, HERE)
-    assert members == ("b",)
-    assert len(failures) == 2
+    found = evaluate_report(Report("n", features=HERE), bind((), groups), Policy()).evaluation
+    assert found.groups == (("n", "b"),)
+    assert found.group_problems.keys() == {("n", "a"), ("n", "b")}
 
 
 @each

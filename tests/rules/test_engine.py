@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nfd.cli.rules import eval_files, eval_objects
 from nfd.features import Features
-from nfd.rules.compiled import Rules, compile_rules
-from nfd.rules.engine import Outcome, evaluate
+from nfd.master.outcome import evaluate_report
+from nfd.master.rulebook import compile_objects
+from nfd.report import Report
+from nfd.rules.model import RuleObject
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
-from nfd.rules.report import eval_files
 
 FLAG = Features(flags={"f.a": frozenset(("x",))}, attributes={"system.name": {"nodename": "n"}})
 
 
-def rules_of(*rules: dict[str, Any], name: str = "r", kind: str = "NodeFeatureRule") -> Rules:
+def rules_of(*rules: dict[str, Any], name: str = "r", kind: str = "NodeFeatureRule") -> RuleObject:
     field = "rules" if kind == "NodeFeatureRule" else "featureGroupRules"
     data = {
         "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
@@ -26,12 +29,12 @@ def rules_of(*rules: dict[str, Any], name: str = "r", kind: str = "NodeFeatureRu
         "metadata": {"name": name},
         "spec": {field: list(rules)},
     }
-    return compile_rules([parse_object(data)])
+    return parse_object(data)
 
 
-def outcome_of(*rules: dict[str, Any], features: Features = FLAG, **options: Any) -> Outcome:
+def outcome_of(*rules: dict[str, Any], features: Features = FLAG, **reported: Any) -> SimpleNamespace:
     named = [{"name": f"r{index}"} | rule for index, rule in enumerate(rules)]
-    return evaluate(rules_of(*named), features, policy=Policy(enable_taints=True), **options)
+    return SimpleNamespace(**eval_objects([rules_of(*named)], Report("n", features=features, **reported)))
 
 
 def term(feature: str, **expressions: str) -> dict[str, Any]:
@@ -90,12 +93,12 @@ def test_a_rule_that_fails_leaves_nothing() -> None:
     seen = {"labels": {"seen": "1"}, "matchFeatures": [term("rule.matched", v="Exists")]}
     outcome = outcome_of(bad, seen)
     assert not outcome.labels
-    assert [(one.rule, one.reason) for one in outcome.errors] == [("r0", "invalid operator 'Nope'")]
+    assert outcome.errors == [{"rule": "r0", "reason": "invalid operator 'Nope'"}]
 
 
 def test_a_defective_rule_is_an_error_and_the_others_go_on() -> None:
     outcome = outcome_of({"labels": [1]}, {"labels": {"good": "1"}})
-    assert [one.rule for one in outcome.errors] == ["r0"]
+    assert [one["rule"] for one in outcome.errors] == ["r0"]
     assert set(outcome.labels) == {"feature.node.kubernetes.io/good"}
 
 
@@ -113,7 +116,7 @@ def test_what_is_left_out_is_told() -> None:
     outcome = outcome_of(
         {"labels": {"bad key": "1", "vendor.io/x": "@a.b.c"}, "taints": [{"key": "k", "effect": "No"}]}
     )
-    assert {(one.kind, one.key) for one in outcome.problems} == {
+    assert {(one["kind"], one["key"]) for one in outcome.problems} == {
         ("label", "feature.node.kubernetes.io/bad key"),
         ("label", "vendor.io/x"),
         ("taint", "k"),
@@ -125,12 +128,13 @@ def test_groups() -> None:
         {"name": "a", "vars": {"v": "1"}, "matchFeatures": [term("f.a", x="Exists")]},
         {"name": "b", "matchFeatures": [term("rule.matched", w="Exists")]},
     ]
-    assert evaluate(rules_of(*rules, name="g", kind="NodeFeatureGroup"), FLAG).groups == ("g",)
-    assert evaluate(rules_of(*rules[1:], name="g", kind="NodeFeatureGroup"), FLAG).groups == ()
+    report = Report("n", features=FLAG)
+    assert eval_objects([rules_of(*rules, name="g", kind="NodeFeatureGroup")], report)["groups"] == ["g"]
+    assert eval_objects([rules_of(*rules[1:], name="g", kind="NodeFeatureGroup")], report)["groups"] == []
 
 
 def test_group_rules_have_no_labels() -> None:
-    parsed = rules_of({"name": "a", "labels": {"l": "1"}}, kind="NodeFeatureGroup")
+    parsed = compile_objects([rules_of({"name": "a", "labels": {"l": "1"}}, kind="NodeFeatureGroup")], Policy())
     assert parsed.groups[0].rules[0].labels == {}
 
 
@@ -257,8 +261,8 @@ def test_a_thousand_nodes_and_fifty_rules_take_about_a_second() -> None:
         {"kernel.version": {"major": "6"}},
         {"pci.device": devices},
     )
-    compiled = rules_of(*rules)
+    compiled, report = compile_objects([rules_of(*rules)], Policy()), Report("n", features=features)
     begin = time.process_time()
     for _ in range(1_000):
-        evaluate(compiled, features)
+        evaluate_report(report, compiled, Policy())
     assert time.process_time() - begin < 3, "the aim is one second; three leave room for a busy machine"

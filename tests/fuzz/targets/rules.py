@@ -10,14 +10,15 @@ from typing import Any
 
 import yaml
 
+from nfd.cli.rules import eval_objects
 from nfd.features import Features, from_json, to_json
+from nfd.report import Report
 from nfd.rules.check import validate_text
-from nfd.rules.compiled import compile_rule, compile_rules
-from nfd.rules.engine import evaluate, run_custom
+from nfd.rules.compiled import compile_rule
+from nfd.rules.engine import run_custom
 from nfd.rules.parse import parse_custom_text, parse_text
 from nfd.rules.regexp import PatternError, compile_pattern, encode
-from nfd.rules.report import POLICY, parse_features
-from nfd.rules.report import to_json as to_report
+from nfd.rules.report import parse_features
 from nfd.rules.template import Data, Template, TemplateError
 from tests.fuzz import legal
 from tests.fuzz.mutate import Bytes, either
@@ -83,7 +84,7 @@ def rule_files() -> Sequence[bytes]:
 def run_rules(data: bytes) -> Made:
     text = data.decode("utf-8", "replace")
     parsed = parse_text(text)
-    made = to_report(evaluate(compile_rules(parsed.objects), FEATURES, policy=POLICY, clock=lambda: WHEN))
+    made = eval_objects(parsed.objects, Report("", features=FEATURES))
     check(json.dumps(made).isascii(), "the outcome is JSON")
     legal.check_labels(made["labels"])
     for kind in ("labels", "annotations", "extendedResources"):

@@ -1,38 +1,36 @@
-"""Whoever runs rules gets the same of them: the master, its memory, the forecast, the commands, the worker's source.
-
-Each of them has code of its own, since it tells something else; what a node gets must not differ.
-"""
+"""What a Node should carry: one function says it, for the master with its caches and for every command."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nfd.cli.rulecheck import ask_rules
+from nfd.cli.rules import eval_files
 from nfd.cli.trial import Trial, try_rules
 from nfd.features import Features, to_json
 from nfd.labels import Naming, derive
 from nfd.master.alike import Derivations
-from nfd.master.desired import RULE, Desired, derive_desired
+from nfd.master.desired import RULE, Desired
 from nfd.master.evaluation import Limits
-from nfd.master.forecast import Situation, forecast
 from nfd.master.metrics import Metrics
 from nfd.master.objects import FeatureObject, Joining, join_objects
-from nfd.master.reveal import Standing
-from nfd.master.rulebook import compile_sheet
+from nfd.master.outcome import NO_RULES, Outcome, evaluate_node, evaluate_report
+from nfd.master.rulebook import RuleSet, bind, compile_objects, compile_sheet
 from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts, bind
+from nfd.master.verdicts import Verdicts
 from nfd.report import Report
-from nfd.rules.compiled import compile_rule, compile_rules
+from nfd.rules.compiled import compile_rule
 from nfd.rules.parse import API_VERSION, parse_custom, parse_object
 from nfd.rules.policy import Policy
-from nfd.rules.report import eval_files
 from nfd.sources import custom
 from nfd.store.base import Kind, Node
 from tests.rules.clocks import FROZEN
@@ -41,7 +39,8 @@ Json = dict[str, Any]
 F = "feature.node.kubernetes.io/"
 POLICY = Policy(enable_taints=True)
 OWN = "own"
-STANDING = Standing(POLICY, namespace=OWN)
+NFD = Path(__file__).parents[2] / "nfd"
+JOINING = Joining(POLICY, OWN)
 thorough = settings(max_examples=300, deadline=None)
 
 TERMS = [
@@ -164,32 +163,6 @@ def written(rules: Sequence[Sequence[Json]]) -> list[Json]:
     ]
 
 
-def by_forecast(items: Sequence[Json], report: Report, found: Sequence[FeatureObject]) -> Given:
-    book = bind((compile_sheet(item, POLICY) for item in reversed(items)), ())
-    foreseen = forecast(Situation(Node("n", "", "", "", {}, {}, {}, ()), report, found), book, STANDING, Limits(FROZEN))
-    return given_of(foreseen.desired, [origin.rpartition("/")[2] for origin in foreseen.failed])
-
-
-def by_the_master(
-    items: Sequence[Json], report: Report, found: Sequence[FeatureObject], before: Features | None = None
-) -> Given:
-    """Its memory of nodes, and of nodes alike, included: another node has been judged `before`."""
-    verdicts = Verdicts(
-        Joining(POLICY, OWN), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
-    )
-    verdicts.bind([compile_sheet(item, POLICY) for item in items], ())
-    joining = Joining(POLICY, OWN)
-    others = tuple(one for one in found if not joining.is_workers(one))
-    derivations = Derivations(POLICY)
-    if before is not None:
-        other = verdicts.judge("other", replace(report, node="other", features=before), ())
-        derivations.derive(other.joined, other.evaluation.contributions, other.evaluation.matched)
-    verdict = verdicts.judge("n", report, others)
-    outcome = verdict.evaluation
-    failed = [verdicts.book.rules[at].name for at in outcome.problems.keys() - {*outcome.held}]
-    return given_of(derivations.derive(verdict.joined, outcome.contributions, outcome.matched), failed)
-
-
 def by_eval(items: Sequence[Json], joined: Report) -> Given:
     spec = {"features": to_json(joined.features), "labels": dict(joined.labels)}
     found = eval_files([yaml.safe_dump_all(items)], yaml.safe_dump(spec))
@@ -198,10 +171,26 @@ def by_eval(items: Sequence[Json], joined: Report) -> Given:
     return Given(found["labels"], found["annotations"], found["extendedResources"], taints, failed)
 
 
-def by_explain(items: Sequence[Json], joined: Report) -> Given:
-    rules = compile_rules(map(parse_object, items))
-    asked = ask_rules(rules, joined.features, POLICY)
-    return given_of(derive_desired(joined, POLICY, asked.contributions, asked.matched), ())
+def rules_of_objects(items: Sequence[Json]) -> RuleSet:
+    """Whatever order they come in."""
+    return bind((compile_sheet(item, POLICY) for item in reversed(items)), ())
+
+
+def of(outcome: Outcome, rules: RuleSet, desired: Desired | None = None) -> Given:
+    failed = [rule.name for rule, _ in outcome.failed(rules)]
+    return given_of(outcome.derive_desired() if desired is None else desired, failed)
+
+
+def cached(items: Sequence[Json], report: Report, found: Sequence[FeatureObject], before: Features) -> Given:
+    """By the master, which remembers outcomes: another node has been evaluated `before`."""
+    verdicts = Verdicts(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
+    verdicts.bind([compile_sheet(item, POLICY) for item in items], ())
+    derivations, outcomes = Derivations(), []
+    for one, objects in ((replace(report, node="other", features=before), ()), (report, found)):
+        node = Node.bare(one.node)
+        outcomes.append(evaluate_node(node, one, verdicts.book, objects, JOINING, evaluate=verdicts.evaluate))
+        desired = derivations.derive(outcomes[-1])
+    return of(outcomes[-1], verdicts.book, desired)
 
 
 def sections(trial: Trial) -> dict[str, tuple[list[str], set[str]]]:
@@ -227,7 +216,7 @@ def sections(trial: Trial) -> dict[str, tuple[list[str], set[str]]]:
     features,
 )
 @thorough
-def test_all_give_the_same(
+def test_caches_change_nothing(
     rules: list[list[Json]],
     reported: Features,
     labels: dict[str, str],
@@ -235,20 +224,19 @@ def test_all_give_the_same(
     before: Features,
 ) -> None:
     items, report = written(rules), Report("n", labels=labels, features=reported)
-    joining = Joining(POLICY, OWN)
-    joined = join_objects(report, [one for one in found if not joining.is_workers(one)], joining)
-    expected = by_the_master(items, report, found, before)
-    assert by_forecast(items, report, found) == expected
+    compiled = rules_of_objects(items)
+    expected = of(evaluate_node(Node.bare("n"), report, compiled, found, JOINING), compiled)
+    assert cached(items, report, found, before) == expected
+    joined = join_objects(report, [one for one in found if not JOINING.is_workers(one)], JOINING)
     assert by_eval(items, joined) == expected
-    explained = by_explain(items, joined)
-    assert explained == Given(expected.labels, expected.annotations, expected.resources, expected.taints, ())
 
 
 @given(st.lists(st.lists(rule, max_size=3), min_size=1, max_size=2), features)
 @thorough
-def test_what_is_tried_is_what_the_master_gives(rules: list[list[Json]], reported: Features) -> None:
+def test_a_trial_shows_what_a_node_gets(rules: list[list[Json]], reported: Features) -> None:
     items = written(rules)
-    expected = by_the_master(items, Report("n", features=reported), ())
+    compiled = rules_of_objects(items)
+    expected = of(evaluate_report(Report("n", features=reported), compiled, POLICY), compiled)
     shown = sections(try_rules(map(parse_object, items), reported, POLICY))
     for title, values in (
         ("Labels", expected.labels),
@@ -267,10 +255,8 @@ def test_groups_have_the_same_members(rules: list[list[Json]], reported: Feature
         {**one, "kind": "NodeFeatureGroup", "spec": {"featureGroupRules": one["spec"]["rules"]}}
         for one in written(rules)
     ]
-    groups = compile_rules(map(parse_object, items)).groups
-    verdicts = Verdicts(
-        Joining(POLICY, OWN), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
-    )
+    groups = compile_objects(map(parse_object, items), POLICY).groups
+    verdicts = Verdicts(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
     verdicts.bind((), groups)
     outcome = verdicts.judge("n", Report("n", features=reported), ()).evaluation
     found = eval_files([yaml.safe_dump_all(items)], yaml.safe_dump({"features": to_json(reported)}))
@@ -287,8 +273,114 @@ def test_the_workers_rules_give_what_a_masters_do(rules: list[Json], reported: F
     made = custom.labels(reported, custom.Rules(compiled, lambda: datetime.fromtimestamp(0, UTC)))
     naming = Naming("custom", verbatim=True, namespaced=True, cleaned=False)
     labels = derive(naming, made.labels).labels
-    given = given_of(derive_desired(Report("n", labels=labels, features=reported), POLICY), ())
-    expected = by_the_master(written([rules]), Report("n", features=reported), ())
+    given = of(evaluate_report(Report("n", labels=labels, features=reported), NO_RULES, POLICY), NO_RULES)
+    as_objects = rules_of_objects(written([rules]))
+    expected = of(evaluate_report(Report("n", features=reported), as_objects, POLICY), as_objects)
     assert given.labels == expected.labels
     assert bool(made.error) == bool(expected.failed)
     assert RULE not in "".join(labels)
+
+
+SEEN = Features(
+    {"f.flag": frozenset("a")},
+    {"f.attr": {"n": "2", "text": "x"}},
+    {"f.inst": ({"vendor": "10de"}, {"vendor": "8086"})},
+)
+HOLDS: Json = {"matchFeatures": [TERMS[0]]}
+TABLE: dict[str, tuple[list[Json], dict[str, str], Json]] = {
+    # rules of one object, labels of the report, and what the node gets: labels, resources, taints, failed, refused
+    "a name without a namespace": ([{"labels": {"x": "1"}, **HOLDS}], {}, {"labels": {F + "x": "1"}}),
+    "a rule that does not hold": (
+        [{"labels": {"x": "1"}, "matchFeatures": [TERMS[7]]}],
+        {"y": "1"},
+        {"labels": {F + "y": "1"}},
+    ),
+    "a later rule wins over an earlier one and the report": (
+        [{"labels": {"x": "1"}}, {"labels": {F + "x": "2"}}],
+        {"x": "src"},
+        {"labels": {F + "x": "2"}},
+    ),
+    "a later rule sees what an earlier one gave": (
+        [{"vars": {"x": "1"}}, {"labels": {"y": "1"}, "matchFeatures": [TERMS[5]]}],
+        {},
+        {"labels": {F + "y": "1"}},
+    ),
+    "and not what the report has": (
+        [{"labels": {"y": "1"}, "matchFeatures": [TERMS[5]]}],
+        {"x": "src"},
+        {"labels": {F + "x": "src"}},
+    ),
+    "a template": (
+        [{"labelsTemplate": TEMPLATES[1], "matchFeatures": [TERMS[4]]}],
+        {},
+        {"labels": {"v.io/10de": "1", "v.io/8086": "1"}},
+    ),
+    "a template that fails spoils its rule alone": (
+        [{"labels": {"x": "1"}, "labelsTemplate": TEMPLATES[3], **HOLDS}, {"labels": {"y": "1"}}],
+        {},
+        {"labels": {F + "y": "1"}, "failed": ["0"]},
+    ),
+    "so does one that cannot be read": (
+        [{"labels": {"x": "1"}, "labelsTemplate": TEMPLATES[6], **HOLDS}, {"labels": {"y": "1"}}],
+        {},
+        {"labels": {F + "y": "1"}, "failed": ["0"]},
+    ),
+    "references": (
+        [{"labels": {"x": "@f.attr.n", "y": "@f.attr.gone"}, "extendedResources": {"v.io/r": "@f.attr.n"}}],
+        {},
+        {"labels": {F + "x": "2"}, "resources": {"v.io/r": "2"}, "refused": [("label", F + "y")]},
+    ),
+    "a namespace that is not ours": (
+        [{"labels": {"kubernetes.io/no": "1"}, "extendedResources": {"v.io/r": "many"}}],
+        {"a/b/c": "1"},
+        {"refused": [("extendedResource", "v.io/r"), ("label", "a/b/c"), ("label", "kubernetes.io/no")]},
+    ),
+    "a taint": (
+        [{"taints": [{"key": "v.io/t", "effect": "NoSchedule", "value": "1"}, {"key": "bare", "effect": "Never"}]}],
+        {},
+        {"taints": {"v.io/t:NoSchedule": "1"}, "refused": [("taint", "bare")]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("rules", "labels", "expected"), TABLE.values(), ids=TABLE)
+def test_table(rules: list[Json], labels: dict[str, str], expected: Json) -> None:
+    item = {"metadata": {"name": "o"}, "spec": {"rules": [{"name": str(at), **one} for at, one in enumerate(rules)]}}
+    report, rule_set = Report("n", labels=labels, features=SEEN), bind([compile_sheet(item, POLICY)], ())
+    outcome = evaluate_report(report, rule_set, POLICY)
+    desired = outcome.derive_desired()
+    assert {
+        "labels": desired.of(Kind.LABELS),
+        "resources": desired.of(Kind.RESOURCES),
+        "taints": desired.of(Kind.TAINTS),
+        "failed": [rule.name for rule, _ in outcome.failed(rule_set)],
+        "refused": sorted((one.kind, one.key) for one in desired.dropped),
+    } == {"labels": {}, "resources": {}, "taints": {}, "failed": [], "refused": [], **expected}
+
+
+CALLERS = {
+    "derive_desired": {"master/outcome.py"},
+    "evaluation_steps": {"master/outcome.py", "master/verdicts.py"},
+    "run_rule": {"rules/engine.py", "master/evaluation.py", "cli/suitability.py"},
+    "run_custom": {"sources/custom.py"},
+    "join_objects": {"master/outcome.py", "master/verdicts.py"},
+    "speak_alone": {"master/outcome.py"},
+    "report_of": {"master/outcome.py"},
+    "allow_sources": {"master/desired.py"},
+    "split_resource_labels": {"master/desired.py"},
+}
+"""What an outcome is made of, and the only files that call it; a method of the name is no such call."""
+
+
+def test_whoever_says_what_a_node_gets_calls_the_one_function() -> None:
+    calls: dict[str, set[str]] = {name: set() for name in CALLERS}
+    for path in sorted(NFD.rglob("*.py")):
+        for one in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(one, ast.Call):
+                continue
+            name = one.func.id if isinstance(one.func, ast.Name) else None
+            if isinstance(one.func, ast.Attribute) and ast.unparse(one.func.value) == "policies":
+                name = one.func.attr
+            if name in calls:
+                calls[name].add(str(path.relative_to(NFD)))
+    assert calls == CALLERS
