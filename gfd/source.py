@@ -119,4 +119,5 @@ SOURCE = Source(
     written=True,  # the revision of a driver version of two parts is empty, as GFD has it
     wakes=frozenset({"pci", "module"}),
     program=program_model,
+    seconds=120.0,  # without persistence mode the driver sets up each GPU when NVML is opened, seconds for each
 )

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from nfd import sources
 from nfd.config.section import Section
 from nfd.errors import NfdError
+from nfd.failures import failed
 from nfd.features import Features, Problem, hold, join
 from nfd.host import Host
 from nfd.labels import Naming, Searcher, derive
 from nfd.source import Labelled, Partial, Source
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Does what one source has to do; the name tells what of whom. `nfd.threads.Limits.run` is one."""
+
+    def __call__(self, name: str, seconds: float, work: Callable[[], T], /) -> T: ...
+
+
+def run_at_once(name: str, seconds: float, work: Callable[[], T], /) -> T:
+    """Without a time limit."""
+    return work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +122,16 @@ class Discovery:
 
 
 def discover(
-    host: Host, plan: Plan, previous: Discovery | None = None, only: Collection[str] | None = None
+    host: Host,
+    plan: Plan,
+    previous: Discovery | None = None,
+    only: Collection[str] | None = None,
+    run: Run = run_at_once,
 ) -> Discovery:
     """Run the sources and derive labels.
 
     `previous` is what a failing source falls back to; `only` names the sources to run again, all others keep their
-    previous scan.
+    previous scan. `run` does what a source has to do, and may give up waiting for it.
     """
     before = previous.scans if previous is not None else {}
     scans: dict[str, Scan] = {}
@@ -120,8 +139,8 @@ def discover(
         if only is not None and source.name not in only and source.name in before:
             scans[source.name] = before[source.name]
         else:
-            scans[source.name] = _run(host, source, plan.configs[source.name], before.get(source.name))
-    return _label(host, plan, scans)
+            scans[source.name] = _scan(host, source, plan.configs[source.name], before.get(source.name), run)
+    return _label(host, plan, scans, run)
 
 
 def derive_again(host: Host, plan: Plan, features: Features) -> Discovery:
@@ -133,17 +152,22 @@ def derive_again(host: Host, plan: Plan, features: Features) -> Discovery:
     for source in plan.feature_sources:
         others = (name for name in features.names() if name.partition(".")[0] != source.name)
         parts[source.name] = features.without(others)
-    return _label(host, plan, {name: Scan(part) for name, part in parts.items()})
+    return _label(host, plan, {name: Scan(part) for name, part in parts.items()}, run_at_once)
 
 
-def _run(host: Host, source: Source, config: Any, before: Scan | None) -> Scan:
-    """One source, isolated: whatever it raises is its own failure."""
+def _scan(host: Host, source: Source, config: Any, before: Scan | None, run: Run) -> Scan:
+    """One source, isolated: whatever it raises is its own failure, as is a run that does not end."""
     start = time.perf_counter()
     host.take_notes()
-    try:
+
+    def read() -> Features | Partial:
         found = source.discover(host, config)
         if source.resume is not None and before is not None and not isinstance(found, Partial):
             found = source.resume(found, before.features)
+        return found
+
+    try:
+        found = run(source.name, source.seconds, read)
         scan = _partial(before, found) if isinstance(found, Partial) else Scan(found)
     except NfdError as error:
         scan = _stale(before, str(error))
@@ -182,19 +206,15 @@ class _Labelling:
     cleaned: set[str] = field(default_factory=set)
     """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
-    def run(self, host: Host, source: Source, config: Any, features: Features, unknown: str) -> None:
+    def run(self, host: Host, source: Source, config: Any, features: Features, unknown: str, run: Run) -> None:
         """Make the labels of one source, isolated; `unknown` names the sources that no scan has read yet."""
-        host.take_notes()
         try:
-            found = source.labels(features, source.load(host, config) if source.load is not None else config)
+            found = run(f"labels of {source.name}", source.seconds, partial(_labels_of, host, source, config, features))
+            if source.dependent and unknown and (found.whole or not found.error):
+                found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
+            self.add(source, found)
         except Exception as error:  # as for features: a defect of one source must not take the labels of the others
             self.fail(source, error)
-            return
-        if not isinstance(found, Labelled):
-            found = Labelled(found)
-        if source.dependent and unknown and (found.whole or not found.error):
-            found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
-        self.add(source, found._replace(notes=(*found.notes, *host.take_notes())))
 
     def add(self, source: Source, found: Labelled) -> None:
         written = source.load is not None
@@ -217,16 +237,16 @@ class _Labelling:
         self.problems.append(Problem(source.name, source.name, f"labels failed: {reason}"))
 
 
-def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
+def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run) -> Discovery:
     features = join(scan.features for scan in scans.values())
     made = _Labelling(
         plan.allowed, [*plan.problems, *(problem for scan in scans.values() for problem in scan.problems)]
     )
     unknown = ", ".join(name for name, scan in scans.items() if scan.error is not None and not scan.known)
     for source in sorted(plan.label_sources, key=lambda one: (one.priority, one.name)):
-        made.run(host, source, plan.configs[source.name], features, unknown)
-    problems = tuple(made.problems)
+        made.run(host, source, plan.configs[source.name], features, unknown, run)
     devices = _devices(plan, features)
+    problems = tuple(made.problems)
     errors = (made.errors, made.incomplete)
     return Discovery(
         scans, features, made.labels, made.origins, problems, *errors, devices, whole=frozenset(made.whole)
@@ -234,5 +254,21 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan]) -> Discovery:
 
 
 def _devices(plan: Plan, features: Features) -> dict[str, Mapping[str, int]]:
-    found = {source.name: source.devices(features) for source in plan.feature_sources if source.devices is not None}
-    return {name: devices for name, devices in found.items() if devices}
+    found: dict[str, Mapping[str, int]] = {}
+    for source in plan.feature_sources:
+        try:
+            counted = source.devices(features) if source.devices is not None else {}
+        except Exception as error:  # a number for metrics, and no reason to lose the pass
+            failed("devices", error, source=source.name)
+        else:
+            found |= {source.name: counted} if counted else {}
+    return found
+
+
+def _labels_of(host: Host, source: Source, config: Any, features: Features) -> Labelled:
+    host.take_notes()
+    if source.load is not None:
+        config = source.load(host, config)
+    found = source.labels(features, config)
+    notes = tuple(host.take_notes())
+    return found._replace(notes=found.notes + notes) if isinstance(found, Labelled) else Labelled(found, notes)

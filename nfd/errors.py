@@ -4,6 +4,7 @@ NfdError
  ├── ConfigError        which file, flag or variable, which key, what is wrong; exit status 2
  │    └── FileGone      a file of the configuration in use is missing or empty: what was read stays
  ├── HostError          a file is there but unreadable or malformed: path and reason
+ ├── Overdue            work that has a time limit has not ended in time
  ├── RuleError          rule name, term, what is wrong
  ├── ReportError        the master did not take a report, and whether trying again can help
  └── KubeError          the API server (or the node store) did not do what was asked
@@ -53,6 +54,10 @@ class HostError(NfdError):
         self.path = path
         self.reason = reason
         self.errno = errno
+
+
+class Overdue(NfdError):
+    """Work that has a time limit has not ended in time; it is told to end, and not done again before it has."""
 
 
 class RuleError(NfdError):

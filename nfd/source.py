@@ -79,5 +79,7 @@ class Source:
     """Directories of the host whose files concern it."""
     program: Callable[[], type[Section]] | None = None
     """Model of the configuration file of a program that comes with the source, for `nfd config`."""
+    seconds: float = 30.0
+    """How long a run, or the derivation of labels, may take in a worker; then its last good result stands."""
     settled: bool = False
     """Its inputs change only with an event it wakes on, or a reboot: the timer need not read them again."""

@@ -19,6 +19,7 @@ from tests.children import run
 from tests.consumers import page as consumers
 from tests.deploy import monitoring
 from tests.docs import labels
+from tests.faults import injected
 from tests.unsupervised import unsupervised
 from tests.wording import EXCEPTIONS, shrunk, wording
 
@@ -60,6 +61,7 @@ def reference() -> dict[str, str]:
 def tables() -> dict[str, str]:
     """Tables that stand in pages written by hand."""
     found = {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text()), labels.NAME: labels.page()}
+    found[injected.PAGE] = injected.page((ROOT / injected.PAGE).read_text())
     return found | monitoring.pages()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable
 from threading import Event
 
 import pytest
 
 from nfd import failures, tasks, threads
-from nfd.errors import Forbidden, KubeError
+from nfd.errors import Forbidden, KubeError, Overdue
 from nfd.failures import COUNTS, failed
 
 UNFORESEEN = [RecursionError, MemoryError, KeyError, OSError, ValueError, AssertionError, TimeoutError]
@@ -185,3 +186,42 @@ async def test_unless() -> None:
     event.set()
     async with asyncio.timeout(5):
         assert await tasks.unless(event, asyncio.sleep(60, "late")) is None
+
+
+def test_work_that_does_not_end_is_given_up() -> None:
+    """A computation is ended, a call that hangs is waited for; nothing is begun twice, other work goes on."""
+    limits, hanging, runs = threads.Limits(), Event(), list[str]()
+
+    def compute() -> None:
+        runs.append("compute")
+        while True:
+            pass
+
+    def hang() -> str:
+        runs.append("hang")
+        hanging.wait(20)
+        return "late"
+
+    for name, work in (("computation", compute), ("call", hang), ("call", hang)):
+        with pytest.raises(Overdue, match="has not ended"):
+            limits.run(name, 0.2, work)
+    assert runs == ["compute", "hang"]
+    assert limits.run("other", 5, lambda: 1) == 1
+    limits._left["computation"].join(5)
+    assert limits.run("computation", 5, lambda: 2) == 2
+    hanging.set()
+    limits._left["call"].join(5)
+    assert limits.run("call", 5, lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        limits.run("other", 5, lambda: 1 // 0)
+
+
+def test_the_end_of_the_program_waits_a_moment_for_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it together: what is begun later has no time of its own."""
+    monkeypatch.setattr(threads, "LAST", 0.3)
+    limits, hanging, began = threads.Limits(lambda: True), Event(), time.monotonic()
+    for name in ("one", "two", "three"):
+        with pytest.raises(Overdue):
+            limits.run(name, 30, lambda: hanging.wait(20))
+    assert time.monotonic() - began < 5
+    hanging.set()

@@ -19,6 +19,7 @@ from nfd import log
 from nfd.events.files import Folder, Watches, visible_names
 from nfd.events.kernel import DeafError, KernelEvents
 from nfd.events.listing import POLLED, Listings
+from nfd.failures import failed
 from nfd.host import Host
 from nfd.signals import Signals
 from nfd.source import Source
@@ -93,11 +94,16 @@ class Events:
             for source in self._sources
             for path in source.watches
         ]
-        self._files = self._watch([*own, *folders])
+        further = tuple(folders)
+        self._topics = frozenset(folder.topic for folder in further)
+        self._files = self._watch([*own, *further])
         self._interval = poll
         self._next_poll = time.monotonic() + poll
         self._missed: dict[str, frozenset[str]] = {}
         self._busy_since = time.monotonic()
+        self._deaf_until = -math.inf
+        self._signal = select.poll()
+        self._signal.register(signals.fileno(), select.POLLIN)
         self._poller = select.poll()
         for part in (self._signals, self._kernel, self._files):
             if part is not None:
@@ -105,7 +111,7 @@ class Events:
 
     def covers(self, source: Source) -> bool:
         """Whether a change of anything the source wakes on is noticed without reading the source itself."""
-        return source.wakes <= POLLED | self._heard
+        return not self._is_deaf() and source.wakes <= POLLED | self._heard
 
     def follow(self, other: Events) -> None:
         """Take the place of others, which are closed; the next `wait` returns what they have not returned yet."""
@@ -142,7 +148,7 @@ class Events:
             until = burst.due if burst.concerned else deadline
             if now >= until:
                 break
-            burst.add(self._poll_for(min(until, self._next_poll) - now))
+            burst.add(self._poll_for(min(until, max(self._next_poll, self._deaf_until)) - now))
         self._signals.drain()
         if self._signals.reload:
             self._signals.reload = False
@@ -155,8 +161,24 @@ class Events:
 
     def _poll_for(self, seconds: float) -> dict[str, frozenset[str]]:
         """What comes within that time, or sooner."""
-        ready = self._poller.poll(max(0, math.ceil(seconds * 1000)))
-        return self._read({descriptor for descriptor, _ in ready})
+        poller = self._signal if (deaf := self._is_deaf()) else self._poller
+        ready = poller.poll(max(0, math.ceil(seconds * 1000)))
+        if deaf:
+            return {}
+        try:
+            return self._read({descriptor for descriptor, _ in ready})
+        except Exception as error:
+            return self._turn_deaf(error)
+
+    def _is_deaf(self) -> bool:
+        return time.monotonic() < self._deaf_until
+
+    def _turn_deaf(self, error: Exception) -> dict[str, frozenset[str]]:
+        """Events failed unforeseen, so that anything may have happened; they are listened for again after a while."""
+        failed("events", error)
+        self._deaf_until = time.monotonic() + self._interval
+        named = frozenset(source.name for source in self._sources if source.wakes or source.watches)
+        return {"events failed": named, **{f"{topic} may have changed": frozenset({topic}) for topic in self._topics}}
 
     def _read(self, ready: AbstractSet[int]) -> dict[str, frozenset[str]]:
         """Reason → source names, of the ready descriptors and, when it is time, of the listings."""
@@ -182,7 +204,12 @@ class Events:
         return concerned
 
     def _compare(self) -> dict[str, frozenset[str]]:
-        return {f"listing of {one} changed": self._waking(one) for one in self._listings.changed()}
+        if self._is_deaf():
+            return {}
+        try:
+            return {f"listing of {one} changed": self._waking(one) for one in self._listings.changed()}
+        except Exception as error:
+            return self._turn_deaf(error)
 
     def _waking(self, subsystem: str) -> frozenset[str]:
         return frozenset(source.name for source in self._sources if subsystem in source.wakes)
@@ -192,7 +219,9 @@ class Events:
             return KernelEvents(subsystems)
         except DeafError as error:
             self._log.warning("kernel events cannot be heard, listings are compared instead", error=error)
-            return None
+        except Exception as error:
+            failed("events", error, "kernel events cannot be heard, listings are compared instead")
+        return None
 
     def _watch(self, folders: Sequence[Folder]) -> Watches | None:
         if not folders:
@@ -201,4 +230,6 @@ class Events:
             return Watches(folders)
         except OSError as error:
             self._log.warning("files cannot be watched, they are read at every interval", error=error)
-            return None
+        except Exception as error:
+            failed("events", error, "files cannot be watched, they are read at every interval")
+        return None

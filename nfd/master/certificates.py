@@ -20,6 +20,7 @@ from typing import Any
 
 from nfd import log, tasks
 from nfd.errors import Conflict, KubeError
+from nfd.failures import failed
 from nfd.kube.connect import KubeClient
 from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import CONFIG_MAPS, SECRETS, in_namespace
@@ -81,7 +82,7 @@ class Certificates:
     async def start(self) -> None:
         """Get the first certificate, however long that takes, and go on to renew it."""
         delay = BACKOFF[0]
-        while not await self._look():
+        while not await self._begin():
             await asyncio.sleep(delay * random.uniform(1.0, 1.25))
             delay = min(delay * 2, BACKOFF[1])
         self._tasks = [
@@ -93,6 +94,14 @@ class Certificates:
     async def stop(self) -> None:
         """Renew no more; what there is stays in use."""
         await tasks.cancel(self._tasks)
+
+    async def _begin(self) -> bool:
+        """A first round that fails is no reason to end: whatever it was, it may be another thing next time."""
+        try:
+            return await self._look()
+        except Exception as error:
+            failed("certificates", error)
+            return False
 
     async def _run(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from nfd import log, tasks
+from nfd.failures import failed
 from nfd.health import listen
 from nfd.rpc.listening import descriptors
 
@@ -104,6 +105,9 @@ class Door:
                 await loop.connect_accepted_socket(make, accepted)
             except OSError:
                 accepted.close()
+            except Exception as error:  # what one connection brings out keeps no other waiting
+                accepted.close()
+                failed("http connections", error)
             except BaseException:
                 accepted.close()
                 raise

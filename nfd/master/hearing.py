@@ -62,12 +62,12 @@ class Hearing:
         return sum(self._now() - heard > patience for heard in self._heard.values())
 
     def newly_stale(self, nodes: Iterable[str]) -> list[str]:
-        """Nodes that are given up from now on: silent for longer than `stale_after`, and than some beats."""
+        """Nodes to be given up: silent for longer than `stale_after`, and than some beats."""
         if self.stale_after <= 0:
             return []
         before = self._now() - max(self.stale_after, MISSED_BEATS * self.pace)
-        given_up = [
-            node for node in nodes if node not in self._given_up and self._heard.get(node, self._since) < before
-        ]
-        self._given_up.update(given_up)
-        return given_up
+        return [node for node in nodes if node not in self._given_up and self._heard.get(node, self._since) < before]
+
+    def give_up(self, node: str) -> None:
+        """It is not told of again until its worker has spoken."""
+        self._given_up.add(node)

@@ -18,6 +18,7 @@ from typing import Any
 
 from nfd import log, tasks
 from nfd.errors import Conflict, KubeError, NotFound, Unavailable
+from nfd.failures import failed
 from nfd.kube.connect import KubeClient
 from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import SECRETS, in_namespace
@@ -52,9 +53,17 @@ class SecretKey:
         """Get the key if it can be had, and go on to follow it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(WITHIN):
-                while not await self.look():
+                while not await self._begin():
                     await asyncio.sleep(0.5)
         self._tasks = [tasks.start("key of proofs", self._run), tasks.start("watch of the key", self._secret.run)]
+
+    async def _begin(self) -> bool:
+        """A first look that fails is no reason to end: a master without a key does its work, and looks again."""
+        try:
+            return await self.look()
+        except Exception as error:
+            failed("key of proofs", error)
+            return False
 
     async def stop(self) -> None:
         """Follow it no more."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from aiohttp.web import RouteDef
 
@@ -219,12 +220,14 @@ class Service:
         elif not self._leads.is_set() and self.leadership.phase is not Phase.DRAINING:
             self._tasks = [
                 *(task for task in self._tasks if not task.done()),
-                tasks.start("take-over", self._take_over),
+                tasks.start("take-over", partial(self._take_over, self._terms)),
             ]
 
-    async def _take_over(self) -> None:
-        """The last leader may have acted on rules and objects that we have not heard of: list them anew, then lead."""
-        term = self._terms
+    async def _take_over(self, term: int) -> None:
+        """The last leader may have acted on rules and objects that we have not heard of: list them anew, then lead.
+
+        Not if the term is over by then, also where this was tried more than once.
+        """
         if self._options.election is not None and self._make_resources is not None:
             await self._replace_resources(self._make_resources)
         if term == self._terms:
@@ -290,29 +293,49 @@ class Service:
         self._failing = self._failing or away
 
     async def _chores(self) -> None:
-        """What is due by time: all nodes looked at, reports nobody waits for dropped, silent workers given up."""
+        """What is due by time; a chore that fails holds up no other, and is due again at the next look."""
         resynced = swept = self._options.now()
         while True:
             await asyncio.sleep(self._options.tick)
             now = self._options.now()
-            if 0 < self._options.resync <= now - resynced:
+            if 0 < self._options.resync <= now - resynced and self._do(self._resync):
                 resynced = now
-                for name in self._intake.reports.names():
-                    self.queue.add(name)
-            if now - swept >= SWEEP:
+            if now - swept >= SWEEP and self._do(self._sweep):
                 swept = now
-                self._intake.drop(self._intake.reports.sweep())
             if self._leads.is_set():
-                self._give_up_silent()
+                self._do(self._give_up_silent)
+
+    def _do(self, chore: Callable[..., None], *over: str) -> bool:
+        """Whether it went through."""
+        try:
+            chore(*over)
+        except Exception as error:
+            failed("chores", error, chore=chore.__name__.strip("_"), **({"node": over[0]} if over else {}))
+            return False
+        return True
+
+    def _resync(self) -> None:
+        """Look at all nodes."""
+        for name in self._intake.reports.names():
+            self.queue.add(name)
+
+    def _sweep(self) -> None:
+        """Drop reports for which no Node has come."""
+        self._intake.drop(self._intake.reports.sweep())
 
     def _give_up_silent(self) -> None:
-        """`staleAfter` is over for some nodes: what came from their workers goes, if those were ours."""
+        """`staleAfter` is over for some nodes."""
         for name in self._hearing.newly_stale(list(self._store.names())):
-            node = self._store.get(name)
-            if node is not None and self._is_ours(node):
-                _log.warning("worker silent for longer than staleAfter, its labels go", node=name)
-                self._intake.reports.expire(node)
-                self.queue.add(name)
+            if self._do(self._give_up, name):
+                self._hearing.give_up(name)
+
+    def _give_up(self, name: str) -> None:
+        """What came from the node's worker goes, if that was ours."""
+        node = self._store.get(name)
+        if node is not None and self._is_ours(node):
+            _log.warning("worker silent for longer than staleAfter, its labels go", node=name)
+            self._intake.reports.expire(node)
+            self.queue.add(name)
 
     def _is_ours(self, node: Node) -> bool:
         """Whether a worker of ours is known to have spoken for it."""

@@ -19,6 +19,7 @@ from nfd.failures import failed
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.signals import Interrupted, Signals
+from nfd.threads import Limits
 from nfd.worker.memory import release
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import Pace
@@ -77,6 +78,7 @@ class Agent:
         self._send, self._load = send, load
         self._folders, self._changed, self._live = tuple(folders), changed, live
         self._settings = settings
+        self._limits = Limits(lambda: signals.stop)
         self._events = self._listen()
         self._found: Discovery | None = None
         self._content = Content()
@@ -183,7 +185,7 @@ class Agent:
     def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> Discovery:
         started = self.busy_since = time.monotonic()
         with self._events.scan(only):
-            found = discover(self._host, self._settings.plan, self._found, only)
+            found = discover(self._host, self._settings.plan, self._found, only, self._limits.run)
         self.busy_since, now = None, time.monotonic()
         self._good.update(dict.fromkeys((name for name in found.scans if name not in found.failed), now))
         self.metrics.scanned(found, now - started, full=timer)
@@ -239,12 +241,12 @@ class Agent:
             self.busy_since = None
         if self._pace.failures:
             self._log.info("the master takes reports again", node=self._node)
-        if self._told is None:
-            release()
-        self._told = content
+        first, self._told = self._told is None, content
         self._pace.taken(time.monotonic(), reply.beat)
         self.metrics.reports += 1
         self.metrics.taken_at = time.monotonic()
+        if first:
+            release()
 
     def _failed(self, error: ReportError) -> None:
         """One log line per state: failing, and (in `_speak`) working again."""

@@ -1,6 +1,6 @@
 """Every stage of a master raises what nobody foresaw, over one thing: that thing alone suffers.
 
-Tasks that concern no single node or rule are tested in `test_tasks_that_fail.py`.
+Tasks that concern no single node or rule are tested in `test_injected_tasks.py`.
 """
 
 from __future__ import annotations
@@ -19,44 +19,20 @@ from nfd.master.resources import CustomResources, Wishes
 from nfd.master.service import Service
 from nfd.store.kube import KubeStore
 from tests.faults.conftest import FaultMasters, Made
+from tests.faults.injected import Broken, each
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import Worker, send
 from tests.master.places import Cluster, labels_of
 from tests.master.places import until as eventually
 from tests.master.rulebooks import PCI, Kinds, rule
-from tests.rules.raising import UNFORESEEN
 
 F = "feature.node.kubernetes.io/"
 BAD, GOOD, LATER = "injected-bad", "injected-good", "injected-later"
 WITHIN = 15.0
 
-each = pytest.mark.parametrize("error", UNFORESEEN[:4], ids=lambda error: type(error).__name__)
-
 
 async def until(done: Callable[[], bool]) -> None:
     await eventually(done, WITHIN)
-
-
-@dataclass
-class Broken:
-    """A function that raises over one thing while `on`, and otherwise does what it did."""
-
-    error: Exception
-    thing: str = ""
-    on: bool = False
-    raised: int = 0
-
-    def wrap(self, patch: pytest.MonkeyPatch, owner: Any, name: str, of: Callable[..., str]) -> None:
-        """`of` tells from the arguments which thing a call is over."""
-        true = getattr(owner, name)
-
-        def broken(*args: Any, **fields: Any) -> Any:
-            if self.on and of(*args, **fields) == self.thing:
-                self.raised += 1
-                raise self.error
-            return true(*args, **fields)
-
-        patch.setattr(owner, name, broken)
 
 
 @dataclass(frozen=True)

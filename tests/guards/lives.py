@@ -62,6 +62,36 @@ LIVES = (
         '        except ZeroDivisionError as error:\n            failed("reload"',
         "tests/worker/test_agent.py::test_a_reload_that_fails_unforeseen_changes_nothing",
     ),
+    Guard(  # a source that does not end holds up no other
+        "nfd/worker/agent.py",
+        "discover(self._host, self._settings.plan, self._found, only, self._limits.run)",
+        "discover(self._host, self._settings.plan, self._found, only)",
+        "tests/faults/test_injected_worker.py::test_an_endless_run_of_a_source_is_given_up",
+    ),
+    Guard(  # and is not run twice at a time
+        "nfd/threads.py",
+        "if (left := self._left.get(name)) is not None and left.is_alive():",
+        "if (left := self._left.get(name)) is not None and False:",
+        TASKS + "test_work_that_does_not_end_is_given_up",
+    ),
+    Guard(  # events that fail hold up no scan
+        "nfd/events/__init__.py",
+        "changed()}\n        except Exception as error:",
+        "changed()}\n        except ZeroDivisionError as error:",
+        "tests/faults/test_injected_worker.py::test_a_stage_harms_itself_alone",
+    ),
+    Guard(  # a silent node that cannot be judged holds up no other
+        "nfd/master/service.py",
+        "if self._do(self._give_up, name):\n                self._hearing.give_up(name)",
+        "self._give_up(name)\n            self._hearing.give_up(name)",
+        "tests/faults/test_injected_starts.py::test_a_worker_that_is_given_up",
+    ),
+    Guard(  # one connection that brings out a defect keeps no other waiting
+        "nfd/master/door.py",
+        "            except Exception as error:  # what one connection brings out keeps no other waiting\n",
+        "            except ZeroDivisionError as error:\n",
+        "tests/faults/test_injected_tasks.py::test_a_task_harms_itself_alone",
+    ),
     Guard(  # a request under way is waited for before the lease is given up
         "nfd/kube/lease.py",
         "            async with asyncio.timeout(LONGEST_END), self._turn:\n",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from nfd.report import Reply, Report, State
 from nfd.signals import Signals
 from nfd.source import Source
 from nfd.worker.agent import Agent, Settings
+from nfd.worker.state import Content, derive_content
 
 
 @pytest.fixture
@@ -300,18 +302,17 @@ def test_a_reload_that_fails_unforeseen_changes_nothing(
 def test_a_turn_that_fails_unforeseen_is_made_up_for(
     kind: type[Exception], tmp_path: Path, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What counts the devices of a source is part of no source: the whole pass fails, and comes again."""
+    """What makes a report's content of a scan is part of no source: the whole pass fails, and comes again."""
     monkeypatch.setattr("nfd.worker.agent.AGAIN", (0.05, 0.1))
     failures = [kind("one"), kind("two")]
 
-    def devices(features: Features) -> dict[str, int]:
+    def derive(*args: Any) -> Content:
         if failures:
             raise failures.pop()
-        return {"present": 1}
+        return derive_content(*args)
 
+    monkeypatch.setattr("nfd.worker.agent.derive_content", derive)
     machine = Machine()
-    sources = tuple(replace(source, devices=devices) for source in machine.sources)
-    machine.settings = replace(machine.settings, plan=Plan(sources, sources, dict.fromkeys(machine.found)))
     master = Master(signals)
     master.script.append(master.stop)
     before = COUNTS["pass"]

@@ -1,0 +1,120 @@
+"""Faults injected into a stage of a program: what raises, and the table of all stages in `docs/testing.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+PAGE = "docs/testing.md"
+BEGIN, END = "<!-- injected faults -->\n", "<!-- end of injected faults -->\n"
+ERRORS = (RecursionError("too deep"), MemoryError(), KeyError("x"), OSError(5, "Input/output error"))
+
+each = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+
+
+@dataclass
+class Broken:
+    """A function that raises over one thing while `on`, and otherwise does what it did."""
+
+    error: Exception
+    thing: str = ""
+    on: bool = False
+    raised: int = 0
+
+    def wrap(self, patch: pytest.MonkeyPatch, owner: Any, name: str, of: Callable[..., str] | None = None) -> None:
+        """`of` tells from the arguments which thing a call is over; without it, every call is over the thing."""
+        true = getattr(owner, name)
+
+        def broken(*args: Any, **fields: Any) -> Any:
+            if of is None or of(*args, **fields) == self.thing:
+                self.trip()
+            return true(*args, **fields)
+
+        patch.setattr(owner, name, broken)
+
+    def trip(self) -> None:
+        """Raise, while it is on."""
+        if self.on:
+            self.raised += 1
+            raise type(self.error)(*self.error.args)
+
+
+def told(caplog: pytest.LogCaptureFixture, task: str) -> bool:
+    """Whether the log names what failed, with a traceback."""
+    lines = (one for one in caplog.records if getattr(one, "fields", {}).get("task") == task)
+    return any(one.exc_info for one in lines)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stage; what its fault costs while it lasts, and what bounds an endless computation there."""
+
+    stage: str
+    suffers: str
+    bound: str
+
+
+GRAMMAR = "linear in the input, whose size is limited"
+REQUEST = "a request has a time limit"
+OURS = "nothing that others write is computed"
+
+MASTER = (
+    Row("report", "this report: its worker sends it again", GRAMMAR),
+    Row("desired state", "this node: it keeps what it has", GRAMMAR),
+    Row("plan", "this node", GRAMMAR),
+    Row("write", "this node", REQUEST),
+    Row("rule compile", "this rule: what it gave before stays", "the size of a compiled pattern is limited"),
+    Row("rule run", "this rule on this node: what it gave before stays", "steps and CPU time; the rule is suspended"),
+    Row("status", "the status of this rule object", REQUEST),
+    Row("list", "this object: what it gave before stays", GRAMMAR),
+    Row("watch event", "this object", GRAMMAR),
+    Row("whole list", "news of one resource", REQUEST),
+    Row("list of Nodes", "the start: the master is not ready before it knows the Nodes", REQUEST),
+    Row("whole watch", "nothing: it lists anew", "silence of two minutes ends a watch"),
+    Row("rule revisions", "nodes that say nothing new keep what they have", "nodes are judged in slices"),
+    Row("statuses", "the status of rules", REQUEST),
+    Row("definitions", "the remark that a definition is older", REQUEST),
+    Row("resync", "the look at all nodes every hour", OURS),
+    Row("sweep", "memory: reports for Nodes that never come stay", OURS),
+    Row("given-up worker", "the labels of this node stay, though `staleAfter` is over", OURS),
+    Row("lease", "nothing, while the lease lasts; then another master leads", REQUEST),
+    Row("take-over", "a new leader waits with its first write", REQUEST),
+    Row("certificates", "the renewal: the certificate in use stays", REQUEST),
+    Row("watch of the Secret", "nothing: the API server is asked each time", REQUEST),
+    Row("watch of the ConfigMap", "nothing: the API server is asked each time", REQUEST),
+    Row("key of proofs", "proofs: lists on Nodes go by what policy allows", REQUEST),
+    Row("http connections", "this connection", "a request has a size and a time limit"),
+    Row("http handler", "this request: it is answered 500", OURS),
+    Row("configuration", "news of the configuration", OURS),
+    Row("reload", "the new configuration: the one in use stays", GRAMMAR),
+)
+
+DEADLINE = "30 s (`Source.seconds`), in a thread"
+WORKER = (
+    Row("source", "this source: its last good result stands", DEADLINE),
+    Row("label", "the labels of this source: those on the Node stay", DEADLINE),
+    Row("devices", "the number of this source's devices among the metrics", OURS),
+    Row("report", "this report: it is sent again, with what is new by then", GRAMMAR),
+    Row("sending", "this report", "10 s for a call"),
+    Row("event of a listing", "news between two scans: all is scanned, and the timer reads every source", GRAMMAR),
+    Row("event of a file", "news between two scans, as above", GRAMMAR),
+    Row("reload", "the new configuration: the one in use stays", GRAMMAR),
+    Row("pass", "this pass: a whole scan follows", OURS),
+)
+
+HEAD = "| stage | what suffers | what bounds a computation |\n| --- | --- | --- |\n"
+
+
+def page(before: str) -> str:
+    """The page with the tables as they are now."""
+    top, _, rest = before.partition(BEGIN)
+    _, _, bottom = rest.partition(END)
+    parts = (f"\n**{name}**\n\n{rows(table)}" for name, table in (("Master", MASTER), ("Worker", WORKER)))
+    return f"{top}{BEGIN}{''.join(parts)}\n{END}{bottom}"
+
+
+def rows(table: tuple[Row, ...]) -> str:
+    return HEAD + "".join(f"| {row.stage} | {row.suffers} | {row.bound} |\n" for row in table)
