@@ -36,9 +36,9 @@ from tests.faults.injected import WORKER, Broken, each, told
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import BOOT
 from tests.master.places import Cluster, labels_of, until
-from tests.worker.process import FEATURES_D, SLOT, make_machine
+from tests.worker.process import CARD, FEATURES_D, SLOT, make_machine
 
-CARD = "feature.node.kubernetes.io/pci-0300_10de.present"
+FIRST = "feature.node.kubernetes.io/pci-0300_10de.present"
 MINE = "example.com/mine"
 NAMES = ("local", "pci", "system")
 
@@ -78,7 +78,7 @@ class Machine:
         """One more card, which gets a label of source `pci`."""
         card = self.root / "being-made"
         card.mkdir()
-        for name, value in (("class", "030000"), ("vendor", vendor), ("device", "1"), ("subsystem_vendor", vendor)):
+        for name, value in (CARD | {"vendor": vendor}).items():
             (card / name).write_text(f"0x{value}\n")
         card.rename(self.root / SLOT.replace("0000:01:00.0", slot))
 
@@ -211,7 +211,7 @@ async def test_a_stage_harms_itself_alone(
         broken.wrap(monkeypatch, at.owner, at.name)
     master = await masters.start(proxy)
     async with at_work(place, node, master.port, machine_of(tmp_path), signals, broken, stage) as machine:
-        await until(lambda: machine.shows(MINE, "1") and machine.shows(CARD))
+        await until(lambda: machine.shows(MINE, "1") and machine.shows(FIRST))
         before = COUNTS[at.task]
         broken.on = True
         if stage == "reload":
@@ -228,11 +228,11 @@ async def test_a_stage_harms_itself_alone(
         else:
             await until(lambda: COUNTS[at.task] > before and told(caplog, at.task))
             assert machine.metric(f'nfd_worker_task_failures_total{{task="{at.task}"}} {COUNTS[at.task]}')
-        assert machine.shows(CARD)
+        assert machine.shows(FIRST)
         assert machine.shows(MINE, "1") or stage not in ("source", "label")
         broken.on = False
         machine.write("3")
-        await until(lambda: machine.shows(MINE, "3") and machine.shows(new) and machine.shows(CARD))
+        await until(lambda: machine.shows(MINE, "3") and machine.shows(new) and machine.shows(FIRST))
         assert broken.raised < 300, "what fails is not tried again and again"
 
 
@@ -270,7 +270,7 @@ async def test_an_endless_run_of_a_source_is_given_up(
     master = await masters.start(proxy)
     root = machine_of(tmp_path)
     async with at_work(place, node, master.port, root, signals, broken, stage, seconds=0.5) as machine:
-        await until(lambda: machine.shows(MINE, "1") and machine.shows(CARD))
+        await until(lambda: machine.shows(MINE, "1") and machine.shows(FIRST))
         broken.on = True
         machine.plug("8086", "0000:02:00.0")
         machine.write("2")
@@ -278,12 +278,12 @@ async def test_an_endless_run_of_a_source_is_given_up(
         await until(lambda: machine.shows(new))
         await until(lambda: any("has not ended" in str(vars(one)) for one in caplog.records))
         assert machine.shows(MINE, "1")
-        assert machine.shows(CARD)
+        assert machine.shows(FIRST)
         assert broken.running <= 1
         assert machine.metric('nfd_worker_source_failed{source="local"} 1')
         if kind == "computation":
             await until(lambda: broken.raised >= 2)  # the first has been ended, so that there is another try
         broken.on = False
         machine.write("3")
-        await until(lambda: machine.shows(MINE, "3") and machine.shows(CARD))
+        await until(lambda: machine.shows(MINE, "3") and machine.shows(FIRST))
     await until(lambda: broken.running == 0)
