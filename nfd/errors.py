@@ -57,7 +57,7 @@ class HostError(NfdError):
 
 
 class Overdue(NfdError):
-    """Work that has a time limit has not ended in time; it is told to end, and not done again before it has."""
+    """Work that has a time limit has not ended in time; it is asked to end, and not done again before it has."""
 
 
 class RuleError(NfdError):

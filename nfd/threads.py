@@ -18,7 +18,7 @@ from nfd.failures import COUNTS, failed
 PAUSE = 1.0
 """Seconds before a thread that failed goes on."""
 LAST = 5.0
-"""Seconds that all work together still has from the moment in which the program is told to end."""
+"""Seconds that all work together still has from the moment in which the program is asked to end."""
 SLICE = 0.25
 """Seconds between two looks at whether it is."""
 
@@ -47,9 +47,9 @@ def _supervise(task: str, run: Callable[[], None], again: bool) -> None:
 
 
 class Limits:
-    """Does work under a name, within a time; for use by one thread. `ending` tells whether the program is to end.
+    """Does work under a name, within a time; for use by one thread. `ending` says whether the program is to end.
 
-    What has not ended in time goes on in the background. It is told to end, which a computation in Python does and a
+    What has not ended in time goes on in the background. It is asked to end, which a computation in Python does and a
     call that hangs does not, and is not started again before it has ended: then the name is free again.
     """
 
@@ -61,12 +61,12 @@ class Limits:
     def run(self, name: str, seconds: float, work: Callable[[], T]) -> T:
         """What `work` gives. Raises: what that raises; Overdue if it has not ended, or what was begun before it."""
         if (left := self._left.get(name)) is not None and left.is_alive():
-            _tell_to_end(left)
+            _ask_to_end(left)
             raise Overdue(f"an earlier run has not ended, which may take {seconds:g} s")
         done = _Done(work)
         self._left[name] = thread = start_thread("work with a time limit", done.do)
         if not self._wait(thread, seconds):
-            _tell_to_end(thread)
+            _ask_to_end(thread)
             raise Overdue(f"has not ended within {seconds:g} s")
         del self._left[name]
         return done.outcome()
@@ -83,7 +83,7 @@ class Limits:
 
 
 class _Done(Generic[T]):
-    """Work, and what came of it."""
+    """Work, and its result or error."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -103,10 +103,10 @@ class _Done(Generic[T]):
 
 
 class _End(SystemExit):
-    """Told to a thread; one that hears of it after its work ends in silence (threading.excepthook)."""
+    """Raised in a thread; one that gets it after its work ends in silence (threading.excepthook)."""
 
 
-def _tell_to_end(thread: Thread) -> None:
+def _ask_to_end(thread: Thread) -> None:
     """Raise `_End` in it as soon as it is in Python code (Python/C API, PyThreadState_SetAsyncExc)."""
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_End))

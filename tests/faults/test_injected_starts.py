@@ -11,14 +11,14 @@ import pytest
 from nfd import failures, tasks
 from nfd.config.flags import configure, parse
 from nfd.failures import COUNTS
-from nfd.kube.watch import Watch
+from nfd.kube.informer import Informer
+from nfd.kube.paths import NODES
 from nfd.master import assembly
 from nfd.master.assembly import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config
 from nfd.master.resources import Wishes
 from nfd.master.service import Service
-from nfd.store.kube import NODES
 from tests.faults import test_injected, test_injected_tasks
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.injected import MASTER, Broken, each, told
@@ -35,7 +35,7 @@ HERE = {"given-up worker", "list of Nodes", "configuration", "reload", "list", "
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "BACKOFF", (0.05, 0.1))
-    monkeypatch.setattr("nfd.kube.watch.BACKOFF", (0.05, 0.1))
+    monkeypatch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
     monkeypatch.setattr(assembly, "LOOK", 0.1)
     failures._told.clear()
 
@@ -84,7 +84,7 @@ async def test_the_list_of_nodes(
 ) -> None:
     """The start waits for it, and goes on as soon as there is one."""
     node, broken, before = make({"theirs": "1"}), Broken(error, NODES, on=True), COUNTS["watch"]
-    broken.wrap(monkeypatch, Watch, "_list", lambda watch: watch._path)
+    broken.wrap(monkeypatch, Informer, "_list", lambda watch: watch._path)
     master = await masters.make(proxy, wishes=Wishes())
     starting = asyncio.create_task(master.start())
     await until(lambda: COUNTS["watch"] >= before + 2)

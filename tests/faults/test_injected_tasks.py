@@ -16,16 +16,15 @@ import pytest
 from nfd import failures, tasks
 from nfd.failures import COUNTS
 from nfd.kube.connect import connect
-from nfd.kube.follow import Followed
+from nfd.kube.informer import Informer
 from nfd.kube.lease import Lease, Timing
-from nfd.kube.watch import Watch
+from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master import http, resources
 from nfd.master.authority import Timing as Rotation
 from nfd.master.certificates import Certificates
 from nfd.master.definitions import Definitions
 from nfd.master.door import Link
 from nfd.master.leadership import Phase
-from nfd.master.mirror import NODE_FEATURES, RULES
 from nfd.master.proof import Proof
 from nfd.master.proofkey import SecretKey
 from nfd.master.reconcile import Settings
@@ -60,7 +59,7 @@ STEADY = Timing(duration=60.0, renew=40.0, retry=0.2)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "BACKOFF", (0.05, 0.1))
     monkeypatch.setattr(resources, "SYNC_WITHIN", 0.5)
-    monkeypatch.setattr("nfd.kube.watch.BACKOFF", (0.05, 0.1))
+    monkeypatch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
     failures._told.clear()
 
 
@@ -229,17 +228,13 @@ class Stage:
     """It fails from before the start on."""
 
 
-def path_of(watch: Watch, *rest: Any) -> str:
-    return watch._path
-
-
-def followed(one: Followed, item: Any) -> str:
-    return one.path
+def path_of(informer: Informer, *rest: Any) -> str:
+    return informer._path
 
 
 STAGES = {
-    "whole list": Stage(Watch, "_list", "watch", nothing, object_is_heard, path_of, NODE_FEATURES, early=True),
-    "whole watch": Stage(Watch, "_take", "watch", edit_rule, rule_is_in_force, path_of, RULES),
+    "whole list": Stage(Informer, "_list", "watch", nothing, object_is_heard, path_of, NODE_FEATURES, early=True),
+    "whole watch": Stage(Informer, "_take", "watch", edit_rule, rule_is_in_force, path_of, RULES),
     "rule revisions": Stage(Verdicts, "judge_all", "rule revisions", edit_rule, rule_is_in_force),
     "statuses": Stage(Statuses, "_count", "statuses", edit_rule, status_is_written),
     "definitions": Stage(Definitions, "_look", "definitions", early=True),
@@ -248,9 +243,11 @@ STAGES = {
     "lease": Stage(Lease, "_round", "lease", nothing, lease_is_renewed),
     "take-over": Stage(CustomResources, "start", "take-over", lose_the_lead, leads_again),
     "certificates": Stage(Certificates, "advance", "certificates", nothing, certificate_is_renewed),
-    "watch of the Secret": Stage(Followed, "put", "watch", edit_secret, certificate_is_renewed, followed, SECRET),
+    "watch of the Secret": Stage(
+        Informer, "_put", "watch", edit_secret, certificate_is_renewed, path_of, SECRET.rpartition("/")[0]
+    ),
     "watch of the ConfigMap": Stage(
-        Followed, "put", "watch", edit_config_map, certificate_is_renewed, followed, CONFIG_MAP
+        Informer, "_put", "watch", edit_config_map, certificate_is_renewed, path_of, CONFIG_MAP.rpartition("/")[0]
     ),
     "key of proofs": Stage(SecretKey, "_read", "key of proofs"),
     "http connections": Stage(Link, "__init__", "http connections", connect_once, http_answers),
