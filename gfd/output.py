@@ -6,14 +6,13 @@ The feature file has `key=value` lines and is replaced in one step. NodeFeature 
 from __future__ import annotations
 
 import errno
-import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from nfd.errors import HostError
+from nfd.runtime.files import replace_file
 from nfd.stdout import write as print_out
 
 MODE = 0o644
@@ -77,7 +76,7 @@ def write(path: str, labels: Mapping[str, str]) -> bool:
     try:
         if _is_written(target, content):
             return False
-        _replace(target, content)
+        replace_file(target, content, MODE)  # NFD ignores the temporary file, whose name begins with a dot
     except OSError as error:
         raise HostError(str(target), error.strerror or str(error), error.errno) from error
     return True
@@ -121,26 +120,6 @@ def _check_kind(target: Path) -> None:
     """A pipe or a device is neither read, which might never end, nor replaced, nor removed. Raises OSError."""
     if target.exists() and not target.is_file():
         raise OSError(errno.EINVAL, "is not a regular file")
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """NFD ignores names that start with a dot, so the temporary file is never read."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, MODE)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class FileOutput:

@@ -7,10 +7,11 @@ metrics, by the name of the part.
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from contextlib import suppress
 
 from nfd import log
+from nfd.runtime.cache import LruCache
 
 COUNTS: Counter[str] = Counter({"http handler": 0})
 """Of this process, by part; each is there from its start on, with 0."""
@@ -19,7 +20,7 @@ REPEAT = 60.0
 _KNOWN = 2_000
 """Failures that are remembered."""
 
-_told: OrderedDict[tuple[object, ...], float] = OrderedDict()
+_told = LruCache[tuple[object, ...], float](_KNOWN)
 _log = log.get("tasks")
 
 
@@ -31,30 +32,17 @@ def failed(task: str, error: BaseException, event: str = "failed unforeseen", /,
     COUNTS[task] += 1
     with suppress(Exception):  # there may be no memory for a line
         kind = task, event, type(error).__name__, _place(error)
-        again = kind in _told
-        if not again or _is_due((*kind, *map(str, fields.values()))):
-            said = {"task": task, **fields, "error": f"{type(error).__name__}: {error}"}
-            if again:
-                _log.error(event, **said)
-            else:
-                _log.exception(event, error, **said)
-        if not again:
-            _remember(kind)
-            _remember((*kind, *map(str, fields.values())))
-
-
-def _is_due(kind: tuple[object, ...]) -> bool:
-    if time.monotonic() - _told.get(kind, -REPEAT) < REPEAT:
-        return False
-    _remember(kind)
-    return True
-
-
-def _remember(kind: tuple[object, ...]) -> None:
-    _told[kind] = time.monotonic()
-    _told.move_to_end(kind)
-    if len(_told) > _KNOWN:
-        _told.popitem(last=False)
+        about, now = (*kind, *map(str, fields.values())), time.monotonic()
+        first = _told.get(kind) is None
+        if not first and now - (_told.get(about) or -REPEAT) < REPEAT:
+            return
+        _told.put(kind, now)
+        _told.put(about, now)
+        said = {"task": task, **fields, "error": f"{type(error).__name__}: {error}"}
+        if first:
+            _log.exception(event, error, **said)
+        else:
+            _log.error(event, **said)
 
 
 def _place(error: BaseException) -> str:

@@ -107,6 +107,9 @@ class Answer:
     content_type: str = "text/plain; charset=utf-8"
 
 
+OK = Answer("ok\n")
+
+
 def metrics_answer(families: Iterable[Family], accept: str) -> Answer:
     """The metrics in the form that an Accept header asks for."""
     openmetrics = "application/openmetrics-text" in accept
@@ -116,11 +119,29 @@ def metrics_answer(families: Iterable[Family], accept: str) -> Answer:
 def alive_answer(busy_since: float | None) -> Answer:
     """`/healthz` of a program whose pass began then (monotonic seconds; None: it is between two)."""
     busy = 0.0 if busy_since is None else time.monotonic() - busy_since
-    return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else Answer("ok\n")
+    return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else OK
 
 
 Handler = Callable[[str, str], Answer | None]
 """Answers a path, given the Accept header; None: no such path. Called in the server's thread."""
+
+
+def probes(
+    alive: Callable[[], Answer], missing: Callable[[], str], families: Callable[[], Iterable[Family]]
+) -> Handler:
+    """What a daemon serves: `/healthz`, `/readyz` (503 while `missing` names what it waits for), and `/metrics`."""
+
+    def answer(path: str, accept: str) -> Answer | None:
+        match path:
+            case "/healthz":
+                return alive()
+            case "/readyz":
+                return Answer(f"{waits}\n", 503) if (waits := missing()) else OK
+            case "/metrics":
+                return metrics_answer(families(), accept)
+        return None
+
+    return answer
 
 
 @dataclass(slots=True)

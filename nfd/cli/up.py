@@ -21,13 +21,13 @@ from nfd.config import yamltext
 from nfd.config.held import Held
 from nfd.config.load import Contents
 from nfd.errors import NfdError
-from nfd.events.files import Folder
 from nfd.features import Problem
 from nfd.master.proofkey import file_key
 from nfd.master.reconcile import Settings as MasterSettings
 from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
+from nfd.runtime.watches import Folder
 from nfd.signals import Signals
 from nfd.store.file import FileStore, check_node
 from nfd.threads import start_thread

@@ -278,7 +278,10 @@ def _holds(data: Any, path: Path) -> bool:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # chosen at run time
-    """Quotes every text that YAML 1.1, as Go reads it, takes for something else: `y`, `0300`, `1e3`."""
+    """Quotes every text that YAML 1.1, as Go reads it, takes for something else (`y`, `0300`, `1e3`); no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _represent_text(dumper: Any, text: str) -> Any:

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nfd import log
-from nfd.events.files import Folder, Watches, visible_names
 from nfd.events.kernel import DeafError, KernelEvents
 from nfd.events.listing import POLLED, Listings
 from nfd.failures import failed
 from nfd.host import Host
+from nfd.runtime.watches import Folder, Watches, visible_names
 from nfd.signals import Signals
 from nfd.source import Source
 

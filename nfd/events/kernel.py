@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from nfd.runtime.watches import finding
 
 UID_MAP = Path("/proc/self/uid_map")
 WHOLE_MAP = ["0", "0", "4294967295"]
@@ -62,20 +62,6 @@ def _monitor(subsystems: Iterable[str]) -> Any:
         monitor.filter_by(subsystem)
     monitor.start()
     return monitor
-
-
-@contextmanager
-def finding(module: ModuleType, find: Callable[[str], str | None]) -> Iterator[None]:
-    """Let a module find its C library by `find` instead of `ctypes.util.find_library`.
-
-    The latter runs ldconfig, gcc and ld, which slim images lack and which take longer than a scan.
-    """
-    usual = module.find_library
-    module.find_library = find  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        module.find_library = usual  # type: ignore[attr-defined]
 
 
 def _find_libudev(name: str) -> str | None:

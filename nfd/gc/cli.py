@@ -15,7 +15,7 @@ from nfd.config.text import parse_integer, parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.gc.collector import KINDS, Collector
 from nfd.gc.metrics import Metrics
-from nfd.health import Answer, HttpServer, metrics_answer
+from nfd.health import OK, HttpServer, probes
 from nfd.kube.connect import connect
 from nfd.signals import begin
 from nfd.stdout import say
@@ -76,16 +76,10 @@ async def run(parsed: Parsed, asked: Asked) -> None:
 def serve(port: int, collector: Collector, metrics: Metrics) -> HttpServer:
     """Raises: OSError if the port cannot be had."""
 
-    def answer(path: str, accept: str) -> Answer | None:
-        if path == "/healthz":
-            return Answer("ok\n")
-        if path == "/readyz":
-            return Answer("ok\n") if collector.synced else Answer("nodes are not listed yet\n", 503)
-        if path == "/metrics":
-            return metrics_answer(metrics.families(), accept)
-        return None
+    def missing() -> str:
+        return "" if collector.synced else "nodes are not listed yet"
 
-    return HttpServer(port, answer)
+    return HttpServer(port, probes(lambda: OK, missing, metrics.families))
 
 
 def _interval(text: str) -> float:

@@ -17,7 +17,8 @@ from nfd.kube.answers import check_review, check_token_review, place_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.jwt import MAX_TOKEN, Keys, Verdict
 from nfd.kube.tokens import REVIEWS
-from nfd.kube.turns import Recent, Turns
+from nfd.kube.turns import Turns
+from nfd.runtime.cache import ExpiringCache
 
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 SECONDS = 10.0
@@ -39,9 +40,9 @@ class Access:
     def __init__(self, client: KubeClient, now: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._now = now
-        self._allowed: Recent[str] = Recent(KNOWN, now)
-        self._denied: Recent[str] = Recent(KNOWN, now)
-        self._acquainted: Recent[bool] = Recent(KNOWN, now)
+        self._allowed: ExpiringCache[str] = ExpiringCache(KNOWN, now)
+        self._denied: ExpiringCache[str] = ExpiringCache(KNOWN, now)
+        self._acquainted: ExpiringCache[bool] = ExpiringCache(KNOWN, now)
         self._keys = Keys(client)
         self._known = Turns(AT_ONCE, PER_SECOND, now)
         self._unknown = Turns(AT_ONCE, PER_SECOND, now)

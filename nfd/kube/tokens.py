@@ -20,8 +20,9 @@ from nfd.kube.answers import check_object, check_token_review, place_of
 from nfd.kube.connect import KubeClient
 from nfd.kube.jwt import Jwt, Keys, Verdict
 from nfd.kube.paths import PODS, in_namespace, object_path
-from nfd.kube.turns import Recent, Turns
+from nfd.kube.turns import Turns
 from nfd.names import subdomain_problem
+from nfd.runtime.cache import ExpiringCache
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 AT_ONCE = 5
@@ -72,8 +73,8 @@ class Tokens:
         self._client = client
         self._audience = audience
         self._now = now
-        self._good: Recent[Pod] = Recent(KNOWN, now)
-        self._bad: Recent[str] = Recent(REFUSED, now)
+        self._good: ExpiringCache[Pod] = ExpiringCache(KNOWN, now)
+        self._bad: ExpiringCache[str] = ExpiringCache(REFUSED, now)
         self._asking: dict[bytes, asyncio.Task[Pod]] = {}
         self._keys = Keys(client)
         self._genuine = Turns(AT_ONCE, REFUSED_PER_SECOND[0], now)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from nfd.errors import Forbidden, Unavailable
+from nfd.runtime.cache import ExpiringCache
 
 LONGEST_WAIT = 2.0
 """Seconds that a question waits for its turn."""
@@ -20,28 +19,6 @@ LONGEST_NAME = 100
 """Callers, and letters of each one's name, whose questions are counted, the latest ones."""
 SECONDS = 10.0
 """How long after its last question a caller's count holds."""
-V = TypeVar("V")
-
-
-class Recent(Generic[V]):
-    """The latest `size` values by key, each until its time."""
-
-    def __init__(self, size: int, now: Callable[[], float]) -> None:
-        self._size, self._now = size, now
-        self._values: OrderedDict[Hashable, tuple[V, float]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def get(self, key: Hashable) -> V | None:
-        value, until = self._values.get(key, (None, 0.0))
-        return value if until > self._now() else None
-
-    def put(self, key: Hashable, value: V, until: float) -> None:
-        self._values[key] = (value, until)
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +44,7 @@ class Turns:
         self._pause = at_once / bad
         self._now = now
         self._waiting: list[_Waiting] = []
-        self._counts: Recent[tuple[int, int]] = Recent(REMEMBERED, now)
+        self._counts: ExpiringCache[tuple[int, int]] = ExpiringCache(REMEMBERED, now)
         self._number = 0
 
     @asynccontextmanager

@@ -6,7 +6,6 @@ Whether two values are the same is told by identity from then on, which is what 
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -15,6 +14,7 @@ from nfd.master.desired import Desired
 from nfd.master.outcome import Outcome
 from nfd.report import Report
 from nfd.rules.policy import refers
+from nfd.runtime.cache import LruCache
 
 KNOWN = 256
 """Values of each sort that are remembered, the latest ones."""
@@ -29,7 +29,7 @@ class Pool:
     """Equal mappings in, one and the same mapping out."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[frozenset[tuple[str, Any]], Mapping[str, Any]] = OrderedDict()
+        self._known = LruCache[frozenset[tuple[str, Any]], Mapping[str, Any]](KNOWN)
 
     def share(self, report: Report, before: Report | None) -> Report:
         """The report, with the values of the node's last one, or of other nodes' reports, in place of equal ones."""
@@ -41,13 +41,10 @@ class Pool:
     def _one(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         key = frozenset(values.items())
         if (known := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
             return known
         kept = {sys.intern(name): sys.intern(one) if isinstance(one, str) else one for name, one in values.items()}
         if sum(map(len, kept)) + sum(len(one) for one in kept.values() if isinstance(one, str)) <= LONGEST:
-            self._known[key] = kept
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
+            self._known.put(key, kept)
         return kept
 
 
@@ -69,7 +66,7 @@ class Derivations:
     """What outcomes desire, under one policy, from memory for reports that share their values."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, ...], _Worked] = OrderedDict()
+        self._known = LruCache[tuple[int, ...], _Worked](KNOWN)
 
     def derive(self, outcome: Outcome) -> Desired:
         report, contributions = outcome.report, outcome.evaluation.contributions
@@ -77,11 +74,8 @@ class Derivations:
         key = tuple(map(id, made_of))
         boot_id = report.order.boot_id if report.order else ""
         if (known := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
             return replace(known.desired, boot_id=boot_id)
         desired = outcome.derive_desired()
         if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):
-            self._known[key] = _Worked(made_of, desired)
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
+            self._known.put(key, _Worked(made_of, desired))
         return desired

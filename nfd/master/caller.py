@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from time import monotonic
 
@@ -12,13 +11,10 @@ from nfd.errors import Forbidden, ReportError, Unavailable
 from nfd.kube.tokens import Tokens
 from nfd.rpc.gate import Caller, Peer
 from nfd.rpc.tls import ServerTls, names_of
+from nfd.runtime.cache import Throttle
 
 RETRY = 5.0
 """Seconds after which a caller may try again whom the API server could not be asked about."""
-REPEAT = 60.0
-"""Seconds before the same refusal is logged again."""
-REMEMBERED = 1000
-"""Refusals remembered for that."""
 LONGEST_NAME = 253
 
 
@@ -95,19 +91,13 @@ class Complaints:
     """Makes refusals and logs them, the same one once a minute: a flood of them must not become one of the log."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
-        self._now = now
-        self._said: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._throttle = Throttle(now=now)
         self._log = log.get("master")
 
     def refusal(self, reason: str, code: str, *, node: str | None = None, path: str | None = None) -> ReportError:
         """`node` is whom the report is for; `path` the caller's address, while that is not known."""
-        key, now = (node or path or "", reason), self._now()
-        if now - self._said.get(key, -REPEAT) >= REPEAT:
+        if self._throttle.is_due(node or path or "", reason):
             self._log.warning("report refused", node=node, path=path, error=reason)
-            self._said[key] = now
-            self._said.move_to_end(key)
-            if len(self._said) > REMEMBERED:
-                self._said.popitem(last=False)
         return ReportError(reason, retry=code == "UNAUTHENTICATED", code=code)
 
 

@@ -17,9 +17,8 @@ from nfd import log, tasks
 from nfd.failures import failed
 from nfd.health import listen
 from nfd.rpc.listening import descriptors
+from nfd.runtime.cache import Throttle
 
-REPEAT = 60.0
-"""Seconds between two lines that say the same."""
 HELD = 64 * 1024
 """Bytes of an answer that the kernel holds: with megabytes nothing would be taken for as long as those are read."""
 TOO_LONG = (
@@ -58,7 +57,7 @@ class Door:
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
         self._watching: asyncio.TimerHandle | None = None
-        self._said = -REPEAT
+        self._throttle = Throttle()
 
     def open(self, host: str, port: int, serve: Callable[[], asyncio.Protocol]) -> int:
         """The port. Raises: OSError."""
@@ -113,9 +112,7 @@ class Door:
                 raise
 
     def _complain(self, error: OSError) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._said >= REPEAT:
-            self._said = now
+        if self._throttle.is_due():
             _log.warning("connections over HTTP have to wait", error=error.strerror)
 
     def _watch(self) -> None:

@@ -8,7 +8,6 @@ where the object of an NFD worker would, in our namespace under the name of the 
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from nfd.master.ownership import Origin, Owned
 from nfd.names import NFD_NS
 from nfd.report import Report
 from nfd.rules.policy import Policy, prefix_keys
+from nfd.runtime.cache import LruCache
 
 ROOM = 32 * 1024
 """Letters that the labels of one object may have; a Node's bookkeeping has room for some 250,000 in all."""
@@ -71,8 +71,7 @@ class Pool:
     """Values that many nodes have alike, such as the kernel's configuration, kept once: the latest ones."""
 
     def __init__(self, limit: int = 512) -> None:
-        self._limit = limit
-        self._values: OrderedDict[Any, Any] = OrderedDict()
+        self._values = LruCache[Any, Any](limit)
 
     def share(self, features: Features) -> Features:
         """The same features, with values that are known already in place of equal ones."""
@@ -86,10 +85,10 @@ class Pool:
         )
 
     def _known(self, key: Any, value: T) -> T:
-        known: T = self._values.setdefault(key, value)
-        self._values.move_to_end(key)
-        if len(self._values) > self._limit:
-            self._values.popitem(last=False)
+        known: T | None = self._values.get(key)
+        if known is None:
+            self._values.put(key, value)
+            return value
         return known
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from nfd.kube.connect import KubeClient
 from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import SECRETS, in_namespace
 from nfd.master.proof import KEY_SIZE, Proof
+from nfd.runtime.files import create_file
 
 ENTRY = "ownership"
 """Of the Secret's data."""
@@ -133,18 +133,12 @@ def file_key(folder: Path) -> Proof:
 
 
 def _read_or_make(path: Path) -> bytes:
-    """Of several who make it the first one's stays: a link is there whole or not at all."""
+    """Of several who make it the first one's stays."""
     with suppress(FileNotFoundError):
         return path.read_bytes()
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f"{FILE}.{secrets.token_hex(8)}")
-    try:
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(KEY_SIZE))
-        with suppress(FileExistsError):
-            os.link(made, path)
-    finally:
-        made.unlink(missing_ok=True)
+    with suppress(FileExistsError):
+        create_file(path, secrets.token_bytes(KEY_SIZE), 0o600)
     return path.read_bytes()
 
 

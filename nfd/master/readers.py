@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from time import monotonic
 
 from aiohttp import web
 
@@ -12,8 +10,8 @@ from nfd import log
 from nfd.errors import Forbidden, Unavailable
 from nfd.kube.access import Access
 from nfd.master import reveal
-from nfd.master.caller import REMEMBERED, REPEAT
 from nfd.master.reveal import Heard, Standing
+from nfd.runtime.cache import Throttle
 
 _log = log.get("master")
 
@@ -23,27 +21,18 @@ class Admission:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._said: OrderedDict[str, float] = OrderedDict()
+        self._throttle = Throttle()
 
     async def check(self, request: web.Request) -> None:
         """Raises: web.HTTPException for whoever may not."""
         try:
             await self._access.check(request.headers.get("Authorization", ""), request.path, request.remote or "")
         except Forbidden as error:
-            self._complain(request.path, str(error))
+            if self._throttle.is_due(str(error)):
+                _log.warning("reading refused", path=request.path, error=error)
             raise web.HTTPForbidden(text=f"{error}\n") from error
         except Unavailable as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
-
-    def _complain(self, path: str, reason: str) -> None:
-        """The same refusal once a minute: a flood of them must not become one of the log."""
-        now = monotonic()
-        if now - self._said.get(reason, -REPEAT) >= REPEAT:
-            _log.warning("reading refused", path=path, error=reason)
-            self._said[reason] = now
-            self._said.move_to_end(reason)
-            if len(self._said) > REMEMBERED:
-                self._said.popitem(last=False)
 
 
 class Readers:

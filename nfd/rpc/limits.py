@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from nfd.errors import ReportError
+from nfd.runtime.cache import LruCache
 
 BURST = 1000.0
 RATE = 5.0
@@ -35,7 +36,7 @@ class Limits:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._balances: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._balances = LruCache[str, tuple[float, float]](CALLERS)
         self._busy: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
 
@@ -57,10 +58,7 @@ class Limits:
     def charge(self, caller: str, size: int) -> None:
         """A call of that many bytes was read; its price may leave a debt."""
         if caller:
-            self._balances[caller] = (self._balance(caller) - 1 - size / UNIT_BYTES, self._now())
-            self._balances.move_to_end(caller)
-            if len(self._balances) > CALLERS:
-                self._balances.popitem(last=False)
+            self._balances.put(caller, (self._balance(caller) - 1 - size / UNIT_BYTES, self._now()))
 
     async def _linger(self, caller: str) -> None:
         each, together = HELD
@@ -69,7 +67,7 @@ class Limits:
                 await asyncio.sleep(LINGER)
 
     def _balance(self, caller: str) -> float:
-        balance, at = self._balances.get(caller, (BURST, 0.0))
+        balance, at = self._balances.get(caller) or (BURST, 0.0)
         return min(BURST, balance + (self._now() - at) * RATE)
 
 

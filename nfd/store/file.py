@@ -12,7 +12,6 @@ import asyncio
 import fcntl
 import hashlib
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-from inotify_simple import INotify, flags
-
 from nfd import log, names, tasks
 from nfd.config import yamltext
 from nfd.config.reading import read_bytes
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
+from nfd.runtime.files import replace_file
+from nfd.runtime.watches import Folder, Watches
 from nfd.store.base import Node, Patch, trim
 from nfd.store.merge import merge
 
@@ -34,7 +32,6 @@ LOOK_AGAIN = 10.0
 """Seconds."""
 
 _SUFFIX = ".yaml"
-_WATCHED = flags.CLOSE_WRITE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE
 _log = log.get("store")
 
 
@@ -57,7 +54,7 @@ class FileStore:
         self._folder = folder
         self._entries: dict[str, _Entry] = {}
         self._changed: Callable[[str], None] = lambda name: None
-        self._watch: INotify | None = None
+        self._watches: Watches | None = None
         self._looking: asyncio.Task[None] | None = None
         self._connected = False
 
@@ -121,24 +118,23 @@ class FileStore:
     async def close(self) -> None:
         if self._looking is not None:
             await tasks.cancel([self._looking])
-        if self._watch is not None:
-            asyncio.get_running_loop().remove_reader(self._watch.fileno())
-            self._watch.close()
-            self._watch = None
+        if self._watches is not None:
+            asyncio.get_running_loop().remove_reader(self._watches.fileno())
+            self._watches.close()
+            self._watches = None
 
     def _listen(self) -> None:
         try:
-            self._watch = INotify(nonblocking=True)
-            self._watch.add_watch(str(self._folder), _WATCHED)
+            self._watches = Watches([Folder("nodes", str(self._folder), deep=False, counts=_is_node_file)])
         except OSError as error:
             _log.info("changes are noticed by looking", path=self._folder, seconds=LOOK_AGAIN, error=error.strerror)
             return
-        asyncio.get_running_loop().add_reader(self._watch.fileno(), self._hear)
+        asyncio.get_running_loop().add_reader(self._watches.fileno(), self._hear)
 
     def _hear(self) -> None:
-        assert self._watch is not None
-        self._watch.read(timeout=0)
-        self._look_safely()
+        assert self._watches is not None
+        if self._watches.read():
+            self._look_safely()
 
     async def _look_again(self) -> None:
         while True:
@@ -201,29 +197,11 @@ class FileStore:
 
     def _replace(self, name: str, content: Mapping[str, Any]) -> None:
         path = self._path(name)
-        text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
         try:
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-            with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False, encoding="utf-8") as file:
-                try:
-                    file.write(text)
-                    file.flush()
-                    os.fchmod(file.fileno(), mode)
-                    os.fsync(file.fileno())
-                    Path(file.name).replace(path)
-                except BaseException:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
-            self._sync_folder()
+            replace_file(path, yamltext.dump(content).encode(), mode)
         except OSError as error:
             raise Unavailable(f"{path}: not written: {error.strerror}") from error
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -240,21 +218,6 @@ class FileStore:
         if problem := names.subdomain_problem(name):
             raise Invalid(f"node name {name[:80]!r} {problem}")
         return self._folder / f"{name}{_SUFFIX}"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes every text that a reader would take for something else, and writes no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = "'" if not text or yamltext.resolve(text) is not text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def _is_node_file(name: str) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import yaml
 from pydantic import Field
 
 from nfd import log, names, tasks
@@ -18,8 +17,9 @@ from nfd.config.klog import Klog
 from nfd.config.load import files, load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_port
+from nfd.config.yamltext import dump
 from nfd.errors import ConfigError, HostError, KubeError, NfdError
-from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
+from nfd.health import HttpServer, alive_answer, probes
 from nfd.host import Host
 from nfd.kube.connect import connect
 from nfd.signals import begin
@@ -154,20 +154,14 @@ def own_namespace() -> str:
 def serve(port: int, updater: Updater, metrics: Metrics) -> HttpServer:
     """Raises: OSError if the port cannot be had."""
 
-    def answer(path: str, accept: str) -> Answer | None:
-        if path == "/healthz":
-            return alive_answer(updater.busy_since)
-        if path == "/readyz":
-            return Answer("ok\n") if updater.ready else Answer("nothing is published yet\n", 503)
-        if path == "/metrics":
-            return metrics_answer(metrics.families(), accept)
-        return None
+    def missing() -> str:
+        return "" if updater.ready else "nothing is published yet"
 
-    return HttpServer(port, answer)
+    return HttpServer(port, probes(lambda: alive_answer(updater.busy_since), missing, metrics.families))
 
 
 def _print(wanted: Json) -> None:
-    say(yaml.safe_dump(wanted, explicit_start=True, sort_keys=False).rstrip())
+    say(f"---\n{dump(wanted).rstrip()}")
 
 
 def _interval(text: str) -> float:

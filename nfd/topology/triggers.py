@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from contextlib import suppress
 from pathlib import Path
 
 from nfd import log
 from nfd.config.reading import read_bytes
-from nfd.events.files import Folder, Watches
+from nfd.runtime.watches import Folder, Watches
 
 FILES = (
     "cpu_manager_state",
@@ -71,7 +70,7 @@ class Triggers:
 
     def _watch(self) -> Watches | None:
         names = {Path(name).name for name in FILES}
-        folders = [Folder("state", path, _directory, False, names.__contains__) for path in self._folders()]
+        folders = [Folder("state", path, deep=False, counts=names.__contains__) for path in self._folders()]
         try:
             return Watches(folders)
         except OSError as error:
@@ -81,10 +80,6 @@ class Triggers:
     def _folders(self) -> tuple[str, str]:
         path = str(Path(self._state_dir).absolute())
         return path, f"{path}/device-plugins"
-
-
-def _directory(path: str) -> int:
-    return os.open(path or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _content(path: Path) -> bytes | tuple[int, ...]:

@@ -14,10 +14,10 @@ from nfd import __version__, log
 from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import ConfigError, FileGone, ReportError
 from nfd.events import POLL, Events, Wake
-from nfd.events.files import Folder
 from nfd.failures import failed
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.runtime.watches import Folder
 from nfd.signals import Interrupted, Signals
 from nfd.threads import Limits
 from nfd.worker.memory import release

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,12 @@ from nfd.config.text import parse_port
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError, NfdError
 from nfd.events import RELOAD
-from nfd.events.files import Folder, visible_names
-from nfd.health import Answer, HttpServer, alive_answer, metrics_answer
+from nfd.health import Family, HttpServer, alive_answer, probes
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
+from nfd.runtime.watches import Folder, visible_names
 from nfd.signals import Signals, begin
 from nfd.stdout import say
 from nfd.worker.agent import Agent, Settings
@@ -155,17 +155,14 @@ def config_folders(path: str) -> tuple[Folder, ...]:
     if not path or (file.exists() and not file.is_file()):
         return ()
 
-    def directory(name: str) -> int:
-        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
     def is_ours(name: str) -> bool:
         """A volume of Kubernetes is exchanged by links whose names begin with two dots."""
         leads = (str(file.readlink()).partition("/")[0],) if file.is_symlink() else ()
         return name in (file.name, *leads) or name.startswith("..")
 
     return (
-        Folder(RELOAD, str(file.parent), directory, deep=False, counts=is_ours),
-        Folder(RELOAD, f"{file}.d", directory, deep=False, counts=visible_names),
+        Folder(RELOAD, str(file.parent), deep=False, counts=is_ours),
+        Folder(RELOAD, f"{file}.d", deep=False, counts=visible_names),
     )
 
 
@@ -173,23 +170,18 @@ def serve(agent: Agent, port: int) -> HttpServer | None:
     """Serve probes and metrics; a port that cannot be had is only logged, as in NFD."""
     if not port:
         return None
+
+    def missing() -> str:
+        return "" if agent.ready else "the first scan is under way"
+
+    def families() -> Iterator[Family]:
+        return agent.metrics.families(time.monotonic())
+
     try:
-        return HttpServer(port, lambda path, accept: answer(agent, path, accept))
+        return HttpServer(port, probes(lambda: alive_answer(agent.busy_since), missing, families))
     except OSError as error:
         _log.error("no HTTP server", error=f"port {port}: {error.strerror}")
         return None
-
-
-def answer(agent: Agent, path: str, accept: str) -> Answer | None:
-    """`/healthz`, `/readyz` (a first scan was made) and `/metrics`."""
-    match path:
-        case "/healthz":
-            return alive_answer(agent.busy_since)
-        case "/readyz":
-            return Answer("ok\n") if agent.ready else Answer("the first scan is under way\n", 503)
-        case "/metrics":
-            return metrics_answer(agent.metrics.families(time.monotonic()), accept)
-    return None
 
 
 def _server(text: str) -> str:

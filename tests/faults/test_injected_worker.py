@@ -19,12 +19,12 @@ import pytest
 
 from nfd import failures
 from nfd.discovery import Plan
-from nfd.events.files import Folder, Watches
 from nfd.events.listing import Listings
 from nfd.failures import COUNTS
 from nfd.health import render
 from nfd.host import Host
 from nfd.rpc.client import Reporter
+from nfd.runtime.watches import Folder, Watches
 from nfd.signals import Signals
 from nfd.sources import BUILT_IN
 from nfd.worker import agent as agent_module

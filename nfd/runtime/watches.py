@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import ModuleType
 
 import inotify_simple
 from inotify_simple import flags
 
-from nfd.events.kernel import finding
+from nfd.runtime.files import open_folder
 
 MAX_FOLDERS = 64
 """Sub-directories watched in one directory."""
@@ -35,7 +36,7 @@ class Folder:
 
     topic: str
     path: str
-    open: Callable[[str], int]
+    open: Callable[[str], int] = open_folder
     deep: bool = True
     counts: Callable[[str], bool] | None = None
 
@@ -114,6 +115,20 @@ class Watches:
     def _add(self, descriptor: int) -> int:
         """By descriptor, since only the folder's own `open` follows links correctly."""
         return int(self._inotify.add_watch(f"/proc/self/fd/{descriptor}", _MASK))
+
+
+@contextmanager
+def finding(module: ModuleType, find: Callable[[str], str | None]) -> Iterator[None]:
+    """Let a module find its C library by `find` instead of `ctypes.util.find_library`.
+
+    The latter runs ldconfig, gcc and ld, which slim images lack and which take longer than a scan.
+    """
+    usual = module.find_library
+    module.find_library = find  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        module.find_library = usual  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""What every program of this project runs on: files, watches of directories, and caches."""
