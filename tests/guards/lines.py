@@ -63,7 +63,7 @@ ATTRIBUTION = (
         "nfd/master/desired.py",
         "certain = self.reported and self.settled and not self.blind and all((self.sources or {}).values())",
         "certain = self.reported and self.settled and not self.blind",
-        STATES + "test_node_of_nfd_is_taken_over_in_place",
+        "tests/master/test_objects.py::test_what_absence_tells",
     ),
     Guard(  # rules hold their keys until their list is complete
         "nfd/master/desired.py",
