@@ -58,7 +58,7 @@ RULES = (
     ),
     Guard(  # what takes too long is suspended
         "nfd/master/suspensions.py",
-        "        self.active |= fresh\n",
+        "            self._known[name] = _Suspended(members[name], now + seconds, seconds)\n",
         "",
         "tests/master/test_costly_rules.py::test_heavy_object_is_suspended_with_all_its_rules",
     ),
