@@ -170,7 +170,7 @@ export function problem({ key, operator, values }) {
     return values.length === 1 && /^[0-9]+$/.test(values[0]) && integer(values[0]) !== null ? "" : "enter a whole number";
   }
   const odd = values.find((value) => value !== "" && !NAME.test(value));
-  return odd === undefined ? "" : `“${odd}” is no label value`;
+  return odd === undefined ? "" : `“${odd}” is not a valid label value`;
 }
 
 /** As `kubectl get nodes -l` takes it. */
