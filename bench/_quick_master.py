@@ -1,7 +1,7 @@
 """A master whose certificates live for seconds: `python -m bench._quick_master KUBECONFIG PORT HTTP_PORT NAMESPACE`.
 
-nfd-master's own parts, with another Timing of its authority; the programs have no option for that, since nobody needs
-one. It leads or follows like any replica, and ends with SIGTERM.
+nfd-master's own parts, with other lifetimes of its certificates: the programs have no option for that, since nobody
+needs one. It leads or follows like any replica, and ends with SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import asyncio
 import signal
 import sys
 
-from nfd import log
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.lease import Lease
-from nfd.kube.lease import Timing as LeaseTiming
-from nfd.kube.tokens import Tokens
-from nfd.master.assembly import LEASE
-from nfd.master.authority import Timing
-from nfd.master.caller import TokenGate
-from nfd.master.certificates import Certificates
+from nfd.kube.lease import Lifetimes as LeaseTiming
+from nfd.kube.reviews import TokenReviews
+from nfd.master.app import LEASE
 from nfd.master.leadership import Election
-from nfd.master.security import AUDIENCE, LOOPBACK, Security
+from nfd.master.security.authentication import TokenAuthenticator
+from nfd.master.security.authority import Lifetimes
+from nfd.master.security.rotation import Certificates
+from nfd.master.security.setup import AUDIENCE, LOOPBACK, Security
 from nfd.master.service import Options, Service
+from nfd.runtime import log
 from nfd.store.kube import KubeStore
 
-TIMING = Timing(interval=1.0, spread=8.0, leaf=20.0, rotate=40.0, life=3600.0)
+TIMING = Lifetimes(interval=1.0, spread=8.0, leaf=20.0, rotate=40.0, life=3600.0)
 """An authority is replaced every 40 s, a certificate every 10; mounts follow within 8."""
 OBJECTS = "nfd-master-ca"
 
@@ -32,7 +32,7 @@ OBJECTS = "nfd-master-ca"
 async def serve(kubeconfig: str, port: int, http_port: int, namespace: str) -> None:
     client = await connect(kubeconfig)
     certificates = Certificates(client, namespace, OBJECTS, (LOOPBACK,), TIMING)
-    gate = TokenGate(Tokens(client, AUDIENCE), (f"{namespace}/nfd-worker",))
+    gate = TokenAuthenticator(TokenReviews(client, AUDIENCE), (f"{namespace}/nfd-worker",))
     lease = Lease(await connect(kubeconfig), namespace, LEASE, LeaseTiming())
     client.fence = lease
     election = Election(lease, f"master-{port}", "127.0.0.1")

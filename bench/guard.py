@@ -21,22 +21,22 @@ from typing import Any
 from bench import rules
 from bench.fleet import cluster, machines
 from nfd.features import Features
-from nfd.master.alike import Derivations, Pool
-from nfd.master.desired import derive_desired, derive_freshness
-from nfd.master.evaluation import Limits
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.outcome import NO_RULES, evaluate_report
-from nfd.master.patch import patches
-from nfd.master.plan import Goal, plan_node
-from nfd.master.reconcile import Reconciler, Settings
-from nfd.master.reports import Reports
-from nfd.master.rulebook import compile_sheet
-from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.node.cache import DesiredCache, ReportInterner
+from nfd.master.node.desired import derive_desired, derive_freshness
+from nfd.master.node.outcome import NO_RULES, evaluate_report
+from nfd.master.node.patch import patches
+from nfd.master.node.plan import Goal, plan_node
+from nfd.master.node.reconcile import ReconcileOptions, Reconciler
+from nfd.master.reports.store import ReportStore
+from nfd.master.rules.evaluation import Limits
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import compile_object
+from nfd.master.rules.slices import Slices
 from nfd.report import Report
 from nfd.rpc import convert
-from nfd.rpc.blobs import Blobs
+from nfd.rpc.feature_cache import FeatureCache
 from nfd.rules.meter import Clocks
 from nfd.rules.policy import Policy
 from nfd.store.base import trim
@@ -87,9 +87,9 @@ def _grown(count: int, known: int | None) -> bool:
 def measure() -> tuple[dict[str, int], dict[str, int]]:
     """Counts that are the same everywhere, and those of this Python."""
     sent = [machines.Worker(number).speak() for number in range(NODES)]
-    blobs, reports = Blobs(), []
+    blobs, reports = FeatureCache(), []
     missing = [take(blobs, one, reports) for one in sent]
-    pool = Pool()
+    pool = ReportInterner()
     shared = [pool.share(report, None) for report in reports]
     beat = take(blobs, machines.Worker(0, sequence=1).speak(), [])
     items = [cluster.node(number) | {} for number in range(NODES)]
@@ -121,7 +121,7 @@ def measure() -> tuple[dict[str, int], dict[str, int]]:
     return fixed, ours
 
 
-def take(blobs: Blobs, outgoing: convert.Outgoing, reports: list[Report]) -> int:
+def take(blobs: FeatureCache, outgoing: convert.Outgoing, reports: list[Report]) -> int:
     """What a server does with a report; the bytes of features it had to ask for."""
     with blobs.use(convert.decode(outgoing.request)) as missing:
         wanted = outgoing.with_blobs(missing)
@@ -133,8 +133,8 @@ def take(blobs: Blobs, outgoing: convert.Outgoing, reports: list[Report]) -> int
     return len(wanted) - len(outgoing.request)
 
 
-def keep(sent: list[convert.Outgoing], blobs: Blobs) -> list[Report]:
-    pool, kept = Pool(), list[Report]()
+def keep(sent: list[convert.Outgoing], blobs: FeatureCache) -> list[Report]:
+    pool, kept = ReportInterner(), list[Report]()
     for one in sent:
         found: list[Report] = []
         take(blobs, one, found)
@@ -145,9 +145,9 @@ def keep(sent: list[convert.Outgoing], blobs: Blobs) -> list[Report]:
 async def passes(report: Report) -> dict[str, int]:
     """Writes, and functions called, of the first pass over a node, of the one after it and of a beat."""
     with tempfile.TemporaryDirectory() as folder:
-        store, metrics, reports = FileStore(Path(folder)), Metrics("guard", 0.0), Reports()
+        store, metrics, reports = FileStore(Path(folder)), Metrics("guard", 0.0), ReportStore()
         await store.start(lambda name: None)
-        reconciler = Reconciler(store, reports, Settings(), metrics)
+        reconciler = Reconciler(store, reports, ReconcileOptions(), metrics)
         found = {}
         for name in ("a first pass", "the pass after it", "a beat"):
             before = metrics["node_patches"]
@@ -159,7 +159,7 @@ async def passes(report: Report) -> dict[str, int]:
 
 
 def known_state(alike: list[Report]) -> int:
-    derivations = Derivations()
+    derivations = DesiredCache()
     first, second = (evaluate_report(report, NO_RULES, Policy()) for report in alike[:2])
     derivations.derive(first)
     return calls(lambda: derivations.derive(second))
@@ -168,9 +168,11 @@ def known_state(alike: list[Report]) -> int:
 def judged(*, fresh: bool) -> int:
     """Fifty rules on a second node, of another kind or of the first one's."""
     policy = Policy()
-    verdicts = Verdicts(Joining(policy), Metrics("guard", 0.0), lambda: None, lambda: None, Turns(STILL), Limits(STILL))
+    verdicts = Evaluator(
+        Joining(policy), Metrics("guard", 0.0), lambda: None, lambda: None, Slices(STILL), Limits(STILL)
+    )
     verdicts.bind(
-        [compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": [*map(rules.rule, range(50))]}}, policy)], ()
+        [compile_object({"metadata": {"name": "o"}, "spec": {"rules": [*map(rules.rule, range(50))]}}, policy)], ()
     )
     first, second = rules.features(1), rules.features(2)
     verdicts.judge("one", Report("one", features=first), ())

@@ -19,20 +19,20 @@ from pathlib import Path
 from bench._table import Table
 from bench.fleet import cluster, machines
 from bench.fleet.gauges import resident
-from nfd.kube.connect import connect
-from nfd.master.desired import derive_desired
-from nfd.master.objects import Joining
-from nfd.master.patch import patches
-from nfd.master.plan import Goal, plan_node
-from nfd.master.reconcile import Settings
-from nfd.master.resources import CustomResources, Wishes
+from nfd.kube.client import connect
+from nfd.master.node.desired import derive_desired
+from nfd.master.node.patch import patches
+from nfd.master.node.plan import Goal, plan_node
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.service import Options, Service
 from nfd.report import Report
 from nfd.rpc import convert
 from nfd.rules.policy import Policy
 from nfd.store.base import trim
+from nfd.store.file import merge
 from nfd.store.kube import KubeStore
-from nfd.store.merge import merge
 from tests.controlplane import objects
 
 STEPS = (100, 1000, 5000, 15000)
@@ -76,8 +76,8 @@ async def main(steps: list[int]) -> None:
         file.flush()
         client = await connect(file.name)
     store = KubeStore(client)
-    options = Options(settings=Settings())
-    service = Service(store, options, lambda metrics: CustomResources(client, Wishes(Joining()), metrics))
+    options = Options(settings=ReconcileOptions())
+    service = Service(store, options, lambda metrics: CustomResources(client, ResourceOptions(Joining()), metrics))
     parts = Parts(service, store)
     table.add("a master without nodes", f"{resident(os.getpid()):.0f} MiB")
     for step in steps:

@@ -16,11 +16,11 @@ import time
 from typing import Any
 
 from nfd.features import Features
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.rulebook import compile_sheet
-from nfd.master.rulestatus import Tally, render_status
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import compile_object
+from nfd.master.rules.status import Tally, render_status
 from nfd.report import Report
 from nfd.rules.policy import Policy
 
@@ -72,8 +72,8 @@ def main(nodes: int, rules: int) -> None:
         }
         for start in range(0, rules, 5)
     ]
-    verdicts = Verdicts(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
-    verdicts.bind([compile_sheet(item, policy) for item in items], ())
+    verdicts = Evaluator(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
+    verdicts.bind([compile_object(item, policy) for item in items], ())
     reports = [Report(f"node-{number}", features=features(number)) for number in range(nodes)]
     began = time.process_time()
     for report in reports:
@@ -84,8 +84,8 @@ def main(nodes: int, rules: int) -> None:
     for report in reports:
         verdicts.judge(report.node, report, ())
     timed("again, with nothing changed", nodes, began)
-    others = Verdicts(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
-    others.bind([compile_sheet(item, policy) for item in items], ())
+    others = Evaluator(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
+    others.bind([compile_object(item, policy) for item in items], ())
     began = time.process_time()
     for number, report in enumerate(reports):
         kind = reports[number % KINDS].features

@@ -19,15 +19,16 @@ from gfd.options import KEPT, Choice, Config, Loaded
 from gfd.output import Output
 from gfd.pci import read_functions
 from gfd.restart import complete, is_needed
-from nfd import log, names
+from nfd import names
 from nfd.config.load import place_of, read_file
 from nfd.config.reading import is_blank
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, HostError, NfdError
-from nfd.failures import failed
 from nfd.features import Labels
 from nfd.host import Host
-from nfd.signals import Signals
+from nfd.runtime import log
+from nfd.runtime.failures import failed
+from nfd.runtime.signals import Signals
 
 LONGEST_WAIT = 3600.0
 

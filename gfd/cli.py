@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nfd.signals import begin
+from nfd.runtime.signals import begin
 
 if TYPE_CHECKING:
     from gfd.nodefeature import Guard
@@ -70,9 +70,9 @@ def main() -> None:
 def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """The program; its exit status."""
     from gfd.options import parse_options
-    from nfd import log
     from nfd.errors import ConfigError, NfdError
-    from nfd.stdout import say
+    from nfd.runtime import log
+    from nfd.runtime.stdout import say
 
     try:
         choice = parse_options(argv, environment)
@@ -90,7 +90,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
     """Label, or clean up. Raises NfdError."""
     from gfd.agent import Agent, log_config, make_run
-    from nfd.signals import Interrupted, Signals
+    from nfd.runtime.signals import Interrupted, Signals
 
     if loaded.config.cleanup:
         clean_up(loaded.config)

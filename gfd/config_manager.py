@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gfd.nodefeature import with_client
-from nfd import log, tasks
 from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
-from nfd.signals import begin
-from nfd.stdout import say
-from nfd.tasks import Asked
+from nfd.runtime import log, tasks
+from nfd.runtime.signals import begin
+from nfd.runtime.stdout import say
+from nfd.runtime.tasks import Asked
 
 if TYPE_CHECKING:
-    from nfd.kube.connect import KubeClient
+    from nfd.kube.client import KubeClient
 
 LABEL = "nvidia.com/device-plugin.config"
 PROCESS = "nvidia-device-plugin"
@@ -219,9 +219,9 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
 
 async def changes(settings: ManagerSettings, client: KubeClient, version: str) -> AsyncIterator[Mapping[str, str]]:
     """Labels of the node after each change from that version on, until the server ends the watch."""
-    from nfd.kube.answers import parse_event, place_of
-    from nfd.kube.connect import METADATA_ONLY, Request
+    from nfd.kube.client import METADATA_ONLY, Request
     from nfd.kube.informer import lines
+    from nfd.kube.responses import parse_event, place_of
 
     nodes = "/api/v1/nodes"
     query = {

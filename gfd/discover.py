@@ -14,10 +14,10 @@ from gfd import cuda
 from gfd.inventory import Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
 from gfd.pci import NVIDIA, Functions, display_devices, driver_of, is_vfio, read_passed_through, read_vgpu
 from nfd.errors import HostError
-from nfd.failures import failed
 from nfd.host import Host
 from nfd.host.replay import LIBRARY_VARIABLE, Replay
-from nfd.threads import start_thread
+from nfd.runtime.failures import failed
+from nfd.runtime.threads import start_thread
 
 MACHINE_TYPE_FILE = "/sys/class/dmi/id/product_name"
 DMI_FILE = "/sys/devices/virtual/dmi/id/product_name"

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from nfd import names, table
+from nfd import names
+from nfd.runtime import tables
 
 Capability = tuple[int, int]
 Families = Mapping[Capability, str]
@@ -17,7 +18,7 @@ _CAPABILITY = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 @cache
 def built_in() -> Families:
     """The table `families.tsv`."""
-    return {parse_capability(capability): family for capability, family in table.rows("gfd", "families.tsv")}
+    return {parse_capability(capability): family for capability, family in tables.rows("gfd", "families.tsv")}
 
 
 def overlay(rows: Mapping[str, str]) -> Families:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from gfd.options import Config
-from nfd import log, tasks
 from nfd.errors import ConfigError, Conflict, KubeError, NotFound, Unavailable
 from nfd.names import NFD_NS
+from nfd.runtime import log, tasks
 
 if TYPE_CHECKING:
-    from nfd.kube.connect import KubeClient
+    from nfd.kube.client import KubeClient
 
 T = TypeVar("T")
 Guard = Callable[[], AbstractContextManager[None]]
@@ -200,7 +200,7 @@ async def with_client(kubeconfig: str, work: Callable[[KubeClient], Awaitable[T]
     """Raises KubeError if there is no cluster to connect to."""
     if importlib.util.find_spec("kubernetes") is None:
         raise KubeError("no cluster can be reached: the package kubernetes is not installed")
-    from nfd.kube.connect import connect
+    from nfd.kube.client import connect
 
     try:
         client = await connect(kubeconfig)

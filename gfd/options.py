@@ -25,7 +25,7 @@ from nfd.config.load import file_layer, load, place_of
 from nfd.config.overlay import Layer
 from nfd.config.section import Duration, Flag, Interval, Section
 from nfd.errors import ConfigError
-from nfd.log import LEVELS
+from nfd.runtime.log import LEVELS
 
 PROGRAM = "gpu-feature-discovery"
 OUTPUT_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from nfd.errors import HostError
 from nfd.runtime.files import replace_file
-from nfd.stdout import write as print_out
+from nfd.runtime.stdout import write as print_out
 
 MODE = 0o644
 _OLD_TEMPORARIES = "gfd-tmp"

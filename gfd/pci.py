@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gfd.inventory import Gpu, Inventory
-from nfd import table
 from nfd.config.text import parse_integer
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.runtime import tables
 
 DEVICES = "sys/bus/pci/devices"
 NVIDIA = "nvidia"
@@ -142,7 +142,7 @@ def read_names(host: Host) -> dict[str, str]:
 
 def built_in_names() -> dict[str, str]:
     """The table `pci_names.tsv`."""
-    return {row[0]: row[1] for row in table.rows("gfd", "pci_names.tsv")}
+    return {row[0]: row[1] for row in tables.rows("gfd", "pci_names.tsv")}
 
 
 def parse_names(text: str) -> dict[str, str]:

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeVar
 from nfd import sources
 from nfd.config.section import Section
 from nfd.errors import NfdError
-from nfd.failures import failed
 from nfd.features import Features, Problem, hold, join
 from nfd.host import Host
 from nfd.labels import Naming, Searcher, derive
+from nfd.runtime.failures import failed
 from nfd.source import Labelled, Partial, Source
 
 T = TypeVar("T")

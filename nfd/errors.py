@@ -125,3 +125,10 @@ class Unavailable(KubeError):
     def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+
+
+def said(error: BaseException) -> str:
+    """What went wrong in words: `FILE: No such file or directory`, where Python would write `[Errno 2] … 'FILE'`."""
+    if isinstance(error, OSError) and error.strerror and type(error).__str__ is OSError.__str__:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__

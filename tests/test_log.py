@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nfd import log
 from nfd.errors import ConfigError
+from nfd.runtime import log
 
 
 class Terminal(io.StringIO):

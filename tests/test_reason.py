@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.reason import said
+from nfd.errors import said
 
 
 class Told(OSError):

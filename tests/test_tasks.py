@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from nfd import failures, tasks, threads
 from nfd.errors import Forbidden, KubeError, Overdue
-from nfd.failures import COUNTS, failed
+from nfd.runtime import failures, tasks, threads
+from nfd.runtime.failures import COUNTS, failed
 
 UNFORESEEN = [RecursionError, MemoryError, KeyError, OSError, ValueError, AssertionError, TimeoutError]
 

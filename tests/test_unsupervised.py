@@ -1,4 +1,4 @@
-"""The check finds every way past `nfd.tasks` and `nfd.threads`, and the packages have none."""
+"""The check finds every way past `nfd.runtime.tasks` and `nfd.runtime.threads`, and the packages have none."""
 
 from __future__ import annotations
 

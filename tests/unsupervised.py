@@ -1,4 +1,4 @@
-"""Tasks, threads and event loops that are started past `nfd.tasks` and `nfd.threads`: nobody hears of their end."""
+"""Finds tasks, threads and event loops that are not started by `nfd.runtime.tasks` and `nfd.runtime.threads`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-STARTERS = ("nfd/tasks.py", "nfd/threads.py")
+STARTERS = ("nfd/runtime/tasks.py", "nfd/runtime/threads.py")
 """The files that may."""
-_TASK = "a task is started with nfd.tasks: start, ask, first_of"
+_TASK = "a task is started with nfd.runtime.tasks: start, ask, first_of"
 _THREAD = "a thread is started with nfd.threads.start_thread"
-_LOOP = "an event loop is run with nfd.tasks: run, serve"
+_LOOP = "an event loop is run with nfd.runtime.tasks: run, serve"
 _LIMIT = "asyncio.wait_for forgets a cancellation (Python issue 86296): use asyncio.timeout"
 FORBIDDEN = {
     **dict.fromkeys(("create_task", "ensure_future", "TaskGroup", "run_coroutine_threadsafe"), _TASK),

@@ -7,11 +7,11 @@ from typing import Any
 
 from bench.fleet.cluster import MERGE, Link, each
 from bench.fleet.machines import Worker, node_name
-from nfd.kube.connect import METADATA_ONLY
+from nfd.kube.client import METADATA_ONLY
 from nfd.kube.paths import NODES, object_path
-from nfd.master.desired import derive_desired
-from nfd.master.patch import patches
-from nfd.master.plan import Goal, plan_node
+from nfd.master.node.desired import derive_desired
+from nfd.master.node.patch import patches
+from nfd.master.node.plan import Goal, plan_node
 from nfd.rpc import convert
 from nfd.rules.policy import Policy
 from nfd.store.base import FIELD_MANAGER, trim

@@ -13,7 +13,7 @@ import grpc
 
 from bench.fleet import bare
 from bench.fleet.cluster import Link
-from nfd.master.authority import Timing, bundle, issue, make_authority
+from nfd.master.security.authority import Lifetimes, bundle, issue, make_authority
 from nfd.rpc import SERVICE, convert
 from tests.controlplane.cluster import ControlPlane
 
@@ -23,8 +23,8 @@ class Least:
 
     def __init__(self, plane: ControlPlane) -> None:
         now = time.time()
-        authority = make_authority(now, Timing())
-        self._leaf = issue(authority, ("localhost",), now, Timing())
+        authority = make_authority(now, Lifetimes())
+        self._leaf = issue(authority, ("localhost",), now, Lifetimes())
         self.ca = bundle([authority])
         self.target = ""
         self.bodies: Mapping[str, bytes] = {}

@@ -12,7 +12,7 @@ from bench.fleet.machines import LABELS, node_name
 from bench.fleet.relay import relay
 from bench.fleet.run import Cost, Run
 from bench.fleet.watcher import Test
-from nfd.master.hearing import BEAT_LIMITS, BEATS_PER_SECOND
+from nfd.master.reports.heartbeats import BEAT_LIMITS, BEATS_PER_SECOND
 
 F = "feature.node.kubernetes.io/"
 PATIENCE = 900.0

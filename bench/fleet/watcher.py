@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from bench.fleet.cluster import Link
-from nfd.kube.connect import METADATA_ONLY
+from nfd.kube.client import METADATA_ONLY
 from tests.controlplane.cluster import ControlPlane
 
 Test = Callable[[Mapping[str, str]], bool]

@@ -102,7 +102,7 @@ def _command(program: str, name: str, words: list[str]) -> int:
         parser, command = make_parser(program, name)
         status: int = command.run(parser.parse_args(words))
     except NfdError as error:
-        from nfd.log import complain
+        from nfd.runtime.log import complain
 
         complain(f"{program} {name}", error)
         return 2 if isinstance(error, ConfigError) else 1

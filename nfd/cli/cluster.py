@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nfd import tasks
 from nfd.errors import ConfigError, NotFound
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.paths import NODES, PODS, object_path
 from nfd.kube.selector import parse_selector
 from nfd.names import subdomain_problem
+from nfd.runtime import tasks
 
 if TYPE_CHECKING:
-    from nfd.kube.connect import KubeClient
+    from nfd.kube.client import KubeClient
 
 _BULK = ("images", "volumesInUse", "volumesAttached")
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -60,7 +60,7 @@ def _selector(text: str) -> str:
 def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T:
     """What `ask` finds out. Raises: ConfigError, KubeError."""
     try:
-        from nfd.kube.connect import connect
+        from nfd.kube.client import connect
     except ImportError as error:
         raise ConfigError(f"nfd is installed without what talks to a cluster: {error}") from error
 

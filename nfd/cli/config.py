@@ -18,7 +18,7 @@ from nfd.config.reading import read_standard_input
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
-from nfd.visible import visible
+from nfd.text import visible
 
 _CUSTOM = ("sources", "custom")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_node
 from nfd.cli.nodes import as_data
-from nfd.cli.screen import Style, style_of
-from nfd.visible import visible
+from nfd.cli.output import Style, style_of
+from nfd.text import visible
 
 if TYPE_CHECKING:
-    from nfd.kube.connect import KubeClient
+    from nfd.kube.client import KubeClient
 
 EXAMPLES = (
     ("diff gpu-01 gpu-02", "everything that differs"),
@@ -54,7 +54,7 @@ def read_two(kubeconfig: str, first: str, second: str) -> tuple[Json, Json]:
 
 def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:
     """Kind → key → value on either; kinds without a difference are left out."""
-    from nfd.master.ownership import bookkeeping
+    from nfd.master.node.ownership import bookkeeping
     from nfd.store.base import Kind, trim
 
     one, other = trim(first), trim(second)

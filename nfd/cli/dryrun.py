@@ -7,11 +7,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import read_rules, tell_empty, text_of
-from nfd.cli.trial import try_rules
+from nfd.cli.rule_files import read_rules, tell_empty, text_of
+from nfd.cli.rule_results import try_rules
 from nfd.errors import ConfigError
-from nfd.rules.report import parse_features
-from nfd.visible import visible
+from nfd.rules.feature_files import parse_features
+from nfd.text import visible
 
 EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "the features as `nfd discover -o features` prints them"),)
 

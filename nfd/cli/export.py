@@ -14,7 +14,7 @@ from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
 from nfd.features import to_json
-from nfd.visible import visible
+from nfd.text import visible
 
 EXAMPLES = (
     ("export features", "raw features, in the shape of a NodeFeature's spec.features"),

@@ -10,13 +10,12 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from nfd.cli.cluster import add_cluster_flags, read_fleet
-from nfd.cli.columns import columns, screen_width
 from nfd.cli.nodes import as_data
-from nfd.cli.screen import Style, style_of
+from nfd.cli.output import Style, columns, screen_width, style_of
 from nfd.fleet.affinity import Selector, to_selector
 from nfd.fleet.nodes import NodeSummary
 from nfd.fleet.query import Expression, keys_of, parse_query
-from nfd.visible import visible
+from nfd.text import visible
 
 EXAMPLES = (
     ("find 'nvidia.com/gpu.memory>=40000 and cpu-cpuid.AVX512F'", "GPUs with much memory beside AVX-512"),

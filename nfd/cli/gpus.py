@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nfd.cli.cluster import add_cluster_flags, read_fleet
-from nfd.cli.columns import bar, cut, numbers, screen_width, size_text
 from nfd.cli.nodes import as_data
-from nfd.cli.screen import Style, style_of
+from nfd.cli.output import Style, bar, cut, numbers, screen_width, size_text, style_of
 from nfd.fleet.gpus import Group, group
 from nfd.fleet.nodes import NodeSummary
-from nfd.visible import visible
+from nfd.text import visible
 
 EXAMPLES = (
     ("gpus", "all GPUs of the cluster"),

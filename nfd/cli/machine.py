@@ -15,8 +15,8 @@ from nfd.errors import ConfigError
 from nfd.features import Problem
 from nfd.host import Host
 from nfd.host.replay import open_host
-from nfd.master.outcome import NO_RULES, evaluate_report
-from nfd.master.rulebook import RuleSet
+from nfd.master.node.outcome import NO_RULES, evaluate_report
+from nfd.master.rules.ruleset import RuleSet
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.sources import known

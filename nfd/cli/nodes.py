@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_fleet
-from nfd.cli.columns import columns, screen_width, size_text
+from nfd.cli.output import Style, columns, screen_width, size_text, style_of
 from nfd.cli.parsers import path
-from nfd.cli.screen import Style, style_of
 from nfd.errors import ConfigError
-from nfd.fleet.gpulabels import Gpus
+from nfd.fleet.gpu_labels import Gpus
 from nfd.fleet.gpus import sharing_of
 from nfd.fleet.nodes import NodeSummary, to_json, with_reports
 
 if TYPE_CHECKING:
-    from nfd.kube.connect import KubeClient
+    from nfd.kube.client import KubeClient
 
 EXAMPLES = (
     ("nodes", "all of them"),
@@ -63,8 +62,8 @@ def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list
 
     Raises: ConfigError, KubeError.
     """
-    from nfd.cli.online import authorization, read_reports
-    from nfd.master.unwritten import texts_by_node
+    from nfd.cli.plan.cluster import authorization, read_reports
+    from nfd.master.node.rejections import texts_by_node
 
     async def ask(client: KubeClient) -> tuple[dict[str, float | None], dict[str, list[str]]]:
         heard, standing = await read_reports(args.master, await authorization(client, args.token_file))

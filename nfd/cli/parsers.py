@@ -12,6 +12,8 @@ from nfd.errors import ConfigError
 Examples = tuple[tuple[str, str], ...]
 """Command line, without the program's name, and what it does."""
 _HEAD = "examples:"
+_PACKAGES = frozenset(("explain", "plan", "report"))
+"""Commands with a package of their own, in which `command` has `add_flags` and `run`."""
 
 
 class Parser(ArgumentParser):
@@ -37,7 +39,7 @@ def path(text: str) -> str:
 
 def make_parser(program: str, name: str) -> tuple[Parser, ModuleType]:
     """The parser of a command, and the module that has `run`."""
-    command = import_module(f"nfd.cli.{name}")
+    command = import_module(f"nfd.cli.{name}.command" if name in _PACKAGES else f"nfd.cli.{name}")
     parser = Parser(
         f"{program} {name}",
         description=command.__doc__,

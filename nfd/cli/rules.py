@@ -10,22 +10,21 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nfd.cli.output import Style, style_of
 from nfd.cli.parsers import path
-from nfd.cli.rulecheck import Trace, failures_in, overwrites_of
-from nfd.cli.rulefiles import tell_empty, text_of
-from nfd.cli.screen import Style, style_of
+from nfd.cli.rule_check import Trace, failures_in, overwrites_of
+from nfd.cli.rule_files import tell_empty, text_of
 from nfd.errors import NfdError
-from nfd.master.outcome import evaluate_report
-from nfd.master.rulebook import compile_objects
+from nfd.master.node.outcome import evaluate_report
+from nfd.master.rules.ruleset import compile_objects
 from nfd.report import Report
-from nfd.rules.check import POLICY, validate_text
+from nfd.rules.check import POLICY, remarks_on, validate_text
+from nfd.rules.feature_files import parse_features
 from nfd.rules.model import RuleObject, Taint
 from nfd.rules.parse import parse_text
 from nfd.rules.policy import as_json
-from nfd.rules.remarks import remarks_on
-from nfd.rules.report import parse_features
 from nfd.store.base import Kind
-from nfd.visible import visible
+from nfd.text import visible
 
 Json = dict[str, Any]
 UNREADABLE = "ruleFile"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import ask_cluster
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import read_rules, tell_empty
-from nfd.cli.trial import try_rules
+from nfd.cli.rule_files import read_rules, tell_empty
+from nfd.cli.rule_results import try_rules
 from nfd.errors import ConfigError
 from nfd.rules.check import POLICY
-from nfd.visible import visible
+from nfd.text import visible
 
 if TYPE_CHECKING:
     from nfd.features import Features
-    from nfd.kube.connect import KubeClient
+    from nfd.kube.client import KubeClient
     from nfd.rules.policy import Policy
 
 EXAMPLES = (
@@ -51,11 +51,11 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
     """
 
     async def ask(client: KubeClient) -> tuple[Features, Policy | None, list[str]]:
-        from nfd.cli.online import authorization, read_reports
-        from nfd.cli.selected import read_objects
-        from nfd.master.objects import NODE_NAME
-        from nfd.master.outcome import NO_RULES, evaluate_node
-        from nfd.master.reveal import Standing
+        from nfd.cli.namespace_selector import read_objects
+        from nfd.cli.plan.cluster import authorization, read_reports
+        from nfd.master.http.reports_api import MasterState
+        from nfd.master.node.outcome import NO_RULES, evaluate_node
+        from nfd.master.rules.nodefeatures import NODE_NAME
         from nfd.store.base import Node
 
         name, standing, report = args.nodename, None, None
@@ -66,7 +66,7 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
         if not selected.objects and (report is None or not report.features):
             where = f"has not reported to {args.master}" if args.master else "workers report to a master: give --master"
             raise ConfigError(f"--nodename {name}: no NodeFeature object names this node; {where}")
-        joining = (standing or Standing()).joining
+        joining = (standing or MasterState()).joining
         joined = evaluate_node(Node.bare(name), report, NO_RULES, selected.objects, joining).report
         return joined.features, standing.policy if standing else None, list(selected.remarks())
 

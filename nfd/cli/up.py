@@ -13,25 +13,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from nfd import log, names, tasks
+from nfd import names
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
+from nfd.cli.output import Style, problems, style_of, table
 from nfd.cli.parsers import path
-from nfd.cli.screen import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.config.held import Held
 from nfd.config.load import Contents
 from nfd.errors import NfdError
 from nfd.features import Problem
-from nfd.master.proofkey import file_key
-from nfd.master.reconcile import Settings as MasterSettings
+from nfd.master.node.reconcile import ReconcileOptions as MasterSettings
+from nfd.master.security.proof_key import file_key
 from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
+from nfd.runtime import log, tasks
+from nfd.runtime.signals import Signals
+from nfd.runtime.threads import start_thread
 from nfd.runtime.watches import Folder
-from nfd.signals import Signals
 from nfd.store.file import FileStore, check_node
-from nfd.threads import start_thread
-from nfd.visible import visible
+from nfd.text import visible
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.cli import config_folders, node_name
 

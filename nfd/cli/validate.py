@@ -8,11 +8,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
-from nfd.cli.rulefiles import tell_empty, text_of
-from nfd.rules.check import validate_text
+from nfd.cli.rule_files import tell_empty, text_of
+from nfd.rules.check import remarks_on, validate_text
 from nfd.rules.parse import parse_text
-from nfd.rules.remarks import remarks_on
-from nfd.visible import visible
+from nfd.text import visible
 
 EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
 

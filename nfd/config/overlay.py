@@ -20,7 +20,7 @@ from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
 from nfd.config.section import Checked, Distinct, Flag, Replaces, Section, United
 from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
-from nfd.visible import visible
+from nfd.text import visible
 
 
 class Origin(Enum):

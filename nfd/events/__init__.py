@@ -15,13 +15,13 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nfd import log
 from nfd.events.kernel import DeafError, KernelEvents
 from nfd.events.listing import POLLED, Listings
-from nfd.failures import failed
 from nfd.host import Host
+from nfd.runtime import log
+from nfd.runtime.failures import failed
+from nfd.runtime.signals import Signals
 from nfd.runtime.watches import Folder, Watches, visible_names
-from nfd.signals import Signals
 from nfd.source import Source
 
 QUIET = 0.15

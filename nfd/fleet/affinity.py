@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nfd.errors import ConfigError
-from nfd.fleet.query import And, Expression, Not, Or, order_term
-from nfd.fleet.terms import Term
+from nfd.fleet.query import And, Expression, Not, Or, Term, order_term
 
 MOST_TERMS = 100
 """Alternatives of one selector."""

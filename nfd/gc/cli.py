@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from nfd import log, tasks
 from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.klog import Klog
 from nfd.config.load import load
@@ -15,11 +14,12 @@ from nfd.config.text import parse_integer, parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.gc.collector import KINDS, Collector
 from nfd.gc.metrics import Metrics
-from nfd.health import OK, HttpServer, probes
-from nfd.kube.connect import connect
-from nfd.signals import begin
-from nfd.stdout import say
-from nfd.tasks import Asked
+from nfd.kube.client import connect
+from nfd.runtime import log, tasks
+from nfd.runtime.health import OK, HttpServer, probes
+from nfd.runtime.signals import begin
+from nfd.runtime.stdout import say
+from nfd.runtime.tasks import Asked
 
 _log = log.get("gc")
 

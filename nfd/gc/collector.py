@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from nfd import log, tasks
 from nfd.errors import KubeError, NotFound
 from nfd.gc.metrics import Metrics
-from nfd.kube.connect import KubeClient
+from nfd.kube.client import KubeClient
 from nfd.kube.informer import Informer, Store
 from nfd.kube.lists import list_all, whole
 from nfd.kube.paths import NODES, in_namespace, object_path
 from nfd.names import API_VERSION, NFD_NS
+from nfd.runtime import log, tasks
 
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""

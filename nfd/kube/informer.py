@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from nfd import log
 from nfd.errors import Expired, Forbidden, KubeError, NfdError, NotFound, Unavailable
-from nfd.failures import failed
-from nfd.kube.answers import Key, identity, parse_event, place_of
-from nfd.kube.connect import JSON, METADATA_ONLY, KubeClient, Request
+from nfd.kube.client import JSON, METADATA_ONLY, KubeClient, Request
 from nfd.kube.lists import pages, read_object
 from nfd.kube.paths import object_path
+from nfd.kube.responses import Key, identity, parse_event, place_of
+from nfd.runtime import log
+from nfd.runtime.failures import failed
 
 WATCH_SECONDS = (290, 590)
 """A watch ends by itself after a time in this range, so that those of many clients do not end together."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nfd import log, tasks
 from nfd.errors import KubeError, Unavailable
-from nfd.kube.connect import KubeClient
+from nfd.kube.client import KubeClient
+from nfd.runtime import log, tasks
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec, rsa

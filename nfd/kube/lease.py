@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from nfd import log, tasks
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
-from nfd.kube.answers import check_object, place_of
-from nfd.kube.connect import KubeClient, Request
+from nfd.kube.client import KubeClient, Request
 from nfd.kube.informer import PATIENCE
 from nfd.kube.paths import LEASES, in_namespace, object_path
+from nfd.kube.responses import check_object, place_of
+from nfd.runtime import log, tasks
 
 LONGEST_WRITE = 4.0
 """Seconds that a write may take at the API server, where lease duration and renew deadline leave time for it."""

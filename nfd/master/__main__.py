@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from nfd.signals import begin
+from nfd.runtime.signals import begin
 
 
 def main() -> int:

@@ -9,21 +9,21 @@ import re
 import sys
 from collections.abc import Sequence
 
-from nfd import log, tasks
 from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.selector import parse_selector
-from nfd.master.assembly import Master, Signature, open_master, open_store, options_of, signature
+from nfd.master.app import Master, Signature, open_master, open_store, options_of, signature
 from nfd.master.config import Config
-from nfd.master.prune import prune
-from nfd.master.security import FLAGS as SECURITY_FLAGS
-from nfd.master.security import mode_of
-from nfd.rpc.listening import raise_descriptors
-from nfd.signals import begin
-from nfd.stdout import say
+from nfd.master.node.prune import prune
+from nfd.master.security.setup import FLAGS as SECURITY_FLAGS
+from nfd.master.security.setup import mode_of
+from nfd.runtime import log, tasks
+from nfd.runtime.ports import raise_descriptors
+from nfd.runtime.signals import begin
+from nfd.runtime.stdout import say
+from nfd.runtime.tasks import Asked
 from nfd.store.base import Kind
-from nfd.tasks import Asked
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 GATES = {

@@ -11,23 +11,24 @@ from functools import partial
 
 from aiohttp.web import RouteDef
 
-from nfd import __version__, log, tasks
+from nfd import __version__
 from nfd.errors import Forbidden, KubeError, Unavailable
-from nfd.failures import failed
-from nfd.master.hearing import Hearing
-from nfd.master.http import HttpServer
-from nfd.master.intake import Intake
+from nfd.master.http.metrics import Metrics
+from nfd.master.http.reports_api import TimedReport
+from nfd.master.http.server import HttpServer
 from nfd.master.leadership import Election, Leadership, Phase
-from nfd.master.metrics import Metrics
-from nfd.master.ownership import parse_owned
-from nfd.master.proofkey import SecretKey
-from nfd.master.queue import Queue
-from nfd.master.reconcile import Reconciler, Settings
-from nfd.master.resources import CustomResources
-from nfd.master.reveal import Heard
-from nfd.master.security import Security
-from nfd.master.unwritten import Unwritten
+from nfd.master.node.ownership import parse_owned
+from nfd.master.node.queue import Queue
+from nfd.master.node.reconcile import ReconcileOptions, Reconciler
+from nfd.master.node.rejections import Unwritten
+from nfd.master.reports.handler import ReportHandler
+from nfd.master.reports.heartbeats import Heartbeats
+from nfd.master.rules.resources import CustomResources
+from nfd.master.security.proof_key import SecretKey
+from nfd.master.security.setup import Security
 from nfd.rpc.server import LabelerServer
+from nfd.runtime import log, tasks
+from nfd.runtime.failures import failed
 from nfd.store.base import Node, NodeStore
 
 DRAIN = 7.0
@@ -58,7 +59,7 @@ class Options:
     parallelism: int = 10
     resync: float = 3600.0
     stale_after: float = 0.0
-    settings: Settings = field(default_factory=Settings)
+    settings: ReconcileOptions = field(default_factory=ReconcileOptions)
     key: SecretKey | None = None
     election: Election | None = None
     service_name: str = ""
@@ -84,10 +85,12 @@ class Service:
         self._store = store
         self._make_resources = resources
         self._resources = resources(self.metrics) if resources is not None else None
-        self._hearing = Hearing(options.stale_after, options.now)
+        self._hearing = Heartbeats(options.stale_after, options.now)
         instance = options.settings.instance
         self._proof = options.settings.proof
-        self._intake = Intake(store, self.leadership, self._hearing, self.queue, self.metrics, instance, self._proof)
+        self._intake = ReportHandler(
+            store, self.leadership, self._hearing, self.queue, self.metrics, instance, self._proof
+        )
         self._reconciler = Reconciler(
             store, self._intake.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
         )
@@ -107,10 +110,10 @@ class Service:
         """Answer further paths over HTTP; before the start."""
         self._http.add(routes)
 
-    def heard(self, name: str) -> Heard | None:
+    def heard(self, name: str) -> TimedReport | None:
         """The latest report of a node, and how long ago its worker spoke."""
         report = self._intake.reports.get(name)
-        return None if report is None else Heard(report, self._hearing.age(name))
+        return None if report is None else TimedReport(report, self._hearing.age(name))
 
     def reported(self) -> list[str]:
         """The nodes of which there is a report."""
@@ -205,7 +208,7 @@ class Service:
         """Bookkeeping is proven with another key: what differs from now on is nobody's doing."""
         self._reconciler.configure(self._with_resources(self._options.settings))
 
-    def _with_resources(self, settings: Settings) -> Settings:
+    def _with_resources(self, settings: ReconcileOptions) -> ReconcileOptions:
         settings = replace(settings, proof=self._proof)
         return replace(settings, ask=self._resources.ask) if self._resources is not None else settings
 

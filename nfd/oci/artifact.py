@@ -10,7 +10,7 @@ from nfd.errors import NfdError
 from nfd.oci.client import MAX_MANIFEST, Login, Registry, open_registry
 from nfd.oci.documents import ACCEPT, INDEX, Descriptor, Manifest, check_digest, digest_of, parse
 from nfd.oci.reference import Platform, Reference
-from nfd.tasks import run
+from nfd.runtime.tasks import run
 
 ARTIFACT_TYPE = "application/vnd.nfd.image-compatibility.v1alpha1"
 MINUTE = 60.0

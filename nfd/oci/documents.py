@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from nfd.errors import NfdError
 from nfd.oci.reference import DIGEST
-from nfd.visible import visible
+from nfd.text import visible
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

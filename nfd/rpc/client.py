@@ -19,8 +19,7 @@ from typing import Any
 import grpc
 
 from nfd.config.reading import read_bytes
-from nfd.errors import ReportError
-from nfd.reason import said
+from nfd.errors import ReportError, said
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, SERVICE, convert, host_of, is_loopback, seconds_to_wait
 from nfd.rpc.tls import TlsFiles, client_credentials

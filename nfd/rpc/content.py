@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nfd.features import Features, Instance
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.outline import check_blob, check_elements
+from nfd.rpc.precheck import check_blob, check_elements
 
 Content = frozenset[str] | Mapping[str, str] | tuple[Instance, ...]
 """What one feature holds: flags, attributes or instances."""

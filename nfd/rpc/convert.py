@@ -28,7 +28,7 @@ from nfd.rpc.content import (
     to_blob,
     to_set,
 )
-from nfd.rpc.outline import check_domains, check_elements, check_entries, check_plain, check_report
+from nfd.rpc.precheck import check_domains, check_elements, check_entries, check_plain, check_report
 
 MAX_FEATURES = 1_000
 """Features of one report."""

@@ -17,16 +17,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from nfd.errors import ReportError
-from nfd.failures import failed
 from nfd.report import Reply, Report
-from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
-from nfd.rpc.blobs import Blobs
-from nfd.rpc.bystanders import SILENT, STREAMS, Bystanders
-from nfd.rpc.forward import FORWARDED, forward
-from nfd.rpc.gate import Caller, Gate, OpenGate, Peer
-from nfd.rpc.limits import HELD, READ_SECONDS, Limits
-from nfd.rpc.listening import check_free, connections
-from nfd.rpc.tls import ServerTls, server_credentials
+from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, seconds_to_wait
+from nfd.rpc.authentication import Authenticator, Caller, NoAuthentication, Peer
+from nfd.rpc.feature_cache import FeatureCache
+from nfd.rpc.interceptors import HELD, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
+from nfd.rpc.tls import Pem, ServerTls, names_of, server_credentials
+from nfd.runtime.failures import failed
+from nfd.runtime.ports import check_free, connections
 
 MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of one message, gRPC's default; a report is some 50 kB."""
@@ -62,18 +60,20 @@ class LabelerServer:
     `name` is what the certificates of all masters say: a `SetLabels` that another one has to take is brought to it.
     """
 
-    def __init__(self, accept: Accept, gate: Gate | None = None, tls: ServerTls | None = None, name: str = "") -> None:
-        self.blobs = Blobs()
+    def __init__(
+        self, accept: Accept, gate: Authenticator | None = None, tls: ServerTls | None = None, name: str = ""
+    ) -> None:
+        self.blobs = FeatureCache()
         self.refused: Callable[[str], None] = lambda status: None
         self._accept = accept
-        self._gate = gate or OpenGate()
+        self._gate = gate or NoAuthentication()
         self._limits = Limits()
         self._tls = tls
         self._name = name
         self._health = health.aio.HealthServicer()
         self._server: Any = grpc.aio.server(
             options=(*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections())),
-            interceptors=(Bystanders(SERVICE),),
+            interceptors=(OtherServices(SERVICE),),
             maximum_concurrent_rpcs=MAX_CALLS + HELD[1] + STREAMS + SILENT,
         )
 
@@ -217,3 +217,47 @@ def _trailers(error: ReportError) -> tuple[tuple[str, str], ...]:
     if error.leader:
         trailers.append((LEADER, error.leader))
     return tuple(trailers)
+
+
+FORWARDED = "nfd-forwarded"
+"""Metadata of a call that was passed on once, and is not again."""
+DEADLINE = 10.0
+
+
+async def forward(leader: str, data: bytes, authorization: str, tls: ServerTls | None, name: str) -> None:
+    """Make the caller's call with the caller's token; over TLS, with our own certificate.
+
+    Masters' certificates have the same names, `name` among them or in its stead. Raises: ReportError with what the
+    leader said, OSError, ValueError.
+    """
+    metadata = [(FORWARDED, "1")] + ([("authorization", authorization)] if authorization else [])
+    async with _channel(leader, tls, name) as channel:
+        try:
+            await channel.unary_unary(f"/{SERVICE}/SetLabels")(data, timeout=DEADLINE, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error, leader) from error
+
+
+def _channel(leader: str, tls: ServerTls | None, name: str) -> Any:
+    options: list[tuple[str, Any]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+    if tls is None:
+        return grpc.aio.insecure_channel(leader, options)
+    pem = tls.read()
+    if name := _name_of_masters(pem, name):
+        options.append(("grpc.ssl_target_name_override", name))
+    credentials = grpc.ssl_channel_credentials(pem.fellows or pem.ca, pem.key, pem.cert)
+    return grpc.aio.secure_channel(leader, credentials, options)
+
+
+def _name_of_masters(pem: Pem, name: str) -> str:
+    """A name by which the leader's certificate can be verified."""
+    ours = names_of(pem.cert or b"").alternative
+    return name if name in ours else next((one for one in ours if not one.startswith("*")), name)
+
+
+def _failure(error: Any, leader: str) -> ReportError:
+    """What the leader said of the report holds; that it leads no more, or cannot be reached, means: later."""
+    code = error.code().name
+    code = "UNAVAILABLE" if code in ("FAILED_PRECONDITION", "DEADLINE_EXCEEDED") else code
+    seconds = seconds_to_wait(dict(error.trailing_metadata() or ()))
+    return ReportError(f"the leading master, {leader}: {error.details()}", retry=True, retry_after=seconds, code=code)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 import grpc
 
-from nfd import log
 from nfd.config.reading import read_bytes
+from nfd.runtime import log
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,11 +12,23 @@ from pydantic import ValidationError
 from nfd.config.yamltext import TWICE, Document, Path, documents
 from nfd.errors import ConfigError, reason_of
 from nfd.names import API_GROUP, API_VERSION
-from nfd.rules.draft import Draft
-from nfd.rules.model import CustomRule, GroupRule, Mistake, ParsedRule, Rule, RuleObject, as_text, name_of, unquoted
-from nfd.rules.spelling import spelled
-from nfd.rules.written import sound, text_documents
-from nfd.visible import visible
+from nfd.rules.model import (
+    CustomAlternative,
+    CustomExpression,
+    CustomRule,
+    CustomTerm,
+    GroupRule,
+    Mistake,
+    ParsedRule,
+    Part,
+    Rule,
+    RuleObject,
+    as_text,
+    name_of,
+    unquoted,
+)
+from nfd.rules.scalars import sound, text_documents
+from nfd.text import visible
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
@@ -302,3 +315,108 @@ def _line(document: Document, path: Path) -> int:
     while path and path not in document.lines:
         path = path[:-1]
     return document.lines.get(path, 1)
+
+
+_SHORT = "value"
+"""Where a list of values that stands for a whole expression, `x: [a, b]`, is after it was expanded."""
+
+
+class Draft:
+    """The data as it stands, and the places in `broken` whose content is not what was written."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+        self.broken: set[Path] = set()
+        self._own: dict[int, Any] = {}
+
+    def is_broken(self, place: Path) -> bool:
+        """Whether a place is, or is inside of, one that was given up."""
+        return bool(self.broken) and any(place[:end] in self.broken for end in range(len(place) + 1))
+
+    def replace(self, place: Path, value: Any) -> None:
+        """Put another value there. Raises: LookupError if there is no such place."""
+        around, key = self._around(place)
+        around[key]
+        around[key] = value
+
+    def remove(self, place: Path) -> None:
+        """Take out a key of a mapping. Raises: LookupError if there is no such place."""
+        around, key = self._around(place)
+        if not isinstance(around, dict):
+            raise LookupError(place)
+        around.pop(key, None)
+
+    def give_up(self, place: Path, stand_in: Any) -> None:
+        """Take out what is wrong: a key of a mapping goes, or comes if it is missing; an item of a list is replaced."""
+        around, key = self._around(place)
+        if isinstance(around, dict) and key in around:
+            del around[key]
+        else:
+            around[key] = stand_in
+        self.broken.add(place)
+
+    def _around(self, place: Path) -> tuple[Any, Any]:
+        """What is around a place, as a copy of our own, and the key in it."""
+        if not place:
+            raise LookupError(place)
+        self.data = around = self._copy(self.data)
+        *way, last = place
+        for key in way:
+            if isinstance(around, list) and key == _SHORT:
+                continue
+            around[_fit(around, key)] = inner = self._copy(around[_fit(around, key)])
+            around = inner
+        return around, _fit(around, last)
+
+    def _copy(self, value: Any) -> Any:
+        if id(value) in self._own:
+            return value
+        if not isinstance(value, dict | list | tuple):
+            raise LookupError
+        copy = dict(value) if isinstance(value, dict) else list(value)
+        self._own[id(copy)] = copy
+        return copy
+
+
+def _fit(around: Any, key: str | int) -> Any:
+    """The key, if it is of the kind that what is around it has. Raises: LookupError."""
+    if isinstance(around, list) != isinstance(key, int):
+        raise LookupError(key)
+    return key
+
+
+Spell = Callable[[Any], Any]
+
+
+def spelled(rule: Any) -> Any:
+    """The rule with its keys as documented; names of labels and elements stay as they are."""
+    return _RULE(rule)
+
+
+def _keys(model: type[Part], inside: Mapping[str, Spell], data: Any) -> Any:
+    """Of two spellings of one key the documented one counts, the other is a key nobody knows."""
+    if not isinstance(data, dict):
+        return data
+    known = {str(field.alias).lower(): str(field.alias) for field in model.model_fields.values()}
+    found: dict[Any, Any] = {}
+    for written, value in data.items():
+        key: Any = known.get(str(written).lower(), written)
+        key = written if key in data else key
+        found[key] = inside[key](value) if key in inside else value
+    return found
+
+
+def _each(spell: Spell, data: Any) -> Any:
+    return [spell(one) for one in data] if isinstance(data, list | tuple) else data
+
+
+def _values(spell: Spell, data: Any) -> Any:
+    return {key: spell(one) for key, one in data.items()} if isinstance(data, dict) else data
+
+
+_EXPRESSION: Spell = partial(_keys, CustomExpression, {})
+_TERM: Spell = partial(_keys, CustomTerm, {"matchExpressions": partial(_values, _EXPRESSION), "matchName": _EXPRESSION})
+_ALTERNATIVE: Spell = partial(_keys, CustomAlternative, {"matchFeatures": partial(_each, _TERM)})
+_RULE: Spell = partial(
+    _keys, CustomRule, {"matchFeatures": partial(_each, _TERM), "matchAny": partial(_each, _ALTERNATIVE)}
+)

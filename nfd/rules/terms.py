@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from nfd.features import Features, Instance
-from nfd.rules import modules
+from nfd.rules import terms
 from nfd.rules.meter import EVERY, FREE, Meter
 from nfd.rules.ops import Matcher
 
@@ -187,12 +188,12 @@ def _match_union(
 
 
 def _is_among(term: Term, flags: frozenset[str], name: str) -> bool:
-    return modules.has(flags, name) if term.key in modules.FEATURES else name in flags
+    return terms.has(flags, name) if term.key in terms.FEATURES else name in flags
 
 
 def _match_name(term: Term, matcher: Matcher, feature: Feature, collected: list[Element] | None, meter: Meter) -> bool:
     """The expression is asked about names; an instance counts if one of its attribute names holds."""
-    test = modules.test_of(matcher) if term.key in modules.FEATURES else matcher.holds
+    test = terms.test_of(matcher) if term.key in terms.FEATURES else matcher.holds
     flags = _held(matcher, tuple(feature.flags or ()), meter, test)
     attributes = feature.attributes or {}
     named = _held(matcher, tuple(attributes), meter)
@@ -217,3 +218,35 @@ def _held(matcher: Matcher, names: Sequence[str], meter: Meter, test: Callable[[
         meter.spend(matcher.steps(part) if matcher.patterns else len(part))
         found += filter(test or matcher.holds, part)
     return sorted(found)
+
+
+FEATURES = frozenset({"kernel.loadedmodule", "kernel.enabledmodule"})
+"""Lower-case names of the features whose elements are modules."""
+
+
+def spell(name: str) -> str:
+    """As the kernel does."""
+    return name.replace("-", "_")
+
+
+def has(names: frozenset[str], name: str) -> bool:
+    """Whether a module of that name is among them."""
+    return name in names or spell(name) in _spelled(names)
+
+
+@lru_cache(64)
+def _spelled(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(spell, names))
+
+
+def test_of(matcher: Matcher) -> Callable[[str], bool]:
+    """Whether a matcher holds for the name of a module; what is returned raises RuleError for values without sense."""
+    if matcher.op in ("In", "NotIn") and matcher.test is not None:
+        values, wanted = frozenset(map(spell, matcher.values)), matcher.op == "In"
+        return lambda name: (spell(name) in values) == wanted
+
+    def test(name: str) -> bool:
+        forms = dict.fromkeys((name, spell(name), name.replace("_", "-")))
+        return any([matcher.holds(form) for form in forms])  # noqa: C419  # a mistake comes up whatever the order
+
+    return test

@@ -1,1 +1,6 @@
-"""What every program of this project runs on: files, watches of directories, and caches."""
+"""What every program needs, whatever it does.
+
+`log` writes, `tasks` and `threads` start what runs beside (nothing ends unnoticed), `signals` ends a program,
+`health` serves probes and metrics, `files`, `watches` and `cache` are for those who need one. Nothing here knows of
+features.
+"""

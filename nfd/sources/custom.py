@@ -17,13 +17,13 @@ from nfd.config.section import Section
 from nfd.errors import HostError, reason_of
 from nfd.features import Features, printable
 from nfd.host import CUSTOM_D, Host
-from nfd.rules.compiled import CompiledRule, compile_rule
-from nfd.rules.engine import CustomGiven, Watch, run_custom
+from nfd.rule_clock import metered
+from nfd.rules.compile import CompiledRule, compile_rule
+from nfd.rules.evaluate import CustomGiven, Watch, run_custom
 from nfd.rules.parse import parse_custom, parse_custom_text
 from nfd.rules.template import Clock
 from nfd.source import Labelled, Source
 from nfd.sources.reading import NOT_NOW, Reading
-from nfd.timed import metered
 
 OPTION = "sources.custom"
 RULE_SECONDS = 5.0

@@ -1,1 +1,5 @@
-"""Where Node objects are kept: a Kubernetes API server, or a folder of files."""
+"""Where Node objects are kept.
+
+`base` says what a store is and what a Node is to the master. `kube` is a Kubernetes API server, `file` a folder of
+files.
+"""

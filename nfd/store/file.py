@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nfd import log, names, tasks
+from nfd import names
 from nfd.config import yamltext
 from nfd.config.reading import read_bytes
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
+from nfd.runtime import log, tasks
 from nfd.runtime.files import replace_file
 from nfd.runtime.watches import Folder, Watches
 from nfd.store.base import Node, Patch, trim
-from nfd.store.merge import merge
 
 LOOK_AGAIN = 10.0
 """Seconds."""
@@ -256,3 +256,16 @@ def _check_guard(name: str, node: Node, patch: Patch) -> dict[str, Any]:
         if wanted != actual:
             raise Conflict(f"node {name}: {key} is {actual!r}, not {wanted!r}")
     return {**patch.body, "metadata": metadata}
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """`target` with `patch` applied; null removes, mappings merge, everything else replaces. Changes neither."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged

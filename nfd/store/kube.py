@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nfd import tasks
 from nfd.errors import KubeError, Unavailable
-from nfd.kube.answers import Place, check_object, place_of
-from nfd.kube.connect import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request
+from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request
 from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
 from nfd.kube.paths import NODES, object_path
+from nfd.kube.responses import Place, check_object, place_of
+from nfd.runtime import tasks
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nfd.topology.held import Allocatable, Claim, Container, Memory, Pod
+from nfd.topology.allocations import Allocatable, Claim, Container, Memory, Pod
 from nfd.topology.numa import NumaNode
 
 CPU = "cpu"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from nfd import log, names, tasks
+from nfd import names
 from nfd.config.flags import Extra, Parsed, parse
 from nfd.config.klog import Klog
 from nfd.config.load import files, load
@@ -19,12 +19,13 @@ from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_port
 from nfd.config.yamltext import dump
 from nfd.errors import ConfigError, HostError, KubeError, NfdError
-from nfd.health import HttpServer, alive_answer, probes
 from nfd.host import Host
-from nfd.kube.connect import connect
-from nfd.signals import begin
-from nfd.stdout import say
-from nfd.tasks import Asked
+from nfd.kube.client import connect
+from nfd.runtime import log, tasks
+from nfd.runtime.health import HttpServer, alive_answer, probes
+from nfd.runtime.signals import begin
+from nfd.runtime.stdout import say
+from nfd.runtime.tasks import Asked
 from nfd.topology.claims import Claims
 from nfd.topology.kubelet import check_uri, default_uri
 from nfd.topology.metrics import Metrics

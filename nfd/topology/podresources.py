@@ -13,7 +13,7 @@ import grpc
 
 from nfd.errors import HostError
 from nfd.topology import podresources_pb2 as pb
-from nfd.topology.held import Allocatable, Container, Devices, Memory, Pod
+from nfd.topology.allocations import Allocatable, Container, Devices, Memory, Pod
 
 SERVICE = "/v1.PodResourcesLister"
 DEADLINE = 10.0

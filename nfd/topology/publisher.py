@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nfd import log
 from nfd.errors import Forbidden, KubeError, NotFound
-from nfd.kube.connect import KubeClient
+from nfd.kube.client import KubeClient
 from nfd.kube.lists import read_object
 from nfd.kube.paths import NAMESPACES, object_path
+from nfd.runtime import log
 from nfd.topology.zones import API_VERSION, Json, owned, same
 
 TOPOLOGIES = f"/apis/{API_VERSION}/noderesourcetopologies"

@@ -11,8 +11,8 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-from nfd import log
 from nfd.config.reading import read_bytes
+from nfd.runtime import log
 from nfd.runtime.watches import Folder, Watches
 
 FILES = (

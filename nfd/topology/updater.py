@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nfd import log
 from nfd.errors import HostError, NfdError
-from nfd.failures import failed
 from nfd.host import Host
+from nfd.runtime import log
+from nfd.runtime.failures import failed
 from nfd.topology import podresources
 from nfd.topology.accounting import EVERY_NAMESPACE, account, counted, excluded_for
+from nfd.topology.allocations import Allocatable, Pod
 from nfd.topology.claims import Claims
-from nfd.topology.held import Allocatable, Pod
 from nfd.topology.kubelet import Manager, read_manager
 from nfd.topology.metrics import Metrics
 from nfd.topology.numa import read_hybrid, read_nodes

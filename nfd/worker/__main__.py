@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from nfd.signals import begin
+from nfd.runtime.signals import begin
 from nfd.worker.memory import OPENSSL, absent
 
 

@@ -10,16 +10,17 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from nfd import __version__, log
+from nfd import __version__
 from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import ConfigError, FileGone, ReportError
 from nfd.events import POLL, Events, Wake
-from nfd.failures import failed
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.runtime import log
+from nfd.runtime.failures import failed
+from nfd.runtime.signals import Interrupted, Signals
+from nfd.runtime.threads import Limits
 from nfd.runtime.watches import Folder
-from nfd.signals import Interrupted, Signals
-from nfd.threads import Limits
 from nfd.worker.memory import release
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import Pace

@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nfd import log, names
+from nfd import names
 from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse
 from nfd.config.load import Contents
 from nfd.config.text import parse_port
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError, NfdError
 from nfd.events import RELOAD
-from nfd.health import Family, HttpServer, alive_answer, probes
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
+from nfd.runtime import log
+from nfd.runtime.health import Family, HttpServer, alive_answer, probes
+from nfd.runtime.signals import Signals, begin
+from nfd.runtime.stdout import say
 from nfd.runtime.watches import Folder, visible_names
-from nfd.signals import Signals, begin
-from nfd.stdout import say
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from nfd.config.flags import parse
 from nfd.host.replay import open_host
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 from nfd.worker.agent import Agent
 from nfd.worker.cli import FLAGS, load, reporter
 from nfd.worker.config import ENV_PREFIX, model

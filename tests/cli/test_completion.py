@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from nfd.cli import COMMANDS, main
+from nfd.cli.completion import all_words, render
 from nfd.cli.reference import manual, page
-from nfd.cli.shells import render
-from nfd.cli.words import all_words
 from tests.children import run
 
 Run = Callable[..., tuple[int, str, str]]

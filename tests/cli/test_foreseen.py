@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from nfd.cli.offline import after
-from nfd.cli.scene import Foreseen, Scene, Situation, foresee
-from nfd.master.desired import Freshness
-from nfd.master.objects import FeatureObject
-from nfd.master.reveal import Standing
-from nfd.master.unwritten import Unwritten
+from nfd.cli.plan.model import Foreseen, Scene, Situation, foresee
+from nfd.cli.plan.recorded import after
+from nfd.master.http.reports_api import MasterState
+from nfd.master.node.desired import Freshness
+from nfd.master.node.rejections import Unwritten
+from nfd.master.rules.nodefeatures import FeatureObject
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, Node
@@ -21,10 +21,10 @@ V = "vendor.io/"
 RULES = {"o": {"metadata": {"name": "o"}, "spec": {"rules": [{"name": "r", "labels": {V + "rule": "1"}}]}}}
 OBJECT = FeatureObject("ns", "extra", "n", {V + "object": "1"})
 REPORT = Report("n", labels={F + "a": "1"}, origins={F + "a": "local"})
-STANDING = Standing(Policy(enable_taints=True))
+STANDING = MasterState(Policy(enable_taints=True))
 
 
-def one(situation: Situation, standing: Standing = STANDING, rules: dict[str, object] = RULES) -> Foreseen:  # type: ignore[assignment]
+def one(situation: Situation, standing: MasterState = STANDING, rules: dict[str, object] = RULES) -> Foreseen:  # type: ignore[assignment]
     (found,) = foresee(Scene([situation], rules, standing))  # type: ignore[arg-type]
     return found
 

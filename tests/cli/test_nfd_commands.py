@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nfd.cli import main
-from nfd.master.objects import NODE_NAME
+from nfd.master.rules.nodefeatures import NODE_NAME
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import DEPLOY

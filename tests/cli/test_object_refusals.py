@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nfd.cli.onnode import Found, lines_of
+from nfd.cli.explain.cluster import Found, lines_of
 
 NODE = {"metadata": {"name": "n", "labels": {"example.com/there": "1"}}}
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nfd.cli import main
-from nfd.master.ownership import bookkeeping
+from nfd.master.node.ownership import bookkeeping
 from nfd.quantity import parse_quantity
 from nfd.store.base import Kind, trim
 from tests.controlplane.cluster import ControlPlane

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nfd.cli.bundle import Cleaner, Documents, render
+from nfd.cli.report.bundle import Cleaner, Documents, render
 from tests.controlplane.cluster import ControlPlane
 
 ALWAYS = (

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nfd.cli.bundle import Cleaner
-from nfd.cli.columns import bar, columns, size_text
 from nfd.cli.nodes import age
-from nfd.cli.screen import Style
+from nfd.cli.output import Style, bar, columns, size_text
+from nfd.cli.report.bundle import Cleaner
 from tests.cli.small import MACHINE, make
 
 Run = Callable[..., tuple[int, str, str]]

@@ -13,7 +13,7 @@ import pytest
 from nfd.config import reading
 from nfd.config.reading import read_bytes
 from nfd.errors import ConfigError, KubeError, ReportError
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.report import Report
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles

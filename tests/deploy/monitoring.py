@@ -15,9 +15,9 @@ import yaml
 from nfd.discovery import Discovery, Scan
 from nfd.gc.collector import KINDS
 from nfd.gc.metrics import Metrics as GcMetrics
-from nfd.health import Family
-from nfd.master import metrics as master
-from nfd.master.unwritten import Unwritten
+from nfd.master.http import metrics as master
+from nfd.master.node.rejections import Unwritten
+from nfd.runtime.health import Family
 from nfd.topology.metrics import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics
 from tests.deploy.rendering import CHART, OVERLAYS, ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from nfd.events import Events
 from nfd.host import Host
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 from tests.events.machine import ALL, Maker
 
 

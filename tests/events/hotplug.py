@@ -8,7 +8,7 @@ from nfd.config.section import Section
 from nfd.events import Events
 from nfd.features import Features
 from nfd.host import Host
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 from nfd.source import Source
 
 DEVICE = b"P: /devices/pci0000:00/0000:00:1f.0\nE: SUBSYSTEM=pci\nA: class=0x030000\\n\nA: vendor=0x10de\\n\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nfd.events import Wake
-from nfd.signals import Interrupted, Signals
+from nfd.runtime.signals import Interrupted, Signals
 from tests.children import run
 from tests.events.machine import Maker
 

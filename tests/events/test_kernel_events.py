@@ -14,7 +14,7 @@ import pytest
 from nfd.events import Events, Wake
 from nfd.events.kernel import UID_MAP, WHOLE_MAP, DeafError, KernelEvents
 from nfd.host import Host
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 from tests.events.machine import ALL, source
 
 UEVENT = Path("/sys/block/loop0/uevent")

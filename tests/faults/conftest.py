@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.lease import Lease, Timing
 from nfd.master.leadership import Election
-from nfd.master.reconcile import Settings
-from nfd.master.resources import CustomResources, Wishes
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.service import Options, Service
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
@@ -77,7 +77,12 @@ class FaultMasters:
         return self.stack.enter_context(FaultProxy(self.plane))
 
     async def make(
-        self, proxy: FaultProxy, lease: str = "", silence: float = 60.0, wishes: Wishes | None = None, **options: object
+        self,
+        proxy: FaultProxy,
+        lease: str = "",
+        silence: float = 60.0,
+        wishes: ResourceOptions | None = None,
+        **options: object,
     ) -> Service:
         """One that has yet to be started; it is stopped after the test. With `wishes` it watches custom resources."""
         kubeconfig = str(proxy.kubeconfig())
@@ -87,7 +92,7 @@ class FaultMasters:
             held = Lease(await connect(kubeconfig), NAMESPACE, lease, self.timing)
             election = Election(held, f"master-{next(_numbers)}", "127.0.0.1")
             client.fence = held
-        settings = Settings(proof=PROOF)
+        settings = ReconcileOptions(proof=PROOF)
         values = {"host": "127.0.0.1", "port": 0, "http_port": 0, "resync": 0, "settings": settings, **options}
         resources = (lambda metrics: CustomResources(client, wishes, metrics)) if wishes is not None else None
         store = KubeStore(client, 20, silence=silence)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
-from nfd.kube.connect import TIMEOUT
+from nfd.kube.client import TIMEOUT
 from nfd.master.service import Service
 from tests.e2e.nodes import Node
 from tests.faults.conftest import FaultMasters, Made

@@ -12,7 +12,7 @@ import pytest
 from nfd.errors import ReportError
 from nfd.features import Features
 from nfd.master.leadership import Phase
-from nfd.master.reconcile import Settings
+from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.service import Options, Service
 from nfd.report import Report, SourceState, State
 from nfd.rules.policy import Policy
@@ -241,6 +241,6 @@ async def test_another_configuration_is_nobodys_drift(
     proxy.inject(late(0.2), method="PATCH")  # so that each change comes while the last one is still under way
     for denied, shown in (({"denied.io"}, SHOWN), (set(), {**SHOWN, "denied.io/y": "1"})) * 3:
         policy = Policy(deny_label_ns=frozenset(denied))
-        await master.reconfigure(Options(settings=Settings(policy)))
+        await master.reconfigure(Options(settings=ReconcileOptions(policy)))
         await until(lambda shown=shown: labels_of(place, name) == shown)  # type: ignore[misc]
     assert (master.metrics["drift_restored"], master._gauges()["contested_keys"]) == (0, 0)

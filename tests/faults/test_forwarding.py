@@ -13,12 +13,12 @@ from typing import Any
 import grpc
 import pytest
 
-from nfd.kube.connect import connect
-from nfd.kube.tokens import Tokens
-from nfd.master.caller import CertificateGate, TokenGate
-from nfd.master.certificates import BUNDLE, Certificates
+from nfd.kube.client import connect
+from nfd.kube.reviews import TokenReviews
 from nfd.master.leadership import Phase
-from nfd.master.security import AUDIENCE, Security
+from nfd.master.security.authentication import CertificateAuthenticator, TokenAuthenticator
+from nfd.master.security.rotation import BUNDLE, Certificates
+from nfd.master.security.setup import AUDIENCE, Security
 from nfd.master.service import Service
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles
@@ -84,7 +84,7 @@ async def own(masters: FaultMasters, proxy: FaultProxy, unique: str) -> Pair:
         client = await connect(str(proxy.kubeconfig()))
         masters.stack.push_async_callback(client.close)
         certificates = Certificates(client, NAMESPACE, unique, ("nfd-master", "localhost"))
-        gate = TokenGate(Tokens(client, AUDIENCE), (f"{NAMESPACE}/nfd-worker",))
+        gate = TokenAuthenticator(TokenReviews(client, AUDIENCE), (f"{NAMESPACE}/nfd-worker",))
         securities.append(Security(gate, certificates, "localhost", certificates.start, certificates.stop))
     return await start(masters, proxy, unique, *securities)
 
@@ -128,7 +128,7 @@ async def test_over_mutual_tls_with_verified_node_names(
         masters,
         proxy,
         unique,
-        *(Security(CertificateGate(one), one, "localhost") for one in (files[0], files[-shared])),
+        *(Security(CertificateAuthenticator(one), one, "localhost") for one in (files[0], files[-shared])),
     )
     ours, theirs = make(), make()
     worker = authority.issue(tmp_path / "worker", ours)
@@ -154,7 +154,7 @@ async def test_our_worker_follows_the_hint_over_mutual_tls(
     tmp_path: Path,
 ) -> None:
     files = authority.issue(tmp_path / "master", "nfd-master")
-    gates = [Security(CertificateGate(files), files, "localhost") for _ in range(2)]
+    gates = [Security(CertificateAuthenticator(files), files, "localhost") for _ in range(2)]
     pair = await start(masters, proxy, unique, *gates)
     name = make()
     worker = authority.issue(tmp_path / "worker", name)

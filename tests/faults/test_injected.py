@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from nfd.errors import ReportError
-from nfd.failures import COUNTS
-from nfd.master import evaluation, outcome, room, rulebook, statuses
-from nfd.master.intake import Intake
-from nfd.master.resources import CustomResources, Wishes
+from nfd.master.node import annotation_budget, outcome
+from nfd.master.reports.handler import ReportHandler
+from nfd.master.rules import evaluation, ruleset, status_writer
+from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.service import Service
+from nfd.runtime.failures import COUNTS
 from nfd.store.kube import KubeStore
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.injected import Broken, each
@@ -47,13 +48,13 @@ class Stage:
 
 
 STAGES = {
-    "report": Stage(Intake, "_take", lambda intake, report: report.node, "node"),
+    "report": Stage(ReportHandler, "_take", lambda intake, report: report.node, "node"),
     "desired state": Stage(outcome, "derive_desired", lambda report, *rest: report.node, "node", "node pass"),
-    "plan": Stage(room, "plan_node", lambda goal, node: node.name, "node", "node pass"),
+    "plan": Stage(annotation_budget, "plan_node", lambda goal, node: node.name, "node", "node pass"),
     "write": Stage(KubeStore, "patch", lambda store, name, patch: name, "node", "node pass"),
-    "rule compile": Stage(rulebook, "compile_rule", lambda one, meter: one.name, "rule"),
+    "rule compile": Stage(ruleset, "compile_rule", lambda one, meter: one.name, "rule"),
     "rule run": Stage(evaluation, "run_rule", lambda one, view: one.name, "rule"),
-    "status": Stage(statuses, "render_steps", lambda sheet, *rest: sheet.name, "rule", "statuses"),
+    "status": Stage(status_writer, "render_steps", lambda sheet, *rest: sheet.name, "rule", "statuses"),
 }
 
 
@@ -83,7 +84,7 @@ class Scene:
 
 
 async def stage_of(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds) -> Scene:
-    master = await masters.start(proxy, wishes=Wishes(), tick=0.2)
+    master = await masters.start(proxy, wishes=ResourceOptions(), tick=0.2)
     scene = Scene(master, place, kinds, make(), make())
     for name in (BAD, GOOD):
         kinds.rules(name, rule(name, labels={name: "1"}))
@@ -165,7 +166,7 @@ async def test_one_object_that_cannot_be_taken_in_stops_no_other(
     if at == "list":
         for one in (BAD, GOOD):
             kinds.features("default", one, name, labels={one: "1"})
-    master = await masters.start(proxy, wishes=Wishes())
+    master = await masters.start(proxy, wishes=ResourceOptions())
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
     if at != "list":
         broken.on = True

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from nfd import failures, tasks
 from nfd.config.flags import configure, parse
-from nfd.failures import COUNTS
 from nfd.kube.informer import Informer
 from nfd.kube.paths import NODES
-from nfd.master import assembly
-from nfd.master.assembly import open_master
+from nfd.master import app
+from nfd.master.app import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config
-from nfd.master.resources import Wishes
+from nfd.master.rules.resources import ResourceOptions
 from nfd.master.service import Service
+from nfd.runtime import failures, tasks
+from nfd.runtime.failures import COUNTS
 from tests.faults import test_injected, test_injected_tasks
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.injected import MASTER, Broken, each, told
@@ -36,7 +36,7 @@ HERE = {"given-up worker", "list of Nodes", "configuration", "reload", "list", "
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "BACKOFF", (0.05, 0.1))
     monkeypatch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
-    monkeypatch.setattr(assembly, "LOOK", 0.1)
+    monkeypatch.setattr(app, "LOOK", 0.1)
     failures._told.clear()
 
 
@@ -85,7 +85,7 @@ async def test_the_list_of_nodes(
     """The start waits for it, and goes on as soon as there is one."""
     node, broken, before = make({"theirs": "1"}), Broken(error, NODES, on=True), COUNTS["watch"]
     broken.wrap(monkeypatch, Informer, "_list", lambda watch: watch._path)
-    master = await masters.make(proxy, wishes=Wishes())
+    master = await masters.make(proxy, wishes=ResourceOptions())
     starting = asyncio.create_task(master.start())
     await until(lambda: COUNTS["watch"] >= before + 2)
     assert told(caplog, "watch")
@@ -110,11 +110,11 @@ async def test_the_configuration(
 ) -> None:
     """The one in use stays, and the new one counts as soon as it can be read."""
     broken, node, file = Broken(error), make(), tmp_path / "nfd-master.conf"
-    broken.wrap(monkeypatch, assembly, {"configuration": "signature", "reload": "options_of"}[stage])
+    broken.wrap(monkeypatch, app, {"configuration": "signature", "reload": "options_of"}[stage])
     file.write_text("{}")
     words = [f"--kubeconfig={proxy.kubeconfig()}", "-port=0", "-http-port=0", f"-config={file}"]
     parsed = parse("nfd-master", words, FLAGS, Config, "NFD_MASTER", about="")
-    seen: Any = assembly.signature(str(file))
+    seen: Any = app.signature(str(file))
     master = await open_master(configure(Config, parsed)[0], parsed, "none")
     await master.service.start()
     following = tasks.start("configuration", lambda: master.follow(asyncio.Event(), seen))

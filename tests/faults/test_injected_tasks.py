@@ -13,29 +13,30 @@ from typing import Any
 import aiohttp
 import pytest
 
-from nfd import failures, tasks
-from nfd.failures import COUNTS
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.informer import Informer
 from nfd.kube.lease import Lease, Timing
 from nfd.kube.paths import NODE_FEATURES, RULES
-from nfd.master import http, resources
-from nfd.master.authority import Timing as Rotation
-from nfd.master.certificates import Certificates
-from nfd.master.definitions import Definitions
-from nfd.master.door import Link
+from nfd.master.http import server
+from nfd.master.http.limits import Connection
 from nfd.master.leadership import Phase
-from nfd.master.proof import Proof
-from nfd.master.proofkey import SecretKey
-from nfd.master.reconcile import Settings
-from nfd.master.reports import Reports
-from nfd.master.resources import CustomResources, Wishes
-from nfd.master.security import Security
+from nfd.master.node.proof import Proof
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.reports.store import ReportStore
+from nfd.master.rules import resources
+from nfd.master.rules.definitions import Definitions
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.resources import CustomResources, ResourceOptions
+from nfd.master.rules.status_writer import StatusWriter
+from nfd.master.security.authority import Lifetimes as Rotation
+from nfd.master.security.proof_key import SecretKey
+from nfd.master.security.rotation import Certificates
+from nfd.master.security.setup import Security
 from nfd.master.service import Service
-from nfd.master.statuses import Statuses
-from nfd.master.verdicts import Verdicts
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles
+from nfd.runtime import failures, tasks
+from nfd.runtime.failures import COUNTS
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import NAMESPACE, FaultMasters, Made
@@ -154,7 +155,7 @@ async def lose_the_lead(scene: Scene) -> None:
 
 
 async def half_a_day(scene: Scene) -> None:
-    """Reports grow old."""
+    """ReportStore grow old."""
     scene.clock.ahead += 50_000.0
 
 
@@ -235,11 +236,11 @@ def path_of(informer: Informer, *rest: Any) -> str:
 STAGES = {
     "whole list": Stage(Informer, "_list", "watch", nothing, object_is_heard, path_of, NODE_FEATURES, early=True),
     "whole watch": Stage(Informer, "_take", "watch", edit_rule, rule_is_in_force, path_of, RULES),
-    "rule revisions": Stage(Verdicts, "judge_all", "rule revisions", edit_rule, rule_is_in_force),
-    "statuses": Stage(Statuses, "_count", "statuses", edit_rule, status_is_written),
+    "rule revisions": Stage(Evaluator, "judge_all", "rule revisions", edit_rule, rule_is_in_force),
+    "statuses": Stage(StatusWriter, "_count", "statuses", edit_rule, status_is_written),
     "definitions": Stage(Definitions, "_look", "definitions", early=True),
     "resync": Stage(Service, "_resync", "chores", half_a_day, all_are_looked_at),
-    "sweep": Stage(Reports, "sweep", "chores", half_a_day, all_are_looked_at),
+    "sweep": Stage(ReportStore, "sweep", "chores", half_a_day, all_are_looked_at),
     "lease": Stage(Lease, "_round", "lease", nothing, lease_is_renewed),
     "take-over": Stage(CustomResources, "start", "take-over", lose_the_lead, leads_again),
     "certificates": Stage(Certificates, "advance", "certificates", nothing, certificate_is_renewed),
@@ -250,8 +251,8 @@ STAGES = {
         Informer, "_put", "watch", edit_config_map, certificate_is_renewed, path_of, CONFIG_MAP.rpartition("/")[0]
     ),
     "key of proofs": Stage(SecretKey, "_read", "key of proofs"),
-    "http connections": Stage(Link, "__init__", "http connections", connect_once, http_answers),
-    "http handler": Stage(http, "metrics_answer", "http handler", ask_metrics, http_answers),
+    "http connections": Stage(Connection, "__init__", "http connections", connect_once, http_answers),
+    "http handler": Stage(server, "metrics_answer", "http handler", ask_metrics, http_answers),
 }
 
 
@@ -270,11 +271,11 @@ async def scene_of(
     master = await masters.make(
         proxy,
         OWN,
-        wishes=Wishes(),
+        wishes=ResourceOptions(),
         tick=0.1,
         resync=1000.0,
         now=clock,
-        settings=Settings(proof=proof),
+        settings=ReconcileOptions(proof=proof),
         key=key,
         security=Security(tls=certificates, prepare=certificates.start, finish=certificates.stop),
     )

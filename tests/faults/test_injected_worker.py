@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from nfd import failures
 from nfd.discovery import Plan
 from nfd.events.listing import Listings
-from nfd.failures import COUNTS
-from nfd.health import render
 from nfd.host import Host
 from nfd.rpc.client import Reporter
+from nfd.runtime import failures
+from nfd.runtime.failures import COUNTS
+from nfd.runtime.health import render
+from nfd.runtime.signals import Signals
 from nfd.runtime.watches import Folder, Watches
-from nfd.signals import Signals
 from nfd.sources import BUILT_IN
 from nfd.worker import agent as agent_module
 from nfd.worker import pace

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from nfd.errors import ReportError, Unavailable
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.lease import Timing
 from nfd.master.leadership import Phase
 from nfd.master.service import Service

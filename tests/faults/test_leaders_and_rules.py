@@ -11,11 +11,11 @@ import pytest
 
 from nfd.errors import Unavailable
 from nfd.features import Features
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.lease import Timing
 from nfd.master.leadership import Phase
-from nfd.master.objects import Joining
-from nfd.master.resources import Wishes
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.resources import ResourceOptions
 from nfd.master.service import Service
 from nfd.rules.policy import Policy
 from nfd.store.base import Patch
@@ -32,7 +32,7 @@ from tests.master.places import Cluster, labels_of, until
 from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
-WISHES = Wishes(Joining(Policy(enable_taints=True), OWN), groups=True)
+WISHES = ResourceOptions(Joining(Policy(enable_taints=True), OWN), groups=True)
 SLOW = Timing(duration=30.0, renew=20.0, retry=0.3)
 """A slow machine is no reason to change places."""
 NO_GPU = Features(instances={"pci.device": ({"vendor": "8086", "class": "0200"},)})

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from nfd.errors import Unavailable
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.lease import Lease, Timing
 from tests.controlplane.api import ApiError
 from tests.faults.conftest import NAMESPACE, QUICK

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 
 from nfd.errors import Forbidden, Unavailable
-from nfd.failures import COUNTS
 from nfd.gc.collector import KINDS as COLLECTED
 from nfd.gc.collector import Collector
 from nfd.gc.metrics import Metrics
-from nfd.kube.access import Access
-from nfd.kube.answers import identity
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.informer import Informer, ObjectInformer, Store
 from nfd.kube.lease import Lease
-from nfd.kube.tokens import Tokens
-from nfd.master.objects import Joining
-from nfd.master.resources import Wishes
+from nfd.kube.responses import identity
+from nfd.kube.reviews import AccessReviews, TokenReviews
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.resources import ResourceOptions
 from nfd.rules.policy import Policy
+from nfd.runtime.failures import COUNTS
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.nodes import Node
 from tests.faults.conftest import NAMESPACE, QUICK, FaultMasters, Made
@@ -61,7 +60,7 @@ async def test_lists_that_are_none(
     node = Node(place.plane, name)
     kinds.rules("rule", rule(labels={"rule": "yes"}))
     kinds.features(OTHER, "theirs", name, labels={"theirs": "1"})
-    wishes = Wishes(Joining(Policy(), OWN))
+    wishes = ResourceOptions(Joining(Policy(), OWN))
     first, worker = await masters.start(proxy, wishes=wishes), Worker(name)
     await send(first, worker.report({F + "cpu-a": "1"}, features=PCI))
     shown = {F + "cpu-a": "1", F + "rule": "yes", F + "theirs": "1"}
@@ -95,7 +94,7 @@ async def test_objects_without_a_spec(
     name = make()
     kinds.rules("rule", rule(labels={"rule": "yes"}))
     kinds.features(OTHER, "theirs", name, labels={"theirs": "1"})
-    wishes = Wishes(Joining(Policy(), OWN))
+    wishes = ResourceOptions(Joining(Policy(), OWN))
     first, worker = await masters.start(proxy, wishes=wishes), Worker(name)
     await send(first, worker.report({F + "cpu-a": "1"}, features=PCI))
     shown = {F + "cpu-a": "1", F + "rule": "yes", F + "theirs": "1"}
@@ -276,12 +275,12 @@ async def test_nobody_is_let_in_by_it(spoil: Any, proxy: FaultProxy, control_pla
     alice = control_plane.token("alice")
     with proxy.inject(spoiled(spoil), method="POST", path="reviews"):
         with pytest.raises((Unavailable, Forbidden)):
-            await Tokens(client, "nfd-master").review(token)
+            await TokenReviews(client, "nfd-master").review(token)
         with pytest.raises((Unavailable, Forbidden)):
-            await Access(client).check(f"Bearer {alice}", "/reports", "10.0.0.1")
+            await AccessReviews(client).check(f"Bearer {alice}", "/reports", "10.0.0.1")
     with (
         proxy.inject(spoiled(spoil), method="POST", path="subjectaccessreviews"),
         pytest.raises((Unavailable, Forbidden)),
     ):
-        await Access(client).check(f"Bearer {alice}", "/reports", "10.0.0.1")
+        await AccessReviews(client).check(f"Bearer {alice}", "/reports", "10.0.0.1")
     await client.close()

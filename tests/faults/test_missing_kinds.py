@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nfd.kube.connect import connect
-from nfd.master.objects import Joining
-from nfd.master.reconcile import Settings
-from nfd.master.resources import CustomResources, Wishes
+from nfd.kube.client import connect
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.service import Options, Service
 from nfd.rules.policy import Policy
 from nfd.store.kube import KubeStore
@@ -23,8 +23,8 @@ RULES = "nodefeaturerules"
 async def start(masters: FaultMasters, proxy: FaultProxy) -> Service:
     """A master that watches custom resources, through the proxy."""
     client = await connect(str(proxy.kubeconfig()))
-    wishes = Wishes(Joining(Policy(), OWN))
-    options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(proof=PROOF))
+    wishes = ResourceOptions(Joining(Policy(), OWN))
+    options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=ReconcileOptions(proof=PROOF))
     service = Service(KubeStore(client), options, lambda metrics: CustomResources(client, wishes, metrics))
     masters.stack.push_async_callback(service.stop)
     await service.start()

@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.informer import PATIENCE
 from nfd.kube.lease import Lease
 from nfd.store.kube import KubeStore

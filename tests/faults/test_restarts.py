@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from nfd.master.objects import Joining
-from nfd.master.resources import Wishes
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.resources import ResourceOptions
 from nfd.rules.policy import Policy
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import Exchange, FaultProxy
@@ -19,7 +19,7 @@ from tests.master.places import Cluster, labels_of, until
 from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
-WISHES = Wishes(Joining(Policy(), OWN))
+WISHES = ResourceOptions(Joining(Policy(), OWN))
 
 
 async def test_after_a_restart_rules_hold_until_each_worker_has_spoken(

@@ -10,7 +10,7 @@ from kubernetes.aio import client as aio
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from nfd.errors import Forbidden, Unavailable
-from nfd.kube.connect import KubeClient
+from nfd.kube.client import KubeClient
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.signals import KILLED
+from nfd.runtime.signals import KILLED
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.terms import MOMENTS, NODES, PROGRAMS, Terms
 from tests.master.conftest import Kinds

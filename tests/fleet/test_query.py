@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import parse_terms, to_selector
-from nfd.fleet.query import parse_query
-from nfd.fleet.terms import compare_versions
+from nfd.fleet.query import compare_versions, parse_query
 from nfd.names import key_problem, value_problem
 from tests.fleet.expressions import expressions, kubernetes_selects, labels
 

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
-from nfd.fleet.query import parse_query
-from nfd.fleet.terms import Term
+from nfd.fleet.query import Term, parse_query
 from tests.controlplane.cluster import ControlPlane
 from tests.fleet.expressions import FULL, VALUES, expressions
 

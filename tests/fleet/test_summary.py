@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from nfd.fleet.cpus import cpu_name
+from nfd.fleet.gpu_resources import Device
 from nfd.fleet.gpus import Amount, group
-from nfd.fleet.nodes import summarize, summarize_all, to_json, with_reports
+from nfd.fleet.nodes import cpu_name, summarize, summarize_all, to_json, with_reports
 from nfd.fleet.pods import ask_of, asks_by_node
-from nfd.fleet.resources import Device
 
 F = "feature.node.kubernetes.io/"
 N = "nvidia.com/"

@@ -15,7 +15,7 @@ import yaml
 from nfd.cli.machine import config_of, plan_with
 from nfd.host.replay import Replay
 from nfd.rpc.client import Reporter
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 from nfd.worker.agent import Agent, Settings
 from tests.controlplane import objects
 from tests.controlplane.api import ApiError

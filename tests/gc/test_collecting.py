@@ -11,7 +11,7 @@ import yaml
 
 from nfd.gc.collector import KINDS, Collector, Kind
 from nfd.gc.metrics import Metrics
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
 from tests.e2e.programs import Program, eventually

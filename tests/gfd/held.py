@@ -26,7 +26,7 @@ from nfd.master.service import Options as MasterOptions
 from nfd.master.service import Service
 from nfd.report import Order, Report, SourceState
 from nfd.rpc.client import Reporter
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 from nfd.worker.state import derive_content
 from tests.master.places import Folder, labels_of, until
 

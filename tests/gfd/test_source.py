@@ -9,9 +9,9 @@ from gfd import discover as reading
 from gfd.config import Config
 from gfd.source import SOURCE
 from nfd.discovery import Discovery, Plan, discover
-from nfd.health import render
 from nfd.host import Host
 from nfd.host.replay import Replay
+from nfd.runtime.health import render
 from nfd.sources import plug_ins
 from nfd.worker.metrics import Metrics
 from tests.gfd.machines import A100, DGX_DISPLAY, GEFORCE, H100, ONE_SLICE, Laid, at, carved, laid

@@ -83,7 +83,7 @@ GPUS = (
         HELD + "test_a_gpu_that_left_pci_takes_its_labels_along",
     ),
     Guard(  # rules over a source that fails take nothing away
-        "nfd/master/outcome.py",
+        "nfd/master/node/outcome.py",
         "if unsure := found.evaluation.unsure | rules.relying_on(fresh.failed):",
         "if unsure := found.evaluation.unsure:",
         "tests/master/test_rules_cluster.py::test_rules_over_a_source_that_fails_take_nothing_away",

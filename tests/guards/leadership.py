@@ -11,19 +11,19 @@ FORWARDING = "tests/faults/test_forwarding.py::"
 
 LEADERSHIP = (
     Guard(  # early: nothing begins
-        "nfd/kube/connect.py",
+        "nfd/kube/client.py",
         "        self.fence.check()\n        limit",
         "        limit",
         RULES + "test_who_does_not_lead_does_not_even_connect",
     ),
     Guard(  # late: nothing that waited goes out
-        "nfd/kube/connect.py",
+        "nfd/kube/client.py",
         "        self._fence.check()\n        await super()",
         "        await super()",
         LEADERS + "test_what_waits_for_its_connection_is_not_sent_once_we_lead_no_more",
     ),
     Guard(  # the server drops what comes too late
-        "nfd/kube/connect.py",
+        "nfd/kube/client.py",
         "query={**request.query, **limit}",
         "query={**request.query}",
         LEADERS + "test_what_waits_for_its_connection_is_not_sent_once_we_lead_no_more",
@@ -35,12 +35,12 @@ LEADERSHIP = (
         RULES + "test_a_follower_does_nothing",
     ),
     Guard(
-        "nfd/master/statuses.py",
+        "nfd/master/rules/status_writer.py",
         "            await leads.wait()\n",
         "",
         RULES + "test_a_follower_does_nothing",
     ),
-    Guard("nfd/master/statuses.py", "fenced=True", "fenced=False", RULES + "test_statuses_are_fenced"),
+    Guard("nfd/master/rules/status_writer.py", "fenced=True", "fenced=False", RULES + "test_statuses_are_fenced"),
     Guard(  # the lease goes only when nothing of ours is under way
         "nfd/master/service.py",
         "lease.stop(release=finished)",
@@ -66,7 +66,7 @@ LEADERSHIP = (
         LEADERS + "test_what_a_deposed_leader_knows_is_forgotten",
     ),
     Guard(  # a report that was not written is not answered as if it were
-        "nfd/master/intake.py",
+        "nfd/master/reports/handler.py",
         "        written = await self._wait(name)\n        self._leadership.refer()\n",
         "        written = await self._wait(name)\n",
         LEADERS + "test_a_report_that_a_deposed_leader_could_not_write_is_not_answered",
@@ -108,7 +108,7 @@ LEADERSHIP = (
         LEADERS + "test_hints_that_lead_in_a_circle_end",
     ),
     Guard(  # only masters pass on
-        "nfd/master/caller.py",
+        "nfd/master/security/authentication.py",
         "if peer.forwarded and self._is_master(peer):",
         "if peer.forwarded:",
         FORWARDING + "test_over_mutual_tls_with_verified_node_names",

@@ -9,43 +9,43 @@ TERMS = "tests/faults/test_terms.py::"
 
 LIVES = (
     Guard(  # what fails starts again
-        "nfd/tasks.py",
+        "nfd/runtime/tasks.py",
         "        except Exception as error:\n            failed(task, error)\n        if clock()",
         "        if clock()",
         TASKS + "test_a_task_starts_again",
     ),
     Guard(  # a cancellation that is not our own is none
-        "nfd/tasks.py",
+        "nfd/runtime/tasks.py",
         "            if _is_told_to_end():\n                raise\n",
         "            raise\n",
         TASKS + "test_a_cancellation_of_what_it_waits_for_is_not_its_end",
     ),
     Guard(  # a cancellation that got lost is repeated
-        "nfd/tasks.py",
+        "nfd/runtime/tasks.py",
         "        _, left = await asyncio.wait(left, timeout=INSIST)\n",
         "        await asyncio.wait(left)\n        left = set()\n",
         TASKS + "test_a_task_that_does_not_hear_is_told_again",
     ),
     Guard(  # callbacks are heard
-        "nfd/tasks.py",
+        "nfd/runtime/tasks.py",
         "        runner.get_loop().set_exception_handler(_unhandled)\n",
         "",
         TASKS + "test_callbacks_are_heard",
     ),
     Guard(
-        "nfd/threads.py",
+        "nfd/runtime/threads.py",
         "        except Exception as error:\n            failed(task, error)\n",
         "        except ZeroDivisionError as error:\n            failed(task, error)\n",
         TASKS + "test_threads",
     ),
     Guard(
-        "nfd/health.py",
+        "nfd/runtime/health.py",
         '        failed("http handler", error, path=target.partition("?")[0])\n',
         "",
         "tests/health/test_http_server.py::test_a_handler_that_fails_is_told_once",
     ),
     Guard(
-        "nfd/master/http.py",
+        "nfd/master/http/server.py",
         "middlewares=[let_in, tell_failures]",
         "middlewares=[let_in]",
         "tests/master/test_http.py::test_a_handler_that_fails_is_told_once",
@@ -69,7 +69,7 @@ LIVES = (
         "tests/faults/test_injected_worker.py::test_an_endless_run_of_a_source_is_given_up",
     ),
     Guard(  # and is not run twice at a time
-        "nfd/threads.py",
+        "nfd/runtime/threads.py",
         "if (left := self._left.get(name)) is not None and left.is_alive():",
         "if (left := self._left.get(name)) is not None and False:",
         TASKS + "test_work_that_does_not_end_is_given_up",
@@ -87,7 +87,7 @@ LIVES = (
         "tests/faults/test_injected_starts.py::test_a_worker_that_is_given_up",
     ),
     Guard(  # one connection that brings out a defect keeps no other waiting
-        "nfd/master/door.py",
+        "nfd/master/http/limits.py",
         "            except Exception as error:  # what one connection brings out keeps no other waiting\n",
         "            except ZeroDivisionError as error:\n",
         "tests/faults/test_injected_tasks.py::test_a_task_harms_itself_alone",
@@ -99,7 +99,7 @@ LIVES = (
         "tests/faults/test_lease_clock.py::test_a_lease_that_is_just_being_made_is_given_up",
     ),
     Guard(  # an end that does not come is cut off
-        "nfd/signals.py",
+        "nfd/runtime/signals.py",
         "            signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)\n",
         "",
         TERMS + "test_the_first_line_and_the_last",

@@ -6,31 +6,31 @@ from tests.guards.guard import Guard
 
 RULES = (
     Guard(  # nodes alike do not share what stands for a feature of each
-        "nfd/master/desired.py",
+        "nfd/master/node/desired.py",
         "policies.refers(self.labels, self.annotations, self.extended_resources)",
         "policies.refers(self.labels, self.extended_resources)",
         "tests/master/test_alike.py::test_derivations_are_those_of_derive_desired",
     ),
     Guard(  # what a master never sees gives nothing where it is tried
-        "nfd/master/rulebook.py",
+        "nfd/master/rules/ruleset.py",
         "seen = [one for one in objects if one.defect is None]",
         "seen = list(objects)",
         "tests/cli/test_report_cases.py::test_what_a_master_never_sees_gives_nothing_beside_rules_that_it_sees",
     ),
     Guard(  # what a failed rule gave stays
-        "nfd/master/outcome.py",
+        "nfd/master/node/outcome.py",
         "if unsure := found.evaluation.unsure | rules.relying_on(fresh.failed):",
         "if unsure := rules.relying_on(fresh.failed):",
         "tests/master/test_rule_defects_cluster.py::test_rule_that_recurses_for_ever",
     ),
     Guard(  # so does what those after it gave that look at what it gives
-        "nfd/master/evaluation.py",
+        "nfd/master/rules/evaluation.py",
         "if placed.dependent and self.unsure:",
         "if False:",
         "tests/master/test_rule_defects_cluster.py::test_rules_that_depend_on_a_failing_one",
     ),
     Guard(  # a node on which a rule of a group fails stays a member
-        "nfd/master/statuses.py",
+        "nfd/master/rules/status_writer.py",
         "if node in found.unsure or self._silent(node)",
         "if self._silent(node)",
         "tests/master/test_rule_defects_cluster.py::test_group_whose_rule_fails_keeps_its_members",
@@ -42,7 +42,7 @@ RULES = (
         "tests/rules/test_defects.py::test_worker",
     ),
     Guard(  # an outcome is not current before it is there
-        "nfd/master/verdicts.py",
+        "nfd/master/rules/evaluator.py",
         "        book = self.book\n        found = yield from self._judgement(book, features)\n"
         "        now = self._find(key)\n",
         "        book, now = self.book, self._find(key)\n        if now is not None:\n"
@@ -51,31 +51,31 @@ RULES = (
         "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",
     ),
     Guard(  # while the rules of a node are not done, nothing is taken off it
-        "nfd/master/outcome.py",
+        "nfd/master/node/outcome.py",
         "not (found.evaluation.complete and found.current)",
         "not found.evaluation.complete",
         "tests/master/test_costly_rules_cluster.py::test_probes_and_reports_have_their_turn",
     ),
     Guard(  # what takes too long is suspended
-        "nfd/master/suspensions.py",
+        "nfd/master/rules/suspensions.py",
         "            self._known[name] = _Suspended(members[name], now + seconds, seconds)\n",
         "",
         "tests/master/test_costly_rules.py::test_heavy_object_is_suspended_with_all_its_rules",
     ),
     Guard(  # what is suspended is tried again
-        "nfd/master/suspensions.py",
+        "nfd/master/rules/suspensions.py",
         "if now < one.until}",
         "if True}",
         "tests/master/test_suspensions.py::test_suspended_rule_is_tried_again_after_a_while",
     ),
     Guard(  # a machine that stands still suspends nothing
-        "nfd/master/verdicts.py",
+        "nfd/master/rules/evaluator.py",
         "            if self._surprises(book, found):\n",
         "            if False:\n",
         "tests/master/test_suspensions.py::test_machine_that_stands_still_for_once",
     ),
     Guard(  # nor does the collector of garbage
-        "nfd/timed.py",
+        "nfd/rule_clock.py",
         "return time.thread_time() - _collecting.total",
         "return time.thread_time()",
         "tests/master/test_suspensions.py::test_garbage_collection_is_not_charged",
@@ -87,19 +87,19 @@ RULES = (
         "tests/master/test_costly_rules.py::test_text_that_is_too_long_for_a_pattern",
     ),
     Guard(  # what the master does not take is not foretold
-        "nfd/cli/selected.py",
+        "nfd/cli/namespace_selector.py",
         "[one for one, counts in pairs if counts]",
         "found",
         "tests/cli/test_namespace_selector.py::test_a_plan_foresees_what_the_master_takes",
     ),
     Guard(  # what an invalid object gave stays, in a plan as on the node
-        "nfd/cli/scene.py",
+        "nfd/cli/plan/model.py",
         "lists = replace(situation.lists, lost=situation.lists.lost | invalid)",
         "lists = replace(situation.lists, lost=frozenset(invalid))",
         "tests/cli/test_foreseen.py::test_what_an_invalid_object_gave_stays",
     ),
     Guard(  # what the API server rejects is not foretold
-        "nfd/cli/scene.py",
+        "nfd/cli/plan/model.py",
         "goal.without(act for _, acts in rejected for act in acts)",
         "goal",
         "tests/cli/test_foreseen.py::test_what_the_api_server_rejects_is_not_done",

@@ -36,7 +36,7 @@ TRUST = (
         RECORDINGS + "test_devices_and_pipes_are_not_opened",
     ),
     Guard(  # nor the running machine looked at
-        "nfd/cli/offline.py",
+        "nfd/cli/plan/recorded.py",
         "if inside and not one.resolve().is_relative_to(folder.resolve()):",
         "if False:",
         RECORDINGS + "test_no_link_leads_out",
@@ -54,13 +54,13 @@ TRUST = (
         ORDER + "test_which_report_is_older",
     ),
     Guard(  # who failed waits for who did not
-        "nfd/kube/turns.py",
+        "nfd/kube/review_queue.py",
         "self._count(askers, bad=isinstance(error, Forbidden))",
         "pass",
         TURNS + "test_who_failed_waits_for_who_did_not",
     ),
     Guard(  # who was turned away goes first
-        "nfd/kube/turns.py",
+        "nfd/kube/review_queue.py",
         "            self._count(askers, turned_away=1)\n",
         "",
         TURNS + "test_who_was_turned_away_goes_first_when_it_comes_again",
@@ -72,19 +72,19 @@ TRUST = (
         "tests/kube/test_tokens.py::test_made_up_tokens_cost_no_question",
     ),
     Guard(  # genuine tokens have turns of their own
-        "nfd/kube/tokens.py",
+        "nfd/kube/reviews.py",
         "turn = self._genuine.turn(uid)",
         "turn = self._unknown.turn(sender, uid)",
         "tests/kube/test_tokens.py::test_no_strangers_failure_uses_up_an_honest_callers_turn",
     ),
     Guard(  # readers that the API server knows have turns of their own
-        "nfd/kube/access.py",
+        "nfd/kube/reviews.py",
         "turn = self._known.turn(claimed or digest.hex())",
         'turn = self._unknown.turn(sender, f"{sender} {claimed}")',
         "tests/kube/test_access.py::test_made_up_tokens_use_up_nobodys_turn",
     ),
     Guard(  # a token's own claims count for the pod that it was reviewed as
-        "nfd/kube/tokens.py",
+        "nfd/kube/reviews.py",
         'return jwt.seconds(token.claims.get("iat")) if _pod_of(token) == pod.uid else 0.0',
         'return jwt.seconds(token.claims.get("iat"))',
         ORDER + "test_when_a_token_was_issued",
@@ -96,7 +96,7 @@ TRUST = (
         ORDER + "test_values_that_no_clock_reaches_are_refused",
     ),
     Guard(  # a worker's account is a service account
-        "nfd/kube/tokens.py",
+        "nfd/kube/reviews.py",
         "legal = user.startswith(_ACCOUNT) and not",
         "legal = not",
         CALLERS + "test_no_other_user_is_one",

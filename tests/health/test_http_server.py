@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from nfd import failures
-from nfd.failures import COUNTS
-from nfd.health import (
+from nfd.runtime import failures
+from nfd.runtime.failures import COUNTS
+from nfd.runtime.health import (
     MAX_CLIENTS,
     MAX_REQUEST,
     OPENMETRICS,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd.cli.offline import folders_of
+from nfd.cli.plan.recorded import folders_of
 from nfd.errors import ConfigError, HostError
 from nfd.host import Host
 from nfd.host.record import Recorder

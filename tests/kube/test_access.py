@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from nfd.errors import Forbidden, KubeError, Unavailable
-from nfd.kube.access import Access
-from nfd.kube.connect import KubeClient, connect
-from nfd.kube.tokens import REVIEWS
-from nfd.kube.turns import WAITING
+from nfd.kube.client import KubeClient, connect
+from nfd.kube.review_queue import WAITING
+from nfd.kube.reviews import REVIEWS, AccessReviews
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 
@@ -49,7 +48,7 @@ async def test_made_up_tokens_use_up_nobodys_turn(control_plane: ControlPlane, c
     account, whose token can be checked, and whoever comes from elsewhere with one that cannot.
     """
     clock = [0.0]
-    access = Access(client, lambda: clock[0])
+    access = AccessReviews(client, lambda: clock[0])
     alice = f"Bearer {control_plane.token('alice')}"
     account = f"Bearer {control_plane.service_account_token('reader', 'access')}"
     await access.check(alice, PATH, sender)
@@ -68,7 +67,7 @@ async def test_made_up_tokens_use_up_nobodys_turn(control_plane: ControlPlane, c
 
 @pytest.mark.usefixtures("readers")
 async def test_forged_tokens_are_not_asked_about(control_plane: ControlPlane, client: KubeClient) -> None:
-    access, good = Access(client), control_plane.service_account_token("reader", "access")
+    access, good = AccessReviews(client), control_plane.service_account_token("reader", "access")
     await access.check(f"Bearer {good}", PATH, "10.0.0.1")
     mark = control_plane.mark()
     forged = (access.check(f"Bearer {good[:-20]}{number:020}", PATH, "10.0.0.1") for number in range(300))
@@ -80,7 +79,7 @@ async def test_forged_tokens_are_not_asked_about(control_plane: ControlPlane, cl
 
 async def test_answers_are_remembered_apart(control_plane: ControlPlane, client: KubeClient) -> None:
     """Refusals of strangers push no answer for a reader out."""
-    access, admin = Access(client), f"Bearer {control_plane.token('admin')}"
+    access, admin = AccessReviews(client), f"Bearer {control_plane.token('admin')}"
     await access.check(admin, PATH, "10.0.0.1")
     good = control_plane.service_account_token("other", "access")
     for number in range(600):

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.kube.jwt import AGAIN, DENIED_AGAIN, KEYS, KEYS_TYPE, Jwt, Keys, Verdict, parse, parse_keys
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from nfd.errors import Unavailable
-from nfd.kube.connect import KubeClient, connect
+from nfd.kube.client import KubeClient, connect
 from nfd.kube.lists import list_all, read_object
 from tests.controlplane.process import free_ports
 

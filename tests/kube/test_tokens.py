@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pytest
 
 from nfd.errors import Forbidden, KubeError, Unavailable
-from nfd.kube.connect import KubeClient, connect
+from nfd.kube.client import KubeClient, connect
 from nfd.kube.jwt import KEYS
-from nfd.kube.tokens import BAD_SECONDS, REVIEWS, Tokens
-from nfd.kube.turns import WAITING
+from nfd.kube.review_queue import WAITING
+from nfd.kube.reviews import BAD_SECONDS, REVIEWS, TokenReviews
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 
@@ -72,7 +72,7 @@ def reviews(plane: ControlPlane, mark: int) -> int:
 
 async def test_token_of_a_pod_names_its_node(control_plane: ControlPlane, client: KubeClient, node: str) -> None:
     """One question however many ask, and none for as long as the token lives."""
-    tokens, token = Tokens(client, AUDIENCE), token_for(control_plane, node)
+    tokens, token = TokenReviews(client, AUDIENCE), token_for(control_plane, node)
     mark = control_plane.mark()
     pod, *others = await asyncio.gather(*(tokens.review(token) for _ in range(20)))
     assert pod.account == f"{NAMESPACE}/nfd-worker"
@@ -100,10 +100,10 @@ async def test_pod_is_looked_up_where_the_token_names_no_node(
     }
     token = control_plane.request("POST", f"{inside}/serviceaccounts/nfd-worker/token", wish)["status"]["token"]
     with pytest.raises(Forbidden, match="has no node yet"):
-        await Tokens(client, AUDIENCE).review(token)
+        await TokenReviews(client, AUDIENCE).review(token)
     binding = {"metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
     control_plane.request("POST", f"{inside}/pods/{name}/binding", binding)
-    pod = await Tokens(client, AUDIENCE).review(token)
+    pod = await TokenReviews(client, AUDIENCE).review(token)
     assert (pod.name, pod.node, pod.node_uid) == (name, node, "")
 
 
@@ -126,11 +126,11 @@ async def test_what_is_refused(control_plane: ControlPlane, client: KubeClient, 
         changed(genuine, sub="nfd-worker"): "not one of a service account",
     }.items():
         with pytest.raises(Forbidden, match=reason):
-            await Tokens(client, AUDIENCE).review(token)
+            await TokenReviews(client, AUDIENCE).review(token)
     mark = control_plane.mark()
     for nonsense in ("x", "a.b.c", "a." + "[" * 5000 + ".c", "é.é.é", "x" * 100_000, "a.bnVsbA.c", "\x00", "e30.e30."):
         with pytest.raises(Forbidden, match="not one of a service account"):
-            await Tokens(client, AUDIENCE).review(nonsense)
+            await TokenReviews(client, AUDIENCE).review(nonsense)
     assert reviews(control_plane, mark) == 0
 
 
@@ -138,7 +138,7 @@ async def test_refused_tokens_are_not_asked_about_again_for_a_while(
     control_plane: ControlPlane, client: KubeClient, node: str
 ) -> None:
     clock = Clock()
-    tokens, bad = Tokens(client, AUDIENCE, clock), unverifiable(token_for(control_plane, node), 1)
+    tokens, bad = TokenReviews(client, AUDIENCE, clock), unverifiable(token_for(control_plane, node), 1)
     mark = control_plane.mark()
     for ahead, asked in ((0, 1), (0, 1), (BAD_SECONDS + 1, 2)):
         clock.ahead = ahead
@@ -149,7 +149,7 @@ async def test_refused_tokens_are_not_asked_about_again_for_a_while(
 
 async def test_made_up_tokens_cost_no_question(control_plane: ControlPlane, client: KubeClient, node: str) -> None:
     """The keys are read once, however many there are, and genuine tokens of the same address are taken at once."""
-    tokens, good = Tokens(client, AUDIENCE), token_for(control_plane, node)
+    tokens, good = TokenReviews(client, AUDIENCE), token_for(control_plane, node)
     flood = [tokens.review(f"{good[:-20]}{number:020}", "10.0.0.1") for number in range(500)]
     mark = control_plane.mark()
     *outcomes, pod = await asyncio.gather(*flood, tokens.review(good, "10.0.0.1"), return_exceptions=True)
@@ -171,7 +171,7 @@ async def test_no_strangers_failure_uses_up_an_honest_callers_turn(
     go first, and so does, when it comes again, the pod of the same address that was turned away. Who has no turn within
     LONGEST_WAIT is turned away.
     """
-    tokens, good = Tokens(client, AUDIENCE), token_for(control_plane, node)
+    tokens, good = TokenReviews(client, AUDIENCE), token_for(control_plane, node)
     if not keys:
         tokens._keys._next = float("inf")  # as where the API server has refused them
     stop, asked = asyncio.Event(), []
@@ -205,7 +205,7 @@ async def test_one_bad_token_a_second_locks_nobody_out(
 ) -> None:
     """As of a pod with a wrong token behind the address that a whole node's pods have."""
     clock = Clock()
-    tokens, good = Tokens(client, AUDIENCE, clock), token_for(control_plane, node)
+    tokens, good = TokenReviews(client, AUDIENCE, clock), token_for(control_plane, node)
     for second in range(30):
         clock.ahead = second
         with pytest.raises(Forbidden):
@@ -218,7 +218,7 @@ async def test_token_is_asked_about_again_once_it_has_expired(
     control_plane: ControlPlane, client: KubeClient, node: str
 ) -> None:
     clock = Clock()
-    tokens, token = Tokens(client, AUDIENCE, clock), token_for(control_plane, node)
+    tokens, token = TokenReviews(client, AUDIENCE, clock), token_for(control_plane, node)
     mark = control_plane.mark()
     await tokens.review(token)
     clock.ahead = 3500
@@ -231,7 +231,7 @@ async def test_token_is_asked_about_again_once_it_has_expired(
 
 async def test_api_server_is_away(control_plane: ControlPlane, client: KubeClient, node: str) -> None:
     """Known tokens go on, others wait and are taken once it is back."""
-    tokens = Tokens(client, AUDIENCE)
+    tokens = TokenReviews(client, AUDIENCE)
     known, unknown = token_for(control_plane, node), token_for(control_plane, node)
     pod = await tokens.review(known)
     with control_plane.outage():
@@ -246,14 +246,14 @@ async def test_missing_rights_are_no_verdict_on_the_token(
 ) -> None:
     client = await connect(str(control_plane.kubeconfig_for("alice")))
     with pytest.raises(Unavailable, match="does not let the master identify callers"):
-        await Tokens(client, AUDIENCE).review(token_for(control_plane, node))
+        await TokenReviews(client, AUDIENCE).review(token_for(control_plane, node))
     assert "callers cannot be identified" in caplog.messages
     await client.close()
 
 
 async def test_reviews_are_few_a_second(control_plane: ControlPlane, client: KubeClient, node: str) -> None:
     """A flood of unknown tokens is turned away before the API server sees it."""
-    tokens, good = Tokens(client, AUDIENCE), token_for(control_plane, node)
+    tokens, good = TokenReviews(client, AUDIENCE), token_for(control_plane, node)
     flood = (tokens.review(unverifiable(good, number), f"10.1.{number}") for number in range(300))
     mark = control_plane.mark()
     outcomes = await asyncio.gather(*flood, return_exceptions=True)

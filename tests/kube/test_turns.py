@@ -1,4 +1,4 @@
-"""Turns of questions: few at once, few bad ones a second, and whoever failed waits for those who did not."""
+"""Questions in turn: few at once, few bad ones a second, and whoever failed waits for those who did not."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from nfd.errors import Forbidden, Unavailable
-from nfd.kube.turns import LONGEST_WAIT, REMEMBERED, WAITING, Turns
+from nfd.kube.review_queue import LONGEST_WAIT, REMEMBERED, WAITING, ReviewQueue
 
 
-async def ask(turns: Turns, order: list[str], *askers: str, bad: bool = False, seconds: float = 0.0) -> None:
+async def ask(turns: ReviewQueue, order: list[str], *askers: str, bad: bool = False, seconds: float = 0.0) -> None:
     async with turns.turn(*askers):
         order.append(askers[-1])
         await asyncio.sleep(seconds)
@@ -20,8 +20,8 @@ async def ask(turns: Turns, order: list[str], *askers: str, bad: bool = False, s
             raise Forbidden("no")
 
 
-def turns_of(at_once: int = 1, bad: float = 100.0) -> Turns:
-    return Turns(at_once, bad, time.monotonic)
+def turns_of(at_once: int = 1, bad: float = 100.0) -> ReviewQueue:
+    return ReviewQueue(at_once, bad, time.monotonic)
 
 
 async def test_good_ones_go_as_fast_as_they_can() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.desired import Contribution, derive_freshness
-from nfd.master.evaluation import Evaluation
-from nfd.master.outcome import Outcome
-from nfd.master.reconcile import Settings
+from nfd.master.node.desired import Contribution, derive_freshness
+from nfd.master.node.outcome import Outcome
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.rules.evaluation import Evaluation
 from nfd.master.service import Options, Service
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.rpc.client import Reporter
@@ -78,7 +78,7 @@ class Masters:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self, store: NodeStore | None = None, parallelism: int = 10, **settings: Any) -> Service:
-        given = {"settings": Settings(**{"proof": PROOF, **settings}), "parallelism": parallelism}
+        given = {"settings": ReconcileOptions(**{"proof": PROOF, **settings}), "parallelism": parallelism}
         options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, **given)  # type: ignore[arg-type]
         service = Service(store or await self.place.open(), options)
         self.stack.push_async_callback(service.stop)

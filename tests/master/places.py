@@ -10,12 +10,11 @@ from typing import Any, Protocol
 
 import yaml
 
-from nfd.kube.connect import connect
-from nfd.master.proof import Proof
+from nfd.kube.client import connect
+from nfd.master.node.proof import Proof
 from nfd.store.base import NodeStore
-from nfd.store.file import FileStore
+from nfd.store.file import FileStore, merge
 from nfd.store.kube import KubeStore
-from nfd.store.merge import merge
 from tests.controlplane import objects
 from tests.controlplane.cluster import ControlPlane
 

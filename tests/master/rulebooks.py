@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from nfd.features import Features
-from nfd.kube.connect import connect
+from nfd.kube.client import connect
 from nfd.master.config import NamespaceSelector
-from nfd.master.evaluation import LIMITS, Evaluation, Limits, evaluation_steps
-from nfd.master.objects import NODE_NAME, Joining
-from nfd.master.reconcile import Settings
-from nfd.master.resources import CustomResources, Wishes
-from nfd.master.rulebook import PlacedRule, exhaust
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.rules.evaluation import LIMITS, Evaluation, Limits, evaluation_steps
+from nfd.master.rules.nodefeatures import NODE_NAME, Joining
+from nfd.master.rules.resources import CustomResources, ResourceOptions
+from nfd.master.rules.ruleset import PlacedRule, exhaust
 from nfd.master.service import Options, Service
 from nfd.rules.policy import Policy
 from nfd.store.kube import KubeStore
@@ -136,10 +136,10 @@ class RuleMasters:
     ) -> Service:
         policy = policy or Policy(enable_taints=True)
         client = await connect(str(kubeconfig or self.plane.kubeconfig))
-        settings = Settings(policy, publish=publish, proof=PROOF)
+        settings = ReconcileOptions(policy, publish=publish, proof=PROOF)
         options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=settings)
         joining = Joining(policy, OWN, deny_labels)
-        wishes = Wishes(joining, selector or NamespaceSelector(), groups, publish, page_size=2)
+        wishes = ResourceOptions(joining, selector or NamespaceSelector(), groups, publish, page_size=2)
         service = Service(KubeStore(client, 50), options, lambda metrics: CustomResources(client, wishes, metrics))
         self.stack.push_async_callback(service.stop)
         await service.start()

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from nfd.health import render
-from nfd.master.desired import Contribution
-from nfd.master.ownership import parse_owned
-from nfd.master.refusals import NODES, RETRY
+from nfd.master.node.desired import Contribution
+from nfd.master.node.ownership import parse_owned
+from nfd.master.node.rejections import NODES, RETRY
+from nfd.master.node.writer import PATCHES
 from nfd.master.service import Service
-from nfd.master.writer import PATCHES
 from nfd.rules.model import Taint
 from nfd.rules.policy import Policy
+from nfd.runtime.health import render
 from nfd.store.base import Kind, trim
 from tests.controlplane.cluster import ControlPlane
 from tests.master.admission import Admission, Hook, webhook
@@ -440,7 +440,7 @@ async def test_a_missing_right_is_not_halved_and_holds_up_resources_alone(
         {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]},
     )
     admission.made += [f"{kind}/{role}", f"{kind.replace('roles', 'rolebindings')}/{role}"]
-    from nfd.kube.connect import connect
+    from nfd.kube.client import connect
     from nfd.store.kube import KubeStore
 
     name = f"{admission.prefix}rights"

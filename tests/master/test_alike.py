@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from nfd.features import Features
-from nfd.master.alike import KNOWN, LONGEST, Derivations, Pool, same_content
-from nfd.master.desired import ALL_FRESH, Contribution, derive_desired
-from nfd.master.evaluation import Evaluation
-from nfd.master.outcome import Outcome
+from nfd.master.node.cache import KNOWN, LONGEST, DesiredCache, ReportInterner, same_content
+from nfd.master.node.desired import ALL_FRESH, Contribution, derive_desired
+from nfd.master.node.outcome import Outcome
+from nfd.master.rules.evaluation import Evaluation
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind
@@ -28,7 +28,7 @@ def report(node: str = "one", sequence: int = 1, **fields: object) -> Report:
 
 
 def test_a_beat_is_the_last_report_but_for_its_count() -> None:
-    pool = Pool()
+    pool = ReportInterner()
     first = pool.share(report(), None)
     beat = pool.share(report(sequence=2), first)
     assert beat == report(sequence=2)
@@ -53,11 +53,11 @@ def test_a_report_that_says_anything_else_is_no_beat(change: dict[str, object]) 
     first = report()
     changed = report(sequence=2, **change)
     assert not same_content(changed, first)
-    assert Pool().share(changed, first) == changed
+    assert ReportInterner().share(changed, first) == changed
 
 
 def test_two_nodes_share_equal_values_and_no_others() -> None:
-    pool = Pool()
+    pool = ReportInterner()
     one, two = pool.share(report("one"), None), pool.share(report("two", origins={}), None)
     assert one.labels is two.labels
     assert (one.origins, two.origins) == ({F + "cpu-a": "cpu"}, {})
@@ -68,7 +68,7 @@ def test_two_nodes_share_equal_values_and_no_others() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    pool = Pool()
+    pool = ReportInterner()
     for number in range(KNOWN + 10):
         pool.share(report(labels={"a": str(number)}, origins={}, sources={}), None)
     assert len(pool._known) == KNOWN
@@ -77,8 +77,8 @@ def test_what_is_remembered_is_bounded() -> None:
 @pytest.mark.parametrize("kind", [Kind.LABELS, Kind.ANNOTATIONS, Kind.RESOURCES])
 def test_derivations_are_those_of_derive_desired(kind: Kind) -> None:
     """Also for values that look a feature of the node up, which equal labels must not share."""
-    policy, pool = Policy(), Pool()
-    derivations = Derivations()
+    policy, pool = Policy(), ReportInterner()
+    derivations = DesiredCache()
     field = {Kind.LABELS: "labels", Kind.ANNOTATIONS: "annotations", Kind.RESOURCES: "extended_resources"}[kind]
     rule = (Contribution("rule:o/r", **{field: {"v.io/r": "@kernel.version.full"}}),)  # type: ignore[arg-type]
     for contributions in ((), rule, ()):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 from cryptography import x509
 
-from nfd.master.authority import (
+from nfd.master.security.authority import (
     Authority,
-    Timing,
+    Lifetimes,
     choose_signer,
     issue,
     make_authority,
@@ -20,7 +20,7 @@ from nfd.master.authority import (
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-TIMING = Timing()
+TIMING = Lifetimes()
 
 
 def authority(made: float) -> Authority:

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from nfd.config.flags import Parsed, parse
 from nfd.errors import ConfigError, ReportError
-from nfd.kube.connect import connect
-from nfd.master.reconcile import Settings
-from nfd.master.security import FLAGS, make_security, mode_of
+from nfd.kube.client import connect
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.security.setup import FLAGS, make_security, mode_of
 from nfd.master.service import Options, Service
 from nfd.report import LONGEST_UPTIME, MOST_REPORTS
 from nfd.rpc.client import Reporter
@@ -82,7 +82,9 @@ async def site(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Sit
         control_plane.create(f"/api/v1/namespaces/{namespace}/{kind}", {"metadata": {"name": "nfd-master-ca"}})
     client = await connect(str(control_plane.kubeconfig))
     security = make_security(parsed(), "token", client, namespace)
-    service = Service(KubeStore(client), Options(port=0, http_port=0, resync=0, settings=Settings(), security=security))
+    service = Service(
+        KubeStore(client), Options(port=0, http_port=0, resync=0, settings=ReconcileOptions(), security=security)
+    )
     await service.start()
     yield Site(Cluster(control_plane), service, namespace, tmp_path)
     await service.stop()

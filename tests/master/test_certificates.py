@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from nfd.kube.connect import KubeClient, connect
-from nfd.master.authority import Authority, Timing, read_authorities
-from nfd.master.certificates import BUNDLE, Certificates
+from nfd.kube.client import KubeClient, connect
+from nfd.master.security.authority import Authority, Lifetimes, read_authorities
+from nfd.master.security.rotation import BUNDLE, Certificates
 from nfd.report import Reply, Report
+from nfd.rpc.authentication import Peer
 from nfd.rpc.client import Reporter
-from nfd.rpc.gate import Peer
 from nfd.rpc.server import LabelerServer
 from nfd.rpc.tls import TlsFiles
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 
-TIMING = Timing()
+TIMING = Lifetimes()
 _numbers = count(1)
 
 
@@ -75,7 +75,7 @@ Make = Callable[..., Certificates]
 async def make(client: KubeClient, objects: Objects) -> AsyncIterator[Make]:
     made: list[Certificates] = []
 
-    def make(timing: Timing = TIMING, now: Callable[[], float] = time.time) -> Certificates:
+    def make(timing: Lifetimes = TIMING, now: Callable[[], float] = time.time) -> Certificates:
         made.append(Certificates(client, objects.namespace, "nfd-master-ca", ("localhost",), timing, now))
         return made[-1]
 
@@ -192,7 +192,7 @@ class Mount:
 
 async def test_rotation_while_workers_report(objects: Objects, make: Make, tmp_path: Path) -> None:
     """Two masters, twenty workers, a rotation every few seconds: no report fails, and authorities come and go."""
-    timing = Timing(interval=0.3, spread=2.0, leaf=3.0, rotate=4.0, life=60.0)
+    timing = Lifetimes(interval=0.3, spread=2.0, leaf=3.0, rotate=4.0, life=60.0)
     replicas = [make(timing) for _ in range(2)]
     taken = 0
 

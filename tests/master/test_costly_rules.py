@@ -9,18 +9,25 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.evaluation import CROWDED, CUT_OFF, OBJECT_SECONDS, SUSPENDED, Limits, evaluation_steps
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.rulebook import COMPILE_SECONDS, Sheet, compile_sheet, compile_steps, exhaust, group_steps
-from nfd.master.rulestatus import MOST_ADVICES, MOST_RULES, Tally, render_status
-from nfd.master.suspensions import STRIKES
-from nfd.master.turns import AT_ONCE, SLICE, Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.rules.evaluation import CROWDED, CUT_OFF, OBJECT_SECONDS, SUSPENDED, Limits, evaluation_steps
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import (
+    COMPILE_SECONDS,
+    CompiledObject,
+    compile_object,
+    compile_steps,
+    exhaust,
+    group_steps,
+)
+from nfd.master.rules.slices import AT_ONCE, SLICE, Slices
+from nfd.master.rules.status import MOST_ADVICES, MOST_RULES, Tally, render_status
+from nfd.master.rules.suspensions import STRIKES
 from nfd.report import Report
+from nfd.rule_clock import CLOCKS
 from nfd.rules.meter import RULE_SECONDS, Clocks
 from nfd.rules.policy import Policy
-from nfd.timed import CLOCKS
 from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN, Ticking, slowness
 
@@ -49,8 +56,8 @@ def named(pattern: str, name: str = "r") -> Json:
     return {"name": name, "labels": {name: "1"}, "matchFeatures": [term]}
 
 
-def sheet(*rules: Json, name: str = "o") -> Sheet:
-    return compile_sheet({"metadata": {"name": name, "generation": 1}, "spec": {"rules": list(rules)}}, POLICY)
+def sheet(*rules: Json, name: str = "o") -> CompiledObject:
+    return compile_object({"metadata": {"name": name, "generation": 1}, "spec": {"rules": list(rules)}}, POLICY)
 
 
 def steady(count: int) -> list[Json]:
@@ -146,18 +153,18 @@ def test_pass_that_is_too_much() -> None:
 
 
 class Rules:
-    """Verdicts, and what they say. They take as long as their work is counted, and all of it is done at once."""
+    """Evaluations, and what they say. They take as long as their work is counted, and all of it is done at once."""
 
-    def __init__(self, *sheets: Sheet, groups: Any = (), turns: Turns | None = None) -> None:
+    def __init__(self, *sheets: CompiledObject, groups: Any = (), turns: Slices | None = None) -> None:
         self.rebinds, self.changed = list[None](), list[str]()
         self.sheets, self.groups = sheets, groups
         self.clock = Ticking()
-        self.verdicts = Verdicts(
+        self.verdicts = Evaluator(
             Joining(POLICY),
             Metrics("1", 0.0),
             lambda: None,
             lambda: self.rebinds.append(None),
-            turns or Turns(FROZEN),
+            turns or Slices(FROZEN),
             Limits(self.clock.clocks, node=10.0),
         )
         self.bind()
@@ -207,7 +214,7 @@ async def test_group_that_takes_too_long_is_suspended() -> None:
 async def test_nobody_waits_for_what_takes_long() -> None:
     """Whoever asks has the last outcome, and the node is named once there is another."""
     clock = Time()
-    rules = Rules(sheet(*steady(60)), turns=Turns(Clocks(clock, clock)))
+    rules = Rules(sheet(*steady(60)), turns=Slices(Clocks(clock, clock)))
     verdicts, report = rules.verdicts, Report("n", features=HERE)
     clock.now += 1.0
     verdicts.turns.advance(passing(clock, AT_ONCE))
@@ -222,7 +229,7 @@ async def test_nobody_waits_for_what_takes_long() -> None:
 
 async def test_news_meanwhile_is_judged_in_the_end() -> None:
     ticking = Ticking(0.004).clocks
-    rules = Rules(sheet(*steady(8), {"name": "v", "labels": {"v": "@kernel.version.major"}}), turns=Turns(ticking))
+    rules = Rules(sheet(*steady(8), {"name": "v", "labels": {"v": "@kernel.version.major"}}), turns=Slices(ticking))
     verdicts = rules.verdicts
     for number in range(4):
         verdicts.judge("n", Report("n", features=features_of(number)), ())
@@ -252,7 +259,7 @@ async def test_all_nodes_are_judged_anew_while_rules_keep_changing() -> None:
 async def test_loop_has_its_turn() -> None:
     """While a lot is computed, whatever waits for the loop has at least as much time as that."""
     clock = Time()
-    turns = Turns(Clocks(clock, clock))
+    turns = Slices(Clocks(clock, clock))
     ticks = 0
 
     def work() -> Iterator[None]:
@@ -289,7 +296,7 @@ def passing(clock: Time, seconds: float) -> Iterator[None]:
 
 def test_turns_are_charged_more_for_long_steps() -> None:
     clock = Time()
-    turns = Turns(Clocks(clock, clock))
+    turns = Slices(Clocks(clock, clock))
 
     assert turns.advance(passing(clock, 0.001))
     assert turns.left() == pytest.approx(AT_ONCE - 0.001)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nfd.master.definitions import SHAPES, dropped_fields
+from nfd.master.rules.definitions import SHAPES, dropped_fields
 from nfd.rules.parse import GROUP, RULE
 from tests.master.rulebooks import ROOT
 

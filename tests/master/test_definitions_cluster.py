@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nfd import tasks
-from nfd.kube.connect import connect
-from nfd.master.definitions import Definitions
+from nfd.kube.client import connect
+from nfd.master.rules.definitions import Definitions
+from nfd.runtime import tasks
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, until

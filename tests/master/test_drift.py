@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from nfd.health import render
-from nfd.master.drift import BACKOFF, FREE, SHARED_WAIT, WINDOW, Drift
+from nfd.master.node.drift import BACKOFF, FREE, SHARED_WAIT, WINDOW, Drift
+from nfd.runtime.health import render
 from nfd.store.base import Kind
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Cluster, Place, labels_of, notes_of, until

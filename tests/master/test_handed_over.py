@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from nfd.master.config import NamespaceSelector
-from nfd.master.ignored import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED
+from nfd.master.rules.nodefeatures import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, notes_of, until

@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from nfd import failures
-from nfd.failures import COUNTS
-from nfd.master.http import HttpServer
-from nfd.master.metrics import Metrics
+from nfd.master.http.metrics import Metrics
+from nfd.master.http.server import HttpServer
+from nfd.runtime import failures
+from nfd.runtime.failures import COUNTS
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Folder, Place
 

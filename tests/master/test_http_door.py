@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from nfd.master.door import Bounds
-from nfd.master.http import HttpServer
-from nfd.master.metrics import Metrics
+from nfd.master.http.limits import ConnectionLimits
+from nfd.master.http.metrics import Metrics
+from nfd.master.http.server import HttpServer
 
 BIG = b"x" * 8_000_000
 HALF = b"GET /met"
@@ -57,7 +57,7 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(bounds: Bounds) -> AsyncIterator[Running]:
+async def serving(bounds: ConnectionLimits) -> AsyncIterator[Running]:
     server = HttpServer(Metrics("1", 0.0), lambda: "", bounds)
     server.add([web.get("/big", _big), web.get("/stream", _stream)])
     running = Running(server, await server.start("127.0.0.1", 0))
@@ -90,7 +90,7 @@ async def until(done: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("data", [b"", HALF, b"GET / HTTP/1.1\r\nX: y\r\n"])
 async def test_a_request_has_so_much_time(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Bounds(patience=0.4)) as running:
+    async with serving(ConnectionLimits(patience=0.4)) as running:
         started = time.monotonic()
         link = running.connect(data)
         for _ in range(3 if data else 0):  # a byte now and then earns no time
@@ -103,7 +103,7 @@ async def test_a_request_has_so_much_time(data: bytes, caplog: pytest.LogCapture
 
 
 async def test_the_next_request_of_a_connection_has_as_much() -> None:
-    async with serving(Bounds(patience=0.4)) as running:
+    async with serving(ConnectionLimits(patience=0.4)) as running:
         link = running.connect(PROBE)
         await asyncio.sleep(0.8)
         link.send(PROBE)
@@ -115,13 +115,13 @@ async def test_the_next_request_of_a_connection_has_as_much() -> None:
 
 
 async def test_an_idle_connection_ends() -> None:
-    async with serving(Bounds(idle=0.3)) as running:
+    async with serving(ConnectionLimits(idle=0.3)) as running:
         assert b"200 OK" in await received(running.connect(PROBE))
 
 
 async def test_a_request_has_so_many_bytes(caplog: pytest.LogCaptureFixture) -> None:
     """All of its headers together; aiohttp itself takes 128 of 8 KiB."""
-    async with serving(Bounds()) as running:
+    async with serving(ConnectionLimits()) as running:
         heads = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 7_900) for number in range(2))
         fits = running.connect(LAST[:-2] + heads[:-100] + b"\r\n\r\n")
         assert b"200 OK" in await received(fits)
@@ -139,7 +139,7 @@ async def test_a_request_has_so_many_bytes(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_the_one_that_was_silent_longest_goes_for_a_newer_one(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Bounds(connections=8)) as running:
+    async with serving(ConnectionLimits(connections=8)) as running:
         links = [running.connect(HALF) for _ in range(8)]
         await until(lambda: len(running.server.door.links) == 8)
         links[0].send(b"rics")
@@ -155,7 +155,7 @@ async def test_the_one_that_was_silent_longest_goes_for_a_newer_one(caplog: pyte
 
 @pytest.mark.parametrize("path", [b"/big", b"/stream"])
 async def test_an_answer_that_nobody_reads_ends(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Bounds(patience=0.4)) as running:
+    async with serving(ConnectionLimits(patience=0.4)) as running:
         started = time.monotonic()
         for _ in range(4):
             running.connect(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path * 5)
@@ -169,7 +169,7 @@ async def test_an_answer_that_nobody_reads_ends(path: bytes, caplog: pytest.LogC
 @pytest.mark.parametrize("path", [b"/big", b"/stream"])
 async def test_an_answer_that_is_read_slowly_is_whole(path: bytes) -> None:
     """It takes several times the time in which something of it must be taken."""
-    async with serving(Bounds(patience=0.3)) as running:
+    async with serving(ConnectionLimits(patience=0.3)) as running:
         link = running.connect(b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path)
         started = time.monotonic()
         assert len(await received(link, 0.0005)) > len(BIG)
@@ -177,7 +177,7 @@ async def test_an_answer_that_is_read_slowly_is_whole(path: bytes) -> None:
 
 
 async def test_without_descriptors_it_waits_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Bounds(pause=0.2)) as running:
+    async with serving(ConnectionLimits(pause=0.2)) as running:
         waiting = [socket.socket() for _ in range(20)]
         running.links += waiting
         before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd.errors import Forbidden
-from nfd.kube.connect import KubeClient
-from nfd.kube.tokens import Tokens, account_of
-from nfd.master.caller import covers
+from nfd.kube.client import KubeClient
+from nfd.kube.reviews import TokenReviews, account_of
+from nfd.master.security.authentication import covers
 
 WORKER = "system:serviceaccount:nfd:nfd-worker"
 POD = {"pod-name": ["p"], "pod-uid": ["u"], "node-name": ["n"], "node-uid": ["i"]}
@@ -24,7 +24,7 @@ def reviewed(user: str) -> Mapping[str, Any]:
 
 
 async def identify(user: str) -> str:
-    tokens = Tokens(cast("KubeClient", None), "nfd-master")  # the review names the node: nobody is asked
+    tokens = TokenReviews(cast("KubeClient", None), "nfd-master")  # the review names the node: nobody is asked
     return (await tokens._identify(reviewed(user))).account
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from nfd.master.config import Config
-from nfd.master.desired import derive_desired
+from nfd.master.node.desired import derive_desired
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind

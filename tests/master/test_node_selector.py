@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from nfd.errors import ReportError
-from nfd.kube.connect import connect
-from nfd.master.prune import prune
+from nfd.kube.client import connect
+from nfd.master.node.prune import prune
 from nfd.master.service import Service
 from nfd.store.kube import KubeStore
 from tests.controlplane.cluster import ControlPlane

@@ -10,12 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd.features import Features
-from nfd.kube.answers import spec_version
 from nfd.kube.informer import Store
+from nfd.kube.responses import spec_version
 from nfd.master.config import NamespaceSelector, Requirement
-from nfd.master.desired import UNREPORTED, Freshness
-from nfd.master.objects import NODE_NAME, FeatureObject, Joining, Pool, join_objects, parse_feature_object, speak_alone
-from nfd.master.ownership import CLAIMED, Owned
+from nfd.master.node.desired import UNREPORTED, Freshness
+from nfd.master.node.ownership import CLAIMED, Owned
+from nfd.master.rules.nodefeatures import (
+    NODE_NAME,
+    FeatureInterner,
+    FeatureObject,
+    Joining,
+    join_objects,
+    parse_feature_object,
+    speak_alone,
+)
 from nfd.report import Report
 from nfd.store.base import Kind
 
@@ -229,7 +237,7 @@ def test_pool_keeps_equal_values_once() -> None:
             {"f.f": frozenset("ab")}, {"a.a": {"x": "1"}, "a.b": {"x": last}}, {"i.i": ({"n": "1"},), "i.e": ()}
         )
 
-    pool = Pool(limit=8)
+    pool = FeatureInterner(limit=8)
     one, other = pool.share(features("1")), pool.share(features("2"))
     assert (one, other) == (features("1"), features("2"))
     assert one.flags["f.f"] is other.flags["f.f"]

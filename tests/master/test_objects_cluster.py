@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nfd.health import render
 from nfd.master.config import NamespaceSelector
+from nfd.runtime.health import render
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, notes_of, until

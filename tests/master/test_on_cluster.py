@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
-from nfd.health import render
-from nfd.kube.connect import connect
-from nfd.master.desired import Contribution
-from nfd.master.outcome import Outcome
+from nfd.kube.client import connect
+from nfd.master.node.desired import Contribution
+from nfd.master.node.outcome import Outcome
 from nfd.report import Report
+from nfd.runtime.health import render
 from nfd.store.base import FIELD_MANAGER, Node, Patch
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nfd.errors import ReportError
 from nfd.kube import jwt
-from nfd.kube.tokens import Pod, _issued
-from nfd.master.reports import Reports
+from nfd.kube.reviews import Pod, _issued
+from nfd.master.reports.store import ReportStore
 from nfd.report import LONGEST_UPTIME, MOST_REPORTS, Order, Report
 from nfd.store.base import Node
 from tests.master.conftest import BOOT
@@ -54,7 +54,7 @@ COUNTS = st.tuples(st.integers(0, LONGEST_UPTIME), st.integers(0, MOST_REPORTS))
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5), COUNTS), max_size=12), COUNTS)
 def test_no_pod_shuts_out_the_next_one(said: list[tuple[str, int, tuple[int, int]]], counted: tuple[int, int]) -> None:
     """Whatever pods said, the one that comes after them is heard; also after their silence was taken for an end."""
-    reports = Reports()
+    reports = ReportStore()
     for pod, issued, counts in said:
         try:
             reports.take(Report("n", order=order(pod, issued, *counts)), NODE, BOOT)
@@ -69,7 +69,7 @@ def test_no_pod_shuts_out_the_next_one(said: list[tuple[str, int, tuple[int, int
 
 @given(COUNTS, COUNTS)
 def test_of_one_pod_the_later_report_stays(first: tuple[int, int], second: tuple[int, int]) -> None:
-    reports = Reports()
+    reports = ReportStore()
     for counts in (first, second):
         try:
             reports.take(Report("n", order=order("a", 1, *counts)), NODE, BOOT)

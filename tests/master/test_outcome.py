@@ -14,21 +14,21 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nfd.cli.rule_results import Trial, try_rules
 from nfd.cli.rules import eval_files
-from nfd.cli.trial import Trial, try_rules
 from nfd.features import Features, to_json
 from nfd.labels import Naming, derive
-from nfd.master.alike import Derivations
-from nfd.master.desired import RULE, Desired
-from nfd.master.evaluation import Limits
-from nfd.master.metrics import Metrics
-from nfd.master.objects import FeatureObject, Joining, join_objects
-from nfd.master.outcome import NO_RULES, Outcome, evaluate_node, evaluate_report
-from nfd.master.rulebook import RuleSet, bind, compile_objects, compile_sheet
-from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.node.cache import DesiredCache
+from nfd.master.node.desired import RULE, Desired
+from nfd.master.node.outcome import NO_RULES, Outcome, evaluate_node, evaluate_report
+from nfd.master.rules.evaluation import Limits
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import FeatureObject, Joining, join_objects
+from nfd.master.rules.ruleset import RuleSet, bind, compile_object, compile_objects
+from nfd.master.rules.slices import Slices
 from nfd.report import Report
-from nfd.rules.compiled import compile_rule
+from nfd.rules.compile import compile_rule
 from nfd.rules.parse import API_VERSION, parse_custom, parse_object
 from nfd.rules.policy import Policy
 from nfd.sources import custom
@@ -173,7 +173,7 @@ def by_eval(items: Sequence[Json], joined: Report) -> Given:
 
 def rules_of_objects(items: Sequence[Json]) -> RuleSet:
     """Whatever order they come in."""
-    return bind((compile_sheet(item, POLICY) for item in reversed(items)), ())
+    return bind((compile_object(item, POLICY) for item in reversed(items)), ())
 
 
 def of(outcome: Outcome, rules: RuleSet, desired: Desired | None = None) -> Given:
@@ -183,9 +183,9 @@ def of(outcome: Outcome, rules: RuleSet, desired: Desired | None = None) -> Give
 
 def cached(items: Sequence[Json], report: Report, found: Sequence[FeatureObject], before: Features) -> Given:
     """By the master, which remembers outcomes: another node has been evaluated `before`."""
-    verdicts = Verdicts(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
-    verdicts.bind([compile_sheet(item, POLICY) for item in items], ())
-    derivations, outcomes = Derivations(), []
+    verdicts = Evaluator(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
+    verdicts.bind([compile_object(item, POLICY) for item in items], ())
+    derivations, outcomes = DesiredCache(), []
     for one, objects in ((replace(report, node="other", features=before), ()), (report, found)):
         node = Node.bare(one.node)
         outcomes.append(evaluate_node(node, one, verdicts.book, objects, JOINING, evaluate=verdicts.evaluate))
@@ -256,7 +256,7 @@ def test_groups_have_the_same_members(rules: list[list[Json]], reported: Feature
         for one in written(rules)
     ]
     groups = compile_objects(map(parse_object, items), POLICY).groups
-    verdicts = Verdicts(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
+    verdicts = Evaluator(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
     verdicts.bind((), groups)
     outcome = verdicts.judge("n", Report("n", features=reported), ()).evaluation
     found = eval_files([yaml.safe_dump_all(items)], yaml.safe_dump({"features": to_json(reported)}))
@@ -346,7 +346,7 @@ TABLE: dict[str, tuple[list[Json], dict[str, str], Json]] = {
 @pytest.mark.parametrize(("rules", "labels", "expected"), TABLE.values(), ids=TABLE)
 def test_table(rules: list[Json], labels: dict[str, str], expected: Json) -> None:
     item = {"metadata": {"name": "o"}, "spec": {"rules": [{"name": str(at), **one} for at, one in enumerate(rules)]}}
-    report, rule_set = Report("n", labels=labels, features=SEEN), bind([compile_sheet(item, POLICY)], ())
+    report, rule_set = Report("n", labels=labels, features=SEEN), bind([compile_object(item, POLICY)], ())
     outcome = evaluate_report(report, rule_set, POLICY)
     desired = outcome.derive_desired()
     assert {

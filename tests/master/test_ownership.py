@@ -8,8 +8,17 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from nfd.master.ownership import CLAIMED, FOREIGN, OTHER_KEY, UNSIGNED, Owned, implied_origin, parse_owned, render_owned
-from nfd.master.proof import ASSUMED, Proof
+from nfd.master.node.ownership import (
+    CLAIMED,
+    FOREIGN,
+    OTHER_KEY,
+    UNSIGNED,
+    Owned,
+    implied_origin,
+    parse_owned,
+    render_owned,
+)
+from nfd.master.node.proof import ASSUMED, Proof
 from nfd.store.base import Kind
 from tests.master.places import PROOF
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nfd.master.plan import Change, plan
+from nfd.master.node.plan import Change, plan
 
 ROWS = {
     "new": ({"a": "1"}, {}, {}, Change(write={"a": "1"})),

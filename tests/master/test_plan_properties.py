@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nfd.master.desired import ALL_FRESH, Desired, Freshness
-from nfd.master.ownership import CLAIMED, Owned, parse_owned, render_owned
-from nfd.master.patch import guarded, patches
-from nfd.master.plan import Goal, NodePlan, plan_node
-from nfd.master.proof import UNPROVEN, Proof
+from nfd.master.node.desired import ALL_FRESH, Desired, Freshness
+from nfd.master.node.ownership import CLAIMED, Owned, parse_owned, render_owned
+from nfd.master.node.patch import guarded, patches
+from nfd.master.node.plan import Goal, NodePlan, plan_node
+from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.rules.policy import Policy, may_remove, may_write
 from nfd.store.base import Kind, Node, trim
-from nfd.store.merge import merge
+from nfd.store.file import merge
 from tests.master.places import PROOF
 
 thorough = settings(max_examples=60, deadline=None)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from nfd.master.ownership import CLAIMED, Owned, render_owned
-from nfd.master.prune import prune
+from nfd.master.node.ownership import CLAIMED, Owned, render_owned
+from nfd.master.node.prune import prune
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind
 from tests.controlplane.api import ApiError
@@ -231,7 +231,7 @@ async def test_what_policy_lets_us_write_goes_and_a_kubelet_could_have_removed_i
 
 async def test_what_is_proven_goes_after_policy_has_changed(node: Poisoned, masters: Masters) -> None:
     """Labels that are denied now, and taints that are switched off."""
-    from nfd.master.desired import Contribution
+    from nfd.master.node.desired import Contribution
     from nfd.rules.model import Taint
     from tests.master.conftest import asking
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from nfd.kube.connect import KubeClient, connect
-from nfd.master.authority import Timing
-from nfd.master.certificates import Certificates
-from nfd.master.proof import KEY_SIZE, Proof
-from nfd.master.proofkey import ENTRY, FILE, SecretKey, file_key
-from nfd.master.reconcile import Settings
+from nfd.kube.client import KubeClient, connect
+from nfd.master.node.proof import KEY_SIZE, Proof
+from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.security.authority import Lifetimes
+from nfd.master.security.proof_key import ENTRY, FILE, SecretKey, file_key
+from nfd.master.security.rotation import Certificates
 from nfd.master.service import Options, Service
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Masters, Worker, send
@@ -114,10 +114,10 @@ async def test_the_key_outlives_rotations_of_the_authority(secret: Secret, clien
     key, proof = make()
     await key.start()
     before, now = secret.data()[ENTRY], 1_900_000_000.0
-    certificates = Certificates(client, secret.namespace, NAME, ("localhost",), Timing(), lambda: now)
+    certificates = Certificates(client, secret.namespace, NAME, ("localhost",), Lifetimes(), lambda: now)
     for _ in range(4):
         await certificates.advance(fresh=True)
-        now += Timing().rotate
+        now += Lifetimes().rotate
     assert secret.data()[ENTRY] == before
     assert proof.lasting
 
@@ -185,7 +185,9 @@ async def test_a_rolled_key_loses_no_label_freezes_nothing_and_costs_one_patch_a
         client = await connect(str(control_plane.kubeconfig))
         stack.push_async_callback(client.close)
         key = SecretKey(client, secret.namespace, NAME, proof, 0.1)
-        options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=Settings(proof=proof), key=key)
+        options = Options(
+            host="127.0.0.1", port=0, http_port=0, resync=0, settings=ReconcileOptions(proof=proof), key=key
+        )
         master = Service(await place.open(), options)
         stack.push_async_callback(master.stop)
         await master.start()

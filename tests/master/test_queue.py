@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd.master.queue import Queue
+from nfd.master.node.queue import Queue
 
 NAMES = st.sampled_from("abcde")
 STEPS = st.lists(

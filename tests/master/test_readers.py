@@ -14,11 +14,11 @@ import pytest
 from nfd.config.flags import parse
 from nfd.errors import ConfigError
 from nfd.features import Features
-from nfd.master import reveal
-from nfd.master.assembly import open_master
+from nfd.master.app import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config, NamespaceSelector
-from nfd.master.reveal import Heard, Standing
+from nfd.master.http import reports_api
+from nfd.master.http.reports_api import MasterState, TimedReport
 from nfd.report import Order, Report, SourceState, State
 from nfd.rpc.client import Reporter
 from nfd.rules.policy import Policy
@@ -94,7 +94,7 @@ def test_what_workers_said_comes_back(control_plane: ControlPlane, master: Progr
     text = eventually(lambda: answer[1] if (answer := get(master, admin))[0] == 200 else "")
     lines = [json.loads(line) for line in text.splitlines()]
     contents: dict[int, object] = {}
-    heard = [one for line in lines[1:] if (one := reveal.parse_line(line, contents)) is not None]
+    heard = [one for line in lines[1:] if (one := reports_api.parse_line(line, contents)) is not None]
     assert [one.report for one in heard] == [report(name) for name in sorted((node_name, "no-such-node"))]
     assert len(contents) == 3
     assert all(one.age is not None and 0 <= one.age < 60 for one in heard)
@@ -106,17 +106,17 @@ async def test_lines_are_read_as_they_were_meant() -> None:
     fixed = (("--options", {"a": 1}, "options"),)
     requirement = {"key": "team", "operator": "In", "values": ["x"]}
     selector = NamespaceSelector.model_validate({"matchLabels": {"a": "b"}, "matchExpressions": [requirement]})
-    standing = Standing(policy, False, "inst", "ns", True, False, fixed, selector, "zone=a", publish=False)
-    parts = [part async for part in reveal.lines(standing, ["a", "b"], {"a": Heard(report("a"))}.get)]
+    standing = MasterState(policy, False, "inst", "ns", True, False, fixed, selector, "zone=a", publish=False)
+    parts = [part async for part in reports_api.lines(standing, ["a", "b"], {"a": TimedReport(report("a"))}.get)]
     found = [json.loads(line) for line in b"".join(parts).splitlines()]
     settings = found[0]["settings"]
-    again = reveal.parse_standing(settings)
+    again = reports_api.parse_standing(settings)
     assert replace(again, policy=policy) == standing
     assert again.policy.extra_label_ns == policy.extra_label_ns
     older = {
         key: value for key, value in settings.items() if key not in ("namespace_selector", "node_selector", "publish")
     }
-    assert reveal.parse_standing({**older, "of a later master": 1}) == replace(
+    assert reports_api.parse_standing({**older, "of a later master": 1}) == replace(
         again, namespace_selector=None, node_selector="", publish=True
     )
     assert [line["node"] for line in found if "node" in line] == ["a"]

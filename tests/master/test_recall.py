@@ -8,20 +8,19 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.evaluation import Limits
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.recall import KNOWN, Latest, look
-from nfd.master.rulebook import compile_objects, compile_sheet
-from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.rules.evaluation import Limits
+from nfd.master.rules.evaluator import KNOWN, Evaluator, Latest, look
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import compile_object, compile_objects
+from nfd.master.rules.slices import Slices
 from nfd.report import Report
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
 from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN
 
-STILL = Turns(FROZEN), Limits(FROZEN)
+STILL = Slices(FROZEN), Limits(FROZEN)
 
 POLICY = Policy()
 API = "nfd.k8s-sigs.io/v1alpha1"
@@ -47,7 +46,7 @@ TIMED = rule("timed", "cpu.cpuid", "A", labelsTemplate='{{ range .cpu.cpuid }}ye
 
 
 def sheet(*rules: dict[str, Any]) -> Any:
-    return compile_sheet({"metadata": {"name": "sheet"}, "spec": {"rules": list(rules)}}, POLICY)
+    return compile_object({"metadata": {"name": "sheet"}, "spec": {"rules": list(rules)}}, POLICY)
 
 
 def nodes() -> list[Report]:
@@ -62,12 +61,12 @@ def nodes() -> list[Report]:
     return found
 
 
-def judged(*rules: dict[str, Any]) -> Verdicts:
+def judged(*rules: dict[str, Any]) -> Evaluator:
     """Every node judged by rules and a group, and compared with what it gets by itself."""
     group = parse_object({"apiVersion": API, "kind": "NodeFeatureGroup", "metadata": {"name": "g", "namespace": "ns"},
                           "spec": {"featureGroupRules": [rule("in", "pci.device", "vendor")]}})  # fmt: skip
-    verdicts = Verdicts(
-        Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN)
+    verdicts = Evaluator(
+        Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN)
     )
     verdicts.bind([sheet(*rules)], compile_objects([group], POLICY).groups)
     for report in nodes():

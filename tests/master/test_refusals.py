@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from nfd.errors import ReportError
-from nfd.master.caller import CertificateGate, Complaints
-from nfd.rpc.gate import Peer
+from nfd.master.security.authentication import CertificateAuthenticator, LoggedRejections
+from nfd.rpc.authentication import Peer
 
 
 def test_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    complaints = Complaints(lambda: now)
+    complaints = LoggedRejections(lambda: now)
     for _ in range(100):
         complaints.refusal("reason", "PERMISSION_DENIED", node="n1")
     assert len(caplog.records) == 1
@@ -39,7 +39,7 @@ def test_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) 
 )
 async def test_names_in_certificates(common_name: str, others: tuple[str, ...], node: str, taken: bool) -> None:
     """As NFD's -verify-node-name: the common name as it is, other names as host names."""
-    gate = CertificateGate()
+    gate = CertificateAuthenticator()
     caller = await gate.identify(Peer("ipv4:10.0.0.9:1", "", common_name, others))
     if taken:
         gate.admit(caller, node)
@@ -63,7 +63,7 @@ async def test_no_certificate_where_one_is_asked_for(
 ) -> None:
     """The log has the caller's address, and no node, since none is known."""
     with pytest.raises(ReportError, match="shows no certificate") as caught:
-        await CertificateGate().identify(Peer(address))
+        await CertificateAuthenticator().identify(Peer(address))
     assert caught.value.code == "PERMISSION_DENIED"
     (record,) = [one for one in caplog.records if one.message == "report refused"]
     fields = record.__dict__["fields"]

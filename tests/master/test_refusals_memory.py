@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from nfd.errors import Conflict, Forbidden, Invalid, KubeError, Unavailable
-from nfd.kube.connect import error_of
-from nfd.master.plan import Act
-from nfd.master.refusals import AT_MOST_EVERY, EVERYTHING, LASTS, MOST, RETRY, Refusals
-from nfd.master.writer import _named
+from nfd.kube.client import error_of
+from nfd.master.node.plan import Act
+from nfd.master.node.rejections import AT_MOST_EVERY, EVERYTHING, LASTS, MOST, RETRY, Rejections
+from nfd.master.node.writer import _named
 from nfd.store.base import Kind, Node
 
 F, V = "feature.node.kubernetes.io/", "vendor.io/"
@@ -33,7 +33,7 @@ class Fleet:
     woken: list[tuple[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.refusals = Refusals(lambda name, seconds: self.woken.append((name, seconds)))
+        self.refusals = Rejections(lambda name, seconds: self.woken.append((name, seconds)))
 
     def refuse(self, *names: str, act: Act = A, value: str = "1", now: float = 0.0, sure: bool = True) -> None:
         for name in names:

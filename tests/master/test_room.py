@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nfd.master.desired import Desired
-from nfd.master.ownership import Origin
-from nfd.master.plan import Goal
-from nfd.master.room import ROOM, annotated, fitting_plan
+from nfd.master.node.annotation_budget import ROOM, annotated, fitting_plan
+from nfd.master.node.desired import Desired
+from nfd.master.node.ownership import Origin
+from nfd.master.node.plan import Goal
 from nfd.store.base import Kind, Node, trim
 from tests.master.test_plan_properties import applied
 

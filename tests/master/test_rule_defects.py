@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.master.desired import Contribution, Freshness
-from nfd.master.evaluation import Limits, evaluation_steps
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.rulebook import PlacedRule, compile_sheet, exhaust, place_rule
-from nfd.master.rulestatus import Tally, render_group, render_status
-from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.node.desired import Contribution, Freshness
+from nfd.master.rules.evaluation import Limits, evaluation_steps
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import PlacedRule, compile_object, exhaust, place_rule
+from nfd.master.rules.slices import Slices
+from nfd.master.rules.status import Tally, render_group, render_status
 from nfd.report import Report
-from nfd.rules.compiled import Group
+from nfd.rules.compile import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.policy import Policy
 from tests.master.rulebooks import evaluate
@@ -35,7 +35,7 @@ def placed(error: Exception, name: str = "raising") -> PlacedRule:
 
 
 def rules(*given: dict[str, Any]) -> tuple[PlacedRule, ...]:
-    return compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": list(given)}}, POLICY).rules
+    return compile_object({"metadata": {"name": "o"}, "spec": {"rules": list(given)}}, POLICY).rules
 
 
 @each
@@ -100,12 +100,12 @@ class Trouble(Metrics):
 @each
 async def test_outcome_is_current_only_once_it_is_there(error: Exception) -> None:
     metrics = Trouble("1", 0.0)
-    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
+    verdicts = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
     report, changed = Report("n", features=HERE), list[str]()
 
     def put_in_force(value: str) -> None:
         item = {"metadata": {"name": "o"}, "spec": {"rules": [{"name": "r", "labels": {"x": value}}]}}
-        verdicts.bind([compile_sheet(item, POLICY)], ())
+        verdicts.bind([compile_object(item, POLICY)], ())
 
     put_in_force("1")
     assert verdicts.is_current(verdicts.judge("n", report, ()))
@@ -128,8 +128,8 @@ def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixtur
         {"name": "good", "labels": {"y": "2"}},
     ]}}  # fmt: skip
     metrics = Metrics("1", 0.0)
-    verdicts = Verdicts(Joining(POLICY), metrics, lambda: None, lambda: None, Turns(FROZEN), Limits(FROZEN))
-    sheet = compile_sheet(item, POLICY)
+    verdicts = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
+    sheet = compile_object(item, POLICY)
     verdicts.bind([sheet], ())
     tally = Tally(sheet.rules, POLICY)
     for number in range(3):

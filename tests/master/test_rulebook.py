@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.health import render
-from nfd.master.desired import Contribution, find_overwrites
-from nfd.master.evaluation import SUSPENDED, Limits
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.rulebook import LONGEST_NAME, NO_TAINTS, Sheet, compile_sheet
-from nfd.master.rulestatus import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_status, same_status
-from nfd.master.suspensions import STRIKES
-from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.node.desired import Contribution, find_overwrites
+from nfd.master.rules.evaluation import SUSPENDED, Limits
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import LONGEST_NAME, NO_TAINTS, CompiledObject, compile_object
+from nfd.master.rules.slices import Slices
+from nfd.master.rules.status import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_status, same_status
+from nfd.master.rules.suspensions import STRIKES
 from nfd.report import Report
 from nfd.rules.policy import Policy
+from nfd.runtime.health import render
 from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN
 
-STILL = Turns(FROZEN), Limits(FROZEN)
+STILL = Slices(FROZEN), Limits(FROZEN)
 
 POLICY = Policy(enable_taints=True)
 F = "feature.node.kubernetes.io/"
@@ -34,8 +34,8 @@ ALWAYS = [{"feature": "kernel.version"}]
 ENDLESS = "{{ range 1000 }}{{ range 1000 }}x{{ end }}{{ end }}"
 
 
-def sheet(*rules: dict[str, Any], name: str = "o", policy: Policy = POLICY) -> Sheet:
-    return compile_sheet(
+def sheet(*rules: dict[str, Any], name: str = "o", policy: Policy = POLICY) -> CompiledObject:
+    return compile_object(
         {"metadata": {"name": name, "uid": "u", "generation": 3}, "spec": {"rules": list(rules)}}, policy
     )
 
@@ -95,7 +95,7 @@ def test_policy_of_this_master_counts() -> None:
     ],
 )
 def test_malformed_objects_are_taken_as_they_are(item: dict[str, Any]) -> None:
-    found = compile_sheet(item, POLICY)
+    found = compile_object(item, POLICY)
     evaluate(found.rules, HERE, POLICY)
 
 
@@ -118,8 +118,8 @@ def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
 
 async def test_slow_rule_is_suspended_after_a_few_nodes() -> None:
     rebinds: list[None] = []
-    verdicts = Verdicts(
-        Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None), Turns(FROZEN), Limits(FROZEN)
+    verdicts = Evaluator(
+        Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None), Slices(FROZEN), Limits(FROZEN)
     )
     sheets = [
         sheet({"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}, {"name": "b", "labels": {"x": "1"}})
@@ -145,8 +145,8 @@ async def test_slow_rule_is_suspended_after_a_few_nodes() -> None:
 
 def test_nothing_is_computed_twice() -> None:
     told: list[None] = []
-    verdicts = Verdicts(
-        Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None, Turns(FROZEN), Limits(FROZEN)
+    verdicts = Evaluator(
+        Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None, Slices(FROZEN), Limits(FROZEN)
     )
     verdicts.bind([sheet({"name": "r", "labels": {"x": "1"}})], ())
     first = verdicts.judge("n", Report("n", features=HERE), ())
@@ -156,7 +156,7 @@ def test_nothing_is_computed_twice() -> None:
     assert render(verdicts._metrics.families(), openmetrics=False).count("duration_seconds_count 1") == 1
 
 
-def status(rules: Sheet, *nodes: Features, labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+def status(rules: CompiledObject, *nodes: Features, labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     tally = Tally(rules.rules, POLICY)
     for number, features in enumerate(nodes):
         report = Report("n", features=features, labels=labels, origins=dict.fromkeys(labels, "cpu"))
@@ -273,7 +273,7 @@ def test_what_is_overwritten_leaves_room_for_other_problems() -> None:
     ],
 )
 def test_what_no_node_would_get_is_not_lost(gives: dict[str, Any], policy: Policy) -> None:
-    contribution = compile_sheet({"spec": {"rules": [{"name": "a", **gives}]}}, policy).rules[0].asked
+    contribution = compile_object({"spec": {"rules": [{"name": "a", **gives}]}}, policy).rules[0].asked
     later = replace(
         contribution,
         labels=dict.fromkeys(contribution.labels, "2"),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nfd.errors import ReportError
-from nfd.master.desired import Contribution
+from nfd.master.node.desired import Contribution
 from nfd.report import Report
 from nfd.rules.model import Taint
 from nfd.rules.policy import Policy

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from bench import rules as normal
-from nfd.master.desired import Contribution
-from nfd.master.evaluation import SUSPENDED, Limits
-from nfd.master.metrics import Metrics
-from nfd.master.objects import Joining
-from nfd.master.rulebook import PlacedRule, compile_sheet
-from nfd.master.rulestatus import Tally, render_status
-from nfd.master.suspensions import FIRST, LONGEST, STRIKES, WINDOW, Suspensions
-from nfd.master.turns import Turns
-from nfd.master.verdicts import Verdicts
+from nfd.master.http.metrics import Metrics
+from nfd.master.node.desired import Contribution
+from nfd.master.rules.evaluation import SUSPENDED, Limits
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import PlacedRule, compile_object
+from nfd.master.rules.slices import Slices
+from nfd.master.rules.status import Tally, render_status
+from nfd.master.rules.suspensions import FIRST, LONGEST, STRIKES, WINDOW, Suspensions
 from nfd.report import Report
-from nfd.rules.compiled import CompiledRule
+from nfd.rule_clock import CLOCKS
+from nfd.rules.compile import CompiledRule
 from nfd.rules.meter import RULE_SECONDS
 from nfd.rules.policy import Policy
-from nfd.timed import CLOCKS
 from tests.master.rulebooks import evaluate
 from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, features_of, sheet, steady, template
 from tests.rules.clocks import FROZEN, Ticking, slowness
@@ -100,8 +100,13 @@ async def test_machine_that_stands_still_for_once() -> None:
     clocks = Halting().clocks
     assert evaluate(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, sheet=10.0)).slow
     rules = Rules(one)
-    rules.verdicts = Verdicts(
-        Joining(POLICY), Metrics("1", 0.0), lambda: None, rules.bind, Turns(FROZEN), Limits(Halting().clocks, node=10.0)
+    rules.verdicts = Evaluator(
+        Joining(POLICY),
+        Metrics("1", 0.0),
+        lambda: None,
+        rules.bind,
+        Slices(FROZEN),
+        Limits(Halting().clocks, node=10.0),
     )
     rules.bind()
     found = await rules.judge("n", features_of(0))
@@ -119,7 +124,9 @@ def test_garbage_collection_is_not_charged() -> None:
 
 
 def test_normal_rules_have_a_large_margin() -> None:
-    placed = compile_sheet({"metadata": {"name": "o"}, "spec": {"rules": [*map(normal.rule, range(50))]}}, POLICY).rules
+    placed = compile_object(
+        {"metadata": {"name": "o"}, "spec": {"rules": [*map(normal.rule, range(50))]}}, POLICY
+    ).rules
     features = [normal.features(number) for number in range(5)]
     for one in features:
         evaluate(placed, one, POLICY)
@@ -169,12 +176,12 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.dice, self.clock = Random(seed), Ticking(0.004)
-        self.verdicts = self._verdicts(Turns(self.clock.clocks), Limits(Ticking(1e-4).clocks))
+        self.verdicts = self._verdicts(Slices(self.clock.clocks), Limits(Ticking(1e-4).clocks))
         self.reports = {f"n{number}": Report(f"n{number}", features=features_of(0)) for number in range(4)}
         self.put_in_force()
 
-    def _verdicts(self, turns: Turns, limits: Limits) -> Verdicts:
-        return Verdicts(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, turns, limits)
+    def _verdicts(self, turns: Slices, limits: Limits) -> Evaluator:
+        return Evaluator(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, turns, limits)
 
     def put_in_force(self) -> None:
         """Other rules, more or fewer."""
@@ -217,7 +224,7 @@ class Play:
 
     async def check(self) -> None:
         """Every outcome is that of the rules in force, as if there had been no others."""
-        fresh = self._verdicts(Turns(FROZEN), Limits(FROZEN))
+        fresh = self._verdicts(Slices(FROZEN), Limits(FROZEN))
         fresh.bind(self.verdicts.book.sheets, ())
         for node, report in self.reports.items():
             self.verdicts.judge(node, report, ())

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from nfd.master.http import HttpServer
-from nfd.master.metrics import Metrics
+from nfd.master.http.metrics import Metrics
+from nfd.master.http.server import HttpServer
 from nfd.master.page.server import Page
 from nfd.store.base import Node
 from tests.controlplane.process import free_ports

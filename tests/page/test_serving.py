@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from nfd.config.flags import parse
-from nfd.master.assembly import open_master
+from nfd.master.app import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config
 from nfd.master.page.picture import draw, runs

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as asking
 
-from nfd.rpc.bystanders import MAX_ASKED, SILENT
+from nfd.rpc.interceptors import MAX_ASKED, SILENT
 from tests.rpc.loopback import running
 
 HEALTH, REFLECTION = "/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.rpc.listening import CONNECTIONS, SPARE, connections, raise_descriptors
+from nfd.runtime.ports import CONNECTIONS, SPARE, connections, raise_descriptors
 from tests.children import run
 from tests.rpc.loopback import running
 

@@ -20,10 +20,9 @@ from nfd.features import Features
 from nfd.report import Order, Report
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.bystanders import STREAMS
+from nfd.rpc.authentication import Caller, Peer
 from nfd.rpc.content import from_blob
-from nfd.rpc.gate import Caller, Peer
-from nfd.rpc.limits import BURST, CALLERS, CALLS, HELD, LINGER, RATE, READ_SECONDS, Limits
+from nfd.rpc.interceptors import BURST, CALLERS, CALLS, HELD, LINGER, RATE, READ_SECONDS, STREAMS, Limits
 from nfd.rpc.server import LabelerServer
 from tests.rpc.loopback import Running, Taken, running
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nfd.features import Features
-from nfd.rules.compiled import CompiledRule
+from nfd.rules.compile import CompiledRule
 from nfd.rules.ops import Matcher
 from nfd.rules.terms import Term
 

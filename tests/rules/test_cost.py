@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nfd.rule_clock import CLOCKS
 from nfd.rules.regexp import compile_pattern
 from nfd.rules.template.budget import Budget
 from nfd.rules.template.calls import Function, Runtime
@@ -15,7 +16,6 @@ from nfd.rules.template.evaluator import Evaluator
 from nfd.rules.template.functions import FUNCTIONS
 from nfd.rules.template.functions.dates import Moment, must_to_date
 from nfd.rules.template.values import GoList, GoMap, TemplateError
-from nfd.timed import CLOCKS
 from tests.rules.clocks import slowness
 
 STEP = 15e-6 * slowness()

@@ -10,11 +10,11 @@ import pytest
 
 from nfd.errors import RuleError
 from nfd.host import CUSTOM_D
-from nfd.master.outcome import evaluate_report
-from nfd.master.rulebook import bind
+from nfd.master.node.outcome import evaluate_report
+from nfd.master.rules.ruleset import bind
 from nfd.report import Report
-from nfd.rules.compiled import Group, compile_rule
-from nfd.rules.engine import run_custom, run_rule
+from nfd.rules.compile import Group, compile_rule
+from nfd.rules.evaluate import run_custom, run_rule
 from nfd.rules.model import ParsedRule, Rule
 from nfd.rules.parse import parse_custom, parse_rule
 from nfd.rules.policy import Policy

@@ -11,8 +11,8 @@ import pytest
 
 from nfd.cli.rules import eval_files, eval_objects
 from nfd.features import Features
-from nfd.master.outcome import evaluate_report
-from nfd.master.rulebook import compile_objects
+from nfd.master.node.outcome import evaluate_report
+from nfd.master.rules.ruleset import compile_objects
 from nfd.report import Report
 from nfd.rules.model import RuleObject
 from nfd.rules.parse import parse_object

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nfd.rule_clock import CLOCKS
 from nfd.rules.check import validate_text
 from nfd.rules.model import Rule
 from nfd.rules.parse import MAX_PARTS, parse_rule
-from nfd.timed import CLOCKS
 from tests.rules.clocks import slowness
 from tests.rules.test_parse import HEAD, TERM, rule_file
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nfd.features import Features
-from nfd.rules.compiled import compile_rule
-from nfd.rules.engine import run_custom
+from nfd.rules.compile import compile_rule
+from nfd.rules.evaluate import run_custom
 from nfd.rules.parse import parse_custom
 
 FEATURES = ("kernel.loadedmodule", "kernel.enabledmodule", "Kernel.LoadedModule")

@@ -8,8 +8,8 @@ import pytest
 
 from nfd.features import Features
 from nfd.rules.check import validate_text
-from nfd.rules.compiled import compile_rule
-from nfd.rules.engine import run_custom
+from nfd.rules.compile import compile_rule
+from nfd.rules.evaluate import run_custom
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_custom, parse_custom_text, parse_object, parse_rule, parse_text
 

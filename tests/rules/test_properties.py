@@ -9,8 +9,8 @@ from typing import Any
 
 from nfd.errors import RuleError
 from nfd.features import Features
-from nfd.rules.compiled import compile_rule
-from nfd.rules.engine import run_rule
+from nfd.rules.compile import compile_rule
+from nfd.rules.evaluate import run_rule
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_rule
 from nfd.rules.terms import View

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nfd.rules.check import validate_text
-from nfd.rules.known import KNOWN
+from nfd.rules.check import remarks_on, validate_text
+from nfd.rules.keys import stated_by
+from nfd.rules.known_features import KNOWN
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_rule
-from nfd.rules.remarks import remarks_on
-from nfd.rules.stated import stated_by
 from tests.rules.test_parse import rule_file
 
 HOSTS = Path(__file__).parents[1] / "hosts"

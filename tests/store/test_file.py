@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound
 from nfd.store.base import Patch
-from nfd.store.file import FileStore
-from nfd.store.merge import merge
+from nfd.store.file import FileStore, merge
 
 TEXT = """\
 apiVersion: v1

@@ -16,11 +16,11 @@ import pytest
 from nfd.config.section import Section
 from nfd.discovery import Plan
 from nfd.errors import ConfigError, HostError, ReportError
-from nfd.failures import COUNTS
 from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.report import Reply, Report, State
-from nfd.signals import Signals
+from nfd.runtime.failures import COUNTS
+from nfd.runtime.signals import Signals
 from nfd.source import Source
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.state import Content, derive_content

@@ -12,8 +12,8 @@ from nfd.config.section import Section
 from nfd.discovery import Discovery, Plan, Scan
 from nfd.errors import ReportError
 from nfd.features import Features
-from nfd.health import render
 from nfd.report import State
+from nfd.runtime.health import render
 from nfd.source import Source
 from nfd.worker.metrics import Metrics
 from nfd.worker.pace import BACK_OFF, BEAT_LIMITS, HOPELESS, Pace

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from nfd.rules.regexp import decode, encode
-from nfd.visible import visible
+from nfd.text import visible
 
 ANY = "interface {}"
 MAX_NESTING = 100

@@ -8,19 +8,19 @@ from typing import Any
 
 from nfd.errors import Expired, Unavailable
 from nfd.features import from_json, to_json
-from nfd.kube.connect import error_of
-from nfd.master.desired import Desired, derive_desired
-from nfd.master.objects import Joining, join_objects, parse_feature_object
-from nfd.master.ownership import annotation, bookkeeping, parse_owned, render_owned
-from nfd.master.patch import patches
-from nfd.master.plan import Goal, plan_node
-from nfd.master.proof import Proof
+from nfd.kube.client import error_of
+from nfd.master.node.desired import Desired, derive_desired
+from nfd.master.node.ownership import annotation, bookkeeping, parse_owned, render_owned
+from nfd.master.node.patch import patches
+from nfd.master.node.plan import Goal, plan_node
+from nfd.master.node.proof import Proof
+from nfd.master.rules.nodefeatures import Joining, join_objects, parse_feature_object
 from nfd.quantity import parse_quantity, same_quantity
 from nfd.report import Order, Report
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, trim
+from nfd.store.file import merge
 from nfd.store.kube import KubeStore
-from nfd.store.merge import merge
 from tests.fuzz import legal
 from tests.fuzz.mutate import Bytes, either
 from tests.fuzz.target import Made, Target, check

@@ -14,8 +14,9 @@ from nfd.config.load import load
 from nfd.config.overlay import Layer, Origin
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
-from nfd.master.authority import (
-    Timing,
+from nfd.master.config import Config as MasterConfig
+from nfd.master.security.authority import (
+    Lifetimes,
     bundle,
     issue,
     make_authority,
@@ -23,7 +24,6 @@ from nfd.master.authority import (
     read_authorities,
     write_authorities,
 )
-from nfd.master.config import Config as MasterConfig
 from nfd.source import Source
 from nfd.sources import known, select
 from nfd.worker.config import model
@@ -128,7 +128,7 @@ def run_gfd(data: bytes) -> Made:
 
 @cache
 def _secret() -> bytes:
-    made = make_authority(NOW, Timing())
+    made = make_authority(NOW, Lifetimes())
     return json.dumps({name: value.decode() for name, value in write_authorities((made,)).items()}).encode()
 
 
@@ -145,8 +145,8 @@ def run_authority(data: bytes) -> Made:
     )
     known = read_authorities(held)
     if known:
-        plan_authorities(known, NOW, NOW, Timing())
-        issue(known[-1], ("nfd-master",), NOW, Timing())
+        plan_authorities(known, NOW, NOW, Lifetimes())
+        issue(known[-1], ("nfd-master",), NOW, Lifetimes())
         check(read_authorities(write_authorities(known)) == known, "what is written is read again")
     return f"{len(known)}", bundle(known)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from nfd.cli.suitability import judge_sets, parse_specification, text_of
+from nfd.cli.compat import judge_sets, parse_specification, text_of
 from nfd.oci.client import parse_challenges
 from nfd.oci.documents import INDEX, MANIFEST, Manifest, parse
 from nfd.oci.reference import parse_platform, parse_reference

@@ -13,15 +13,15 @@ import grpc
 from nfd.errors import Forbidden, ReportError
 from nfd.features import Features
 from nfd.kube import jwt
-from nfd.kube.tokens import Tokens
-from nfd.master.desired import derive_desired, derive_freshness
-from nfd.master.patch import patches
-from nfd.master.plan import Goal, plan_node
-from nfd.master.reports import Reports
+from nfd.kube.reviews import TokenReviews
+from nfd.master.node.desired import derive_desired, derive_freshness
+from nfd.master.node.patch import patches
+from nfd.master.node.plan import Goal, plan_node
+from nfd.master.reports.store import ReportStore
 from nfd.report import Order, Report, SourceState, State
-from nfd.rpc import LEADER, RETRY_AFTER, client, convert, forward
-from nfd.rpc.blobs import Blobs
+from nfd.rpc import LEADER, RETRY_AFTER, client, convert, server
 from nfd.rpc.content import digest
+from nfd.rpc.feature_cache import FeatureCache
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, trim
 from nfd.worker.pace import Pace
@@ -86,7 +86,7 @@ def with_true_digests(chance: Random, corpus: Sequence[bytes]) -> bytes:
 def take(incoming: convert.Incoming) -> Made:
     """What the server, and then a pass over the node, makes of it."""
     check(legal.is_key(f"{incoming.report.node}/x"), f"node name {incoming.report.node!r}")
-    blobs = Blobs()
+    blobs = FeatureCache()
     with blobs.use(incoming) as missing:
         if missing:
             return "missing", missing
@@ -94,7 +94,7 @@ def take(incoming: convert.Incoming) -> Made:
         blobs.hold(report.node, incoming)
     blobs.forget(report.node)
     check(len(blobs) == 0, "no blob is left of a node that is gone")
-    Reports().take(report, NODE, "boot")
+    ReportStore().take(report, NODE, "boot")
     desired = derive_desired(report, Policy())
     for kind in (Kind.LABELS, Kind.ANNOTATIONS):
         legal.check_foreign(desired.of(kind))
@@ -115,7 +115,7 @@ def run_report(data: bytes) -> Made:
 def _again(report: Report) -> Report:
     outgoing = convert.encode(report)
     incoming = convert.decode(outgoing.with_blobs(outgoing.contents))
-    blobs = Blobs()
+    blobs = FeatureCache()
     with blobs.use(incoming):
         return convert.complete(incoming.report, blobs.contents(incoming))
 
@@ -153,13 +153,13 @@ def run_refusal(data: bytes) -> Made:
     said = client._failure(Refusal(data), "master:8080")
     wait = Pace().failed(100.0, said)
     check(0.0 <= wait < 1e5, f"the worker waits for {wait} s")
-    passed_on = forward._failure(Refusal(data), "leader:8080")
+    passed_on = server._failure(Refusal(data), "leader:8080")
     return f"{said.code} {passed_on.code} {said.retry_after is None} {bool(said.leader)}", str(said)
 
 
 @cache
-def _tokens() -> Tokens:
-    return Tokens(None, "nfd-master", lambda: 0.0)  # type: ignore[arg-type]  # nobody is asked about these
+def _tokens() -> TokenReviews:
+    return TokenReviews(None, "nfd-master", lambda: 0.0)  # type: ignore[arg-type]  # nobody is asked about these
 
 
 def run_token(data: bytes) -> Made:

@@ -14,11 +14,11 @@ from nfd.cli.rules import eval_objects
 from nfd.features import Features, from_json, to_json
 from nfd.report import Report
 from nfd.rules.check import validate_text
-from nfd.rules.compiled import compile_rule
-from nfd.rules.engine import run_custom
+from nfd.rules.compile import compile_rule
+from nfd.rules.evaluate import run_custom
+from nfd.rules.feature_files import parse_features
 from nfd.rules.parse import parse_custom_text, parse_text
 from nfd.rules.regexp import PatternError, compile_pattern, encode
-from nfd.rules.report import parse_features
 from nfd.rules.template import Data, Template, TemplateError
 from tests.fuzz import legal
 from tests.fuzz.mutate import Bytes, either

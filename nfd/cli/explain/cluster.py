@@ -1,0 +1,154 @@
+"""`nfd explain NODE LABEL` on a cluster: what the Node, the rules and the NodeFeature objects there tell of a label.
+
+The features of a node are not in the cluster: they are with its worker and in the memory of the master. So the cluster
+tells who made a label, and which rules would; on what value a term of a rule failed, only the node itself tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nfd.cli.cluster import own_kubeconfig, read_node
+from nfd.errors import ConfigError
+from nfd.kube.client import connect
+from nfd.kube.lists import list_if_known, whole
+from nfd.kube.paths import NODE_FEATURES, RULES
+from nfd.master.node.desired import OBJECT, RULE
+from nfd.master.node.outcome import NO_RULES, evaluate_node
+from nfd.master.node.ownership import CLAIMED, parse_owned
+from nfd.master.node.proof import ASSUMED
+from nfd.master.rules.nodefeatures import NODE_NAME, Joining, parse_feature_object
+from nfd.names import API_VERSION, FEATURE_NS
+from nfd.rules.keys import LABEL, stated_by
+from nfd.rules.model import Rule
+from nfd.rules.parse import RULE as RULE_KIND
+from nfd.rules.parse import parse_object
+from nfd.rules.policy import Policy, prefix_keys
+from nfd.runtime import tasks
+from nfd.store.base import Kind, Node
+
+_POLICY = Policy()
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read from the API server."""
+
+    node: Json
+    rules: Sequence[Json]
+    objects: Sequence[Json]
+
+
+def explain_on_node(kubeconfig: str, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
+    """The label's value, None if it is not there, and why. Raises: ConfigError, KubeError."""
+    return lines_of(tasks.run(_read(kubeconfig, node)), node, key, instance)
+
+
+def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
+    """The label's value and why, by what was read."""
+    value = (found.node["metadata"].get("labels") or {}).get(key)
+    lines = list(_makers(found, key, instance)) if value is not None else []
+    lines += _rules(found, key, missing=value is None)
+    asked = list(_objects(found, key, missing=value is None))
+    lines = [*lines, *asked] or ["no rule and no NodeFeature names it"]
+    if value is None and not asked:
+        lines.append(f"what the sources and features of {node} say is known there: nfd explain - {key}")
+    return value, lines
+
+
+async def _read(kubeconfig: str, node: str) -> Found:
+    try:
+        client = await connect(kubeconfig or own_kubeconfig())
+    except ConfigError as error:
+        raise ConfigError(f"NODE {node}: {error}") from error
+    try:
+        found = await read_node(client, node)
+        objects = await list_if_known(client, NODE_FEATURES, whole, {"labelSelector": f"{NODE_NAME}={node}"})
+        return Found(found, await list_if_known(client, RULES, whole), objects)
+    finally:
+        await client.close()
+
+
+def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
+    """Who made the label, by the bookkeeping on the Node, which only a master can prove, else by the API server's."""
+    metadata = found.node["metadata"]
+    owned = parse_owned(metadata.get("annotations") or {}, instance, proof=ASSUMED).of(Kind.LABELS)
+    if key not in owned:
+        managers = sorted({*_managers(metadata, key)})
+        yield "not ours; " + (f"set by {', '.join(managers)}" if managers else "nobody recorded who set it")
+        return
+    origin = owned[key]
+    if origin is None or origin == CLAIMED:
+        yield "listed on the node as made by nfd; from what, nobody recorded"
+    elif origin.startswith(RULE):
+        name, _, rule = origin.removeprefix(RULE).partition("/")
+        yield f"made by rule {rule!r} of NodeFeatureRule {name}"
+        if name not in {one["metadata"]["name"] for one in found.rules}:
+            yield "which is not there any more: the master has yet to remove the label"
+    elif origin.startswith(OBJECT):
+        yield f"made by NodeFeature {origin.removeprefix(OBJECT)}"
+    else:
+        yield f"made by source {origin}"
+
+
+def _managers(metadata: Json, key: str) -> Iterator[str]:
+    for entry in metadata.get("managedFields") or ():
+        if f"f:{key}" in entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {}):
+            yield str(entry.get("manager", ""))
+
+
+def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
+    """Rules that name the label or, while it is missing, might make it in a template; and what is wrong with them."""
+    for item in sorted(found.rules, key=lambda one: str(one["metadata"]["name"])):
+        status = (item.get("status") or {}).get("rules") or ()
+        parsed = parse_object({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
+        for index, one in enumerate(parsed.rules):
+            if not isinstance(one.rule, Rule):
+                continue
+            named = any((stated.kind, stated.key) == (LABEL, key) for stated in stated_by(one.rule))
+            told = status[index] if index < len(status) and status[index].get("name") == one.name else {}
+            if named or (one.rule.labels_template and (missing or _speaks_of(told, key))):
+                does = "sets it" if named else "makes labels from a template and perhaps this one"
+                yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(told)
+
+
+def _speaks_of(told: Json, key: str) -> bool:
+    """Whether the problems in the status of a rule name a label."""
+    start = f"label {key.removeprefix(f'{FEATURE_NS}/')!r}: "
+    return any(str(problem.get("message")).startswith(start) for problem in told.get("problems") or ())
+
+
+def _said(told: Json) -> str:
+    """What the status of a rule tells."""
+    if not told:
+        return ""
+    problems = [f"; {problem.get('message')}" for problem in told.get("problems") or ()]
+    return f": it holds on {told.get('matched', 0)} nodes" + "".join(problems)
+
+
+def _objects(found: Found, key: str, *, missing: bool) -> Iterator[str]:
+    """Objects that ask for the label and, while it is missing, why they do not get it."""
+    for item in found.objects:
+        labels = prefix_keys((item.get("spec") or {}).get("labels") or {}, _POLICY)
+        if key in labels:
+            namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
+            reason = f"; {_refusal(item, key, namespace)}" if missing else ""
+            yield f"NodeFeature {namespace}/{name} asks for it, as {labels[key]!r}{reason}"
+
+
+def _refusal(item: Json, key: str, namespace: str) -> str:
+    """Why the master does not give it: by its default settings, else what of its configuration may stand in the way."""
+    try:
+        one = parse_feature_object(item)
+    except ValueError as error:
+        return f"the object makes no sense: {error}"
+    outcome = evaluate_node(Node.bare(one.node), None, NO_RULES, (one,), Joining())
+    if reason := next((one.reason for one in outcome.derive_desired().dropped if one.key == key), ""):
+        return reason
+    return (
+        "if the master has left it out, its configuration says so: nodeFeatureNamespaceSelector may leave out "
+        f"namespace {namespace}, and denyNodeFeatureLabels, denyLabelNs or labelWhiteList the label"
+    )

@@ -1,0 +1,134 @@
+"""Why a label is there or not: the source or rule that made it and the features it was made from, or what stood in its
+way. NODE is - for the machine that --host-root or --replay names, and rule files are evaluated as the master would; any
+other NODE is one of the cluster that the kubeconfig names: its labels, the rules and NodeFeature objects there."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+
+from nfd.cli.explain.local import Case, Make, find_evidence, reasons
+from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
+from nfd.cli.output import style_of
+from nfd.cli.parsers import path
+from nfd.cli.rule_check import compile_files, name_of
+from nfd.errors import ConfigError
+from nfd.features import Features, Labels
+from nfd.master.node.desired import RULE
+from nfd.master.node.outcome import Outcome, evaluate_report
+from nfd.names import FEATURE_NS, full_key
+from nfd.report import Report
+from nfd.rules.evaluate import Given
+from nfd.store.base import Kind
+from nfd.text import visible
+
+EXAMPLES = (
+    ("explain gpu-01 nvidia.com/gpu.replicas", "who made the label, by what the cluster tells"),
+    ("explain gpu-01 big-gpus --master http://localhost:8081", "with the features behind it, or the term that fails"),
+    ("explain --replay recordings/gpu-01 - cpu-cpuid.AVX512F", "on a recorded machine; this one without --replay"),
+)
+HERE = "-"
+_MOST_SHOWN = 20
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_machine_flags(parser)
+    add_scan_flags(parser)
+    parser.add_argument("--rules", metavar="FILE", type=path, action="append", default=[], help="NodeFeatureRules")
+    parser.add_argument("--kubeconfig", metavar="FILE", default="", help="for a NODE of a cluster; else $KUBECONFIG")
+    parser.add_argument("--master", metavar="URL", default="", help="for a NODE: HTTP port of the master (nfd plan)")
+    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
+    parser.add_argument("node", metavar="NODE", help="a node of the cluster, or - for the machine that the flags name")
+    parser.add_argument("label", metavar="LABEL", help=f"a label's key; without a prefix, {FEATURE_NS}/ is put before")
+
+
+def run(args: Namespace) -> int:
+    key = full_key(args.label)
+    if args.node != HERE:
+        return show(key, *_ask_cluster(args, key))
+    plan, problems = plan_of(args)
+    host = host_of(args)
+    rules = compile_files(args.rules, POLICY)
+    case = Case(key, host, plan, rules, scan(host, plan, problems, rules))
+    value = case.seen.labels.get(key)
+    return show(key, value, reasons(case) if value is None else list(present(case)))
+
+
+def show(key: str, value: str | None, lines: Iterable[str]) -> int:
+    """Print a label with its reasons."""
+    style = style_of(sys.stdout)
+    head = style.warn(f"{key} is not there") if value is None else f"{key}={style.value(visible(value))}"
+    sys.stdout.write("\n  ".join([head, *map(visible, lines)]) + "\n")
+    return 0
+
+
+def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
+    if args.rules:
+        raise ConfigError("--rules goes with NODE -; on a cluster its own rules count")
+    try:
+        from nfd.cli.explain.cluster import explain_on_node
+    except ImportError as error:
+        raise ConfigError(f"NODE {args.node}: nfd is installed without what talks to a cluster: {error}") from error
+    value, lines = explain_on_node(args.kubeconfig, args.node, key)
+    if args.master:
+        from nfd.cli.explain.master import explain_by_report
+
+        lines += explain_by_report(args, key, value)
+    elif value is None:
+        lines.append("whether an admission policy or webhook refuses it is known to the master: --master URL")
+    return value, lines
+
+
+def present(case: Case) -> Iterator[str]:
+    """Who made the label, from what, and who else wanted to."""
+    origin = case.seen.origins.get(case.key, "")
+    makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
+    if origin.startswith(RULE):
+        yield f"made by {name_of(case.rules, origin)}"
+        yield from evidence(case, lambda features: labels_of_rules(case, features))
+    else:
+        yield f"made by source {origin}"
+        giving = [
+            (where.partition(", ")[2], given.labels[case.name])
+            for where, _, given in case.all_rules()
+            if isinstance(given, Given) and where.startswith(f"source {origin},") and case.name in given.labels
+        ]
+        yield from (f"by {rule}" for rule, _ in giving[-1:])
+        yield from (_overridden(rule, value) for rule, value in giving[:-1])
+        yield from evidence(case, makers[origin])
+    yield from overridden_rules(case)
+    for name, make in makers.items():
+        other = make(case.features).get(case.key) if name != origin else None
+        if other is not None:
+            yield _overridden(f"source {name}", other)
+
+
+def overridden_rules(case: Case) -> Iterator[str]:
+    """Rules that hold and give the label as well, and a later one counts."""
+    asked = outcome_of_rules(case, case.features).evaluation.contributions
+    for one in [one for one in asked if case.key in one.labels][:-1]:
+        yield _overridden(name_of(case.rules, one.origin), one.labels[case.key])
+
+
+def _overridden(who: str, value: str) -> str:
+    return f"{who} gives it too, as {value!r}, and is overridden"
+
+
+def evidence(case: Case, make: Make) -> Iterator[str]:
+    """The features that the label was made from."""
+    elements: dict[str, list[str]] = {}
+    for one in find_evidence(make, case.features, case.key):
+        elements.setdefault(one.feature, []).extend([one.element] if one.element else [])
+    for feature, found in elements.items():
+        yield f"from feature {feature}" + (": " + ", ".join(found[:_MOST_SHOWN]) if found else "")
+
+
+def labels_of_rules(case: Case, features: Features) -> Labels:
+    """Labels that all rules together give, references looked up."""
+    return outcome_of_rules(case, features).derive_desired().of(Kind.LABELS)
+
+
+def outcome_of_rules(case: Case, features: Features) -> Outcome:
+    """What all rules together give."""
+    return evaluate_report(Report("", features=features), case.rules, case.policy)

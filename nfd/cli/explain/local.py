@@ -1,0 +1,239 @@
+"""What made a label, or what stood in its way, found by trying: the scan without its filters, with every source on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from nfd.cli.machine import POLICY, Seen
+from nfd.cli.rule_check import Trace, judge
+from nfd.discovery import Plan, discover
+from nfd.features import Features, Labels
+from nfd.host import Host
+from nfd.labels import Naming, derive
+from nfd.master.rules.ruleset import RuleSet
+from nfd.names import FEATURE_NS
+from nfd.rules.compile import CompiledRule
+from nfd.rules.evaluate import Given
+from nfd.rules.policy import Policy, prefix_keys
+from nfd.source import Labelled, Source
+from nfd.sources import custom, known
+
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One label on one machine."""
+
+    key: str
+    host: Host
+    plan: Plan
+    rules: RuleSet
+    seen: Seen
+    policy: Policy = POLICY
+    """The master's."""
+
+    @property
+    def name(self) -> str:
+        """The part of the key that sources give."""
+        return self.key.removeprefix(f"{FEATURE_NS}/")
+
+    @property
+    def features(self) -> Features:
+        return self.seen.discovery.features
+
+    def config(self, source: Source) -> Any:
+        """What the source's labels are made with."""
+        config = self.plan.configs[source.name]
+        return source.load(self.host, config) if source.load is not None else config
+
+    def maker(self, source: Source) -> Make:
+        """The source's labels by full key, the white list left aside."""
+        config = self.config(source)
+
+        def make(features: Features) -> Labels:
+            found = source.labels(features, config)
+            naming = Naming(source.name, source.verbatim, source.namespaced, source.cleaned, source.written)
+            labels = found.labels if isinstance(found, Labelled) else found
+            return prefix_keys(derive(naming, labels).labels, self.policy)
+
+        return make
+
+    def all_rules(self) -> Iterator[tuple[str, CompiledRule, Given | str]]:
+        """Rules of the custom source and of the rule files: where from, the rule, what it gives or why nothing."""
+        for source in self.plan.label_sources:
+            config = self.config(source)
+            if isinstance(config, custom.Rules):
+                trace = Trace(self.features)
+                custom.run(config, self.features, trace.see)
+                for rule in config.rules:
+                    yield f"source {source.name}, rule {rule.name!r}", rule, trace.text(rule)
+        for rule, given in judge(self.rules, self.features, self.policy):
+            yield f"rule {rule.name!r}", rule, given
+
+
+def reasons(case: Case) -> list[str]:
+    """Why the label is missing; the surest reasons first, one or more."""
+    sure = [*_dropped(case), *_switched_off(case), *_rules(case)]
+    return sure or list(_unused_feature(case)) or [*_failed(case), *_unknown(case)]
+
+
+def _dropped(case: Case) -> Iterator[str]:
+    """What the problems of the scan say about this label."""
+    for problem in case.seen.problems:
+        names = (problem.subject, f"{problem.source}-{problem.subject}")
+        if case.key in names or case.name in names:
+            yield f"{problem.source}: {problem.subject}: {problem.reason}"
+
+
+def _switched_off(case: Case) -> Iterator[str]:
+    """Sources that would give it if they were asked to."""
+    everything = tuple(known())
+    plan = replace(case.plan, feature_sources=everything, label_sources=everything, allowed=None)
+    found = discover(case.host, plan)
+    labels = prefix_keys(found.labels, case.policy)
+    if case.key not in labels:
+        return
+    name = found.origins.get(case.key) or found.origins.get(case.name, "")
+    lists: Mapping[str, tuple[Source, ...]] = {
+        "featureSources": case.plan.feature_sources,
+        "labelSources": case.plan.label_sources,
+    }
+    off = [f"core.{option}" for option, sources in lists.items() if name not in {one.name for one in sources}]
+    if off:
+        yield f"source {name} would give {labels[case.key]!r}, but {' and '.join(off)} switch it off"
+    elif case.key not in case.seen.discovery.labels and case.name not in case.seen.discovery.labels:
+        yield f"source {name} gives {labels[case.key]!r}, but core.labelWhiteList does not match it"
+
+
+def _rules(case: Case) -> Iterator[str]:
+    """Rules that name the label, or might in a template, and do not hold."""
+    for where, rule, given in case.all_rules():
+        if isinstance(given, Given):
+            continue
+        if case.key in prefix_keys(rule.labels, case.policy):
+            yield f"{where} would set it: {given}"
+        elif rule.labels_template is not None:
+            yield f"{where} makes labels from a template and perhaps this one: {given}"
+
+
+def _unused_feature(case: Case) -> Iterator[str]:
+    """A feature from which a label of this name could be made, if the source's options let it."""
+    source, _, rest = case.name.partition("-")
+    feature, _, element = rest.partition(".")
+    name = f"{source}.{feature}"
+    if element in case.features.flags.get(name, ()) or element in case.features.attributes.get(name, {}):
+        yield _unused(name, element)
+        return
+    if element and name in {*case.features.flags, *case.features.attributes}:
+        yield f"feature {name} has no {element}"
+        return
+    words = set(feature.split("_"))
+    for name in sorted(case.features.instances):
+        for one in case.features.instances[name] if name.startswith(f"{source}.") else ():
+            if words and words <= set(one.values()):
+                shown = " ".join(f"{key}={value}" for key, value in sorted(one.items()))
+                yield _unused(name, shown)
+
+
+def _unused(name: str, element: str) -> str:
+    source = name.partition(".")[0]
+    return f"feature {name} has {element}, but source {source} makes no label of it; its options are sources.{source}"
+
+
+def _failed(case: Case) -> Iterator[str]:
+    for name, error in sorted(case.seen.discovery.failed.items()):
+        yield f"source {name} failed: {error}"
+
+
+def _unknown(case: Case) -> Iterator[str]:
+    """Whose label it would be, what that source found, and labels with a name like it."""
+    owners = _owners(case.key)
+    for name in owners:
+        if name not in {source.name for source in case.plan.feature_sources}:
+            yield f"labels of this name are those of source {name}, which core.featureSources switches off"
+        elif seen := [_seen(case.features, one) for one in sorted(case.features.names()) if one.startswith(f"{name}.")]:
+            yield f"source {name} makes no such label of what it found here: {', '.join(seen)}"
+        else:
+            yield f"source {name} makes no such label here, where it found no feature"
+    if not owners:
+        ran = ", ".join(source.name for source in case.plan.label_sources)
+        yield f"no rule that holds gives it, and no source made it here; those asked are {ran or '(none)'}"
+    if close := get_close_matches(case.key, case.seen.labels, n=3):
+        yield f"there are {', '.join(close)}"
+
+
+def _owners(key: str) -> list[str]:
+    """The source whose name a label begins with, or stands in its namespace."""
+    namespace, _, name = key.rpartition("/")
+    if namespace == FEATURE_NS:
+        return [source.name for source in known() if name.startswith(f"{source.name}-")]
+    return [source.name for source in known() if source.namespaced and source.name in namespace.split(".")]
+
+
+def _seen(features: Features, name: str) -> str:
+    """A feature with its elements, or how many there are."""
+    shown = [*sorted(features.flags.get(name, ()))]
+    shown += [f"{key}={value}" for key, value in sorted(features.attributes.get(name, {}).items())]
+    count = len(shown) + len(features.instances.get(name, ()))
+    text = ", ".join(shown) if count == len(shown) <= _MOST_SHOWN else f"{count} elements"
+    return f"{name} ({text or 'empty'})"
+
+
+Make = Callable[[Features], Labels]
+"""Labels of one source, by full key, for a set of features."""
+
+MOST_ELEMENTS = 5000
+"""Above this many elements of one feature, only the feature is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A feature, and the element of it without which the label would be another or missing; "" if no single one is."""
+
+    feature: str
+    element: str = ""
+
+
+def find_evidence(make: Make, features: Features, key: str) -> list[Evidence]:
+    """Features without which `make` does not give the label as it does now, in the order of their names."""
+    found: list[Evidence] = []
+    for name in sorted(features.names()):
+        if _differs(make, features, features.without([name]), key):
+            elements = _elements(make, features, name, key)
+            found += elements or [Evidence(name)]
+    return found
+
+
+def _elements(make: Make, features: Features, name: str, key: str) -> list[Evidence]:
+    lesser = list(_without_one(features, name))
+    if len(lesser) > MOST_ELEMENTS:
+        return []
+    return [Evidence(name, shown) for shown, fewer in lesser if _differs(make, features, fewer, key)]
+
+
+def _differs(make: Make, features: Features, fewer: Features, key: str) -> bool:
+    try:
+        return make(fewer).get(key) != make(features).get(key)
+    except Exception:  # a source that cannot do without something uses it
+        return True
+
+
+def _without_one(features: Features, name: str) -> Iterator[tuple[str, Features]]:
+    """The features with one element of one of them left out, and that element as text."""
+    for element in sorted(features.flags.get(name, ())):
+        flags = {**features.flags, name: features.flags[name] - {element}}
+        yield element, Features(flags, features.attributes, features.instances)
+    values = features.attributes.get(name, {})
+    for element in sorted(values):
+        rest = {other: value for other, value in values.items() if other != element}
+        attributes = {**features.attributes, name: rest}
+        yield f"{element}={values[element]}", Features(features.flags, attributes, features.instances)
+    found = features.instances.get(name, ())
+    for index, one in enumerate(found):
+        instances = {**features.instances, name: (*found[:index], *found[index + 1 :])}
+        shown = " ".join(f"{attribute}={value}" for attribute, value in sorted(one.items()))
+        yield shown, Features(features.flags, features.attributes, instances)

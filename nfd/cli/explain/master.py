@@ -1,0 +1,85 @@
+"""`nfd explain NODE LABEL --master URL`: what the features that the node's worker reported tell of a label."""
+
+from __future__ import annotations
+
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+
+from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.explain.command import evidence, labels_of_rules, outcome_of_rules, overridden_rules
+from nfd.cli.explain.local import Case
+from nfd.cli.machine import Seen
+from nfd.cli.namespace_selector import read_objects
+from nfd.cli.plan.cluster import authorization, present_config, read_reports
+from nfd.cli.plan.recorded import plan_of
+from nfd.cli.rule_check import name_of
+from nfd.discovery import Discovery
+from nfd.host.replay import Replay
+from nfd.kube.client import KubeClient
+from nfd.kube.lists import list_if_known, whole
+from nfd.kube.paths import RULES
+from nfd.master.http.reports_api import MasterState
+from nfd.master.node.outcome import NO_RULES, Known, evaluate_node
+from nfd.master.rules.nodefeatures import NODE_NAME
+from nfd.master.rules.ruleset import bind, compile_object
+from nfd.rules.policy import prefix_keys
+from nfd.store.base import Kind, trim
+
+
+def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]:
+    """More lines about a label of a node of the cluster. Raises: ConfigError, KubeError."""
+
+    async def ask(client: KubeClient) -> list[str]:
+        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
+        selected = await read_objects(client, standing, {"labelSelector": f"{NODE_NAME}={args.node}"})
+        report = heard[args.node].report if args.node in heard else None
+        node = trim(await read_node(client, args.node))
+        known = Known(selected.lists(args.node), standing.instance)
+        outcome = evaluate_node(node, report, NO_RULES, selected.objects, standing.joining, known)
+        if not outcome.fresh.reported:
+            return [
+                *_unwritten(standing, args.node, key),
+                f"{args.node} has not reported to {args.master}",
+                *selected.remarks(),
+            ]
+        rules = bind([compile_object(item, standing.policy) for item in await list_if_known(client, RULES, whole)], ())
+        plan = plan_of(await present_config(client, standing.namespace, args.config))
+        with tempfile.TemporaryDirectory() as nothing:
+            seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
+            case = Case(key, Replay(nothing), plan, rules, seen, standing.policy)
+            lines = _present(case, value) if value is not None else _missing(case)
+            return [*_unwritten(standing, args.node, key), *lines, *selected.remarks()]
+
+    return ask_cluster(args.kubeconfig, ask)
+
+
+def _unwritten(standing: MasterState, node: str, key: str) -> Iterator[str]:
+    """Who keeps the master from writing the label, or anything on the node."""
+    for one in standing.unwritten:
+        if node in one.nodes and (one.key == "*" or (one.kind, one.key) == (Kind.LABELS.one, key)):
+            yield f"the master cannot write {one.what()} here: {one.by}: {one.reason}"
+
+
+def _present(case: Case, value: str) -> Iterator[str]:
+    """The features behind the value, of the source or the rules that give it."""
+    if labels_of_rules(case, case.features).get(case.key) == value:
+        yield from evidence(case, lambda features: labels_of_rules(case, features))
+        yield from overridden_rules(case)
+        return
+    for source in case.plan.label_sources:
+        make = case.maker(source)
+        if make(case.features).get(case.key) == value:
+            yield from evidence(case, make)
+
+
+def _missing(case: Case) -> Iterator[str]:
+    """The term at which each rule fails that would give it, or why the master does not take what a rule gives."""
+    for where, rule, given in case.all_rules():
+        if isinstance(given, str) and case.key in prefix_keys(rule.labels, case.policy):
+            yield f"{where}: {given}"
+    desired = outcome_of_rules(case, case.features).derive_desired()
+    origin = desired.origin(Kind.LABELS, case.key) or ""
+    for one in desired.dropped:
+        if one.key == case.key:
+            yield f"{name_of(case.rules, origin)} gives it, but the master refuses it: {one.reason}"

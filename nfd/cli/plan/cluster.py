@@ -1,0 +1,194 @@
+"""`nfd plan` on a cluster: Nodes, rules and objects from the API server, reports from the master that leads.
+
+Raw features are in the master's memory alone. It hands them out at `/reports`, to who may get that path, if it was
+started with --serve-reports.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from nfd.cli.cluster import ask_cluster, read_nodes
+from nfd.cli.namespace_selector import read_objects
+from nfd.cli.plan.model import Files, Scene, Situation, with_master, with_rules, worker_config
+from nfd.cli.plan.recorded import plan_of, states_of
+from nfd.config.load import layer_of, load
+from nfd.config.reading import read_bytes
+from nfd.config.yamltext import parse
+from nfd.discovery import Plan, derive_again
+from nfd.errors import ConfigError, KubeError, NotFound
+from nfd.host.replay import Replay
+from nfd.kube.client import KubeClient
+from nfd.kube.lists import list_if_known, read_object
+from nfd.kube.paths import RULES
+from nfd.master.http.reports_api import PATH, MasterState, TimedReport, parse_line, parse_state
+from nfd.report import Report
+from nfd.store.base import trim
+from nfd.worker.config import WorkerConfig, model
+from nfd.worker.state import matches
+
+_FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a master with --serve-reports"
+WORKER_CONFIG = ("nfd-worker-conf", "nfd-worker.conf")
+"""ConfigMap and key that the workers of a cluster read."""
+
+
+def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[str]) -> Scene:
+    """The cluster as it is. Raises: ConfigError, KubeError."""
+
+    async def ask(client: KubeClient) -> Scene:
+        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
+        items = await list_if_known(client, RULES, lambda item: item)
+        rules = {str(item["metadata"]["name"]): item for item in items}
+        after = with_master(standing, new.master)
+        selected = await read_objects(client, after)
+        ours = ",".join(filter(None, (args.selector, standing.node_selector)))
+        nodes = [trim(node) for node in await read_nodes(client, ours)]
+        reports = {name: one.report for name, one in heard.items()}
+        warnings: list[str] = []
+        if new.worker is not None:
+            before = await present_config(client, standing.namespace, current.worker)
+            reports = {name: foresee_report(one, before, worker_config(new.worker)) for name, one in reports.items()}
+            warnings += _unknown_sources(heard, worker_config(new.worker))
+            if hidden := before.core.no_publish_features:
+                warnings.append(f"workers do not publish {', '.join(hidden)}: what comes of it is not known")
+        situations = [
+            Situation(
+                node,
+                reports.get(node.name),
+                [one for one in selected.objects if one.node == node.name],
+                selected.lists(node.name),
+            )
+            for node in nodes
+        ]
+        if silent := sum(node.name not in reports for node in nodes):
+            who = "1 node has" if silent == 1 else f"{silent} nodes have"
+            warnings.append(f"{who} not reported to this master: what comes of features there stays as it is")
+        warnings += selected.remarks()
+        return Scene(situations, with_rules(rules, new.rules, gone), after, tuple(warnings))
+
+    return ask_cluster(args.kubeconfig, ask)
+
+
+async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedReport], MasterState]:
+    """All reports, and what the master goes by. Raises: ConfigError, KubeError."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"--master {url}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"--master {url}: must be http://HOST:PORT or https://HOST:PORT")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ConfigError(f"--master {url}: a token is not sent in plain text; use {_FORWARD}")
+    headers = {"Authorization": authorization} if authorization else {}
+    limit = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=30.0)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=limit, read_bufsize=2**26) as session,
+            session.get(f"{url.rstrip('/')}{PATH}", headers=headers, allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                raise KubeError(f"--master {url}: {_reason(response.status, await response.text())}")
+            return _parse(await response.read())
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise KubeError(f"--master {url}: {error or type(error).__name__}; use {_FORWARD}") from error
+
+
+def _reason(status: int, text: str) -> str:
+    if status == 404:
+        return "it serves no reports; start nfd-master with --serve-reports"
+    return " ".join(text.split())[:500] or f"status {status}"
+
+
+def _parse(data: bytes) -> tuple[dict[str, TimedReport], MasterState]:
+    """Raises: ValueError for what is no answer of ours."""
+    first, *rest = data.splitlines()
+    contents: dict[int, Any] = {}
+    try:
+        standing = parse_state(json.loads(first)["settings"])
+        found = [heard for line in rest if (heard := parse_line(json.loads(line), contents)) is not None]
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the answer makes no sense: {error}") from error
+    return {heard.report.node: heard for heard in found}, standing
+
+
+async def authorization(client: KubeClient, token_file: str | None) -> str:
+    """The token of the file, else the one that the kubeconfig has."""
+    if token_file:
+        try:
+            return f"Bearer {read_bytes(token_file, pipes=True).decode().strip()}"
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--token-file {token_file}: {getattr(error, 'strerror', None) or error}") from error
+    settings: Mapping[str, Any] = await client.api.configuration.auth_settings()
+    return next((str(one["value"]) for one in settings.values() if str(one["value"]).startswith("Bearer ")), "")
+
+
+async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:
+    """`--current-config`, else the cluster's ConfigMap, else the defaults."""
+    if path is not None:
+        return worker_config(path)
+    name, key = WORKER_CONFIG
+    try:
+        found = await read_object(client, f"/api/v1/namespaces/{namespace or 'default'}/configmaps/{name}")
+    except NotFound:
+        return worker_config(None)
+    place = f"ConfigMap {namespace}/{name}"
+    return load(model(), [layer_of(place, parse((found.get("data") or {}).get(key, ""), place))]).config
+
+
+def foresee_report(report: Report, before: WorkerConfig, now: WorkerConfig) -> Report:
+    """What the worker would report with another configuration: the difference it makes, on top of what is reported.
+
+    So labels that nobody but the machine can make, those of custom.d for one, stay.
+    """
+    old, new = plan_of(before), plan_of(now)
+    with tempfile.TemporaryDirectory() as nothing:
+        host = Replay(nothing)
+        was, is_now = derive_again(host, old, report.features), derive_again(host, new, report.features)
+    labels, origins = dict(report.labels), dict(report.origins)
+    for key in was.labels.keys() | is_now.labels.keys():
+        if was.labels.get(key) == is_now.labels.get(key):
+            continue
+        labels.pop(key, None)
+        if key in is_now.labels:
+            labels[key], origins[key] = is_now.labels[key], is_now.origins[key]
+    labels = {key: value for key, value in labels.items() if key in is_now.labels or _stays(key, origins, new)}
+    running = {source.name for source in new.feature_sources}
+    hidden = now.core.no_publish_features
+    gone = [
+        name
+        for name in report.features.names()
+        if name.partition(".")[0] not in running or any(matches(name, one) for one in hidden)
+    ]
+    features = report.features.without(gone)
+    origins = {key: origin for key, origin in origins.items() if key in labels or key in report.annotations}
+    return replace(report, labels=labels, origins=origins, sources=states_of(new, report), features=features)
+
+
+def _stays(key: str, origins: Mapping[str, str], plan: Plan) -> bool:
+    """Whether a label that the machine alone can make is still asked for, and still on the white list."""
+    source = origins.get(key)
+    made = source is None or any(one.name == source for one in plan.label_sources)
+    return made and (plan.allowed is None or bool(plan.allowed.search(key.partition("/")[2] or key)))
+
+
+def _unknown_sources(heard: Mapping[str, TimedReport], config: WorkerConfig) -> list[str]:
+    """Sources that would run and have not yet: nobody knows what they will find."""
+    counts: dict[str, int] = {}
+    for source in plan_of(config).feature_sources:
+        counts[source.name] = sum(
+            source.name in one.report.sources and one.report.sources[source.name].state == "off"
+            for one in heard.values()
+        )
+    return [
+        f"source {name} is off on {count} nodes: what it finds there is not known"
+        for name, count in counts.items()
+        if count
+    ]

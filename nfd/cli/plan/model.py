@@ -1,0 +1,208 @@
+"""What `nfd plan` starts from: each Node with its report as it would be after the change, and what rules it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nfd.cli.config import layers_of
+from nfd.cli.rule_files import read_rules
+from nfd.config.load import load
+from nfd.config.overlay import Layer, Origin
+from nfd.errors import ConfigError
+from nfd.kube.responses import specification
+from nfd.master.config import Config as MasterConfig
+from nfd.master.http.reports_api import MasterState
+from nfd.master.node.annotation_budget import fitting_plan
+from nfd.master.node.desired import ALL_FRESH, Freshness, name_origin
+from nfd.master.node.desired import RULE as RULED
+from nfd.master.node.outcome import Known, evaluate_node
+from nfd.master.node.plan import Act, Goal, NodePlan
+from nfd.master.node.rejections import Unwritten
+from nfd.master.rules.nodefeatures import FeatureObject
+from nfd.master.rules.ruleset import RuleSet, bind, compile_object
+from nfd.report import Report
+from nfd.rules.keys import Overwrite
+from nfd.rules.policy import Dropped, Policy
+from nfd.store.base import Node
+from nfd.worker.config import WorkerConfig, model
+
+Json = Mapping[str, Any]
+Rules = Mapping[str, Json]
+"""NodeFeatureRule objects by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a change; of several configurations of a program the last one counts."""
+
+    worker: str | None = None
+    master: str | None = None
+    rules: Rules | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A Node, what its worker reported (None: nothing yet), and the NodeFeature objects for it that the master takes.
+
+    `lists` tells which objects are invalid.
+    """
+
+    node: Node
+    report: Report | None = None
+    objects: Sequence[FeatureObject] = ()
+    lists: Freshness = ALL_FRESH
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`situations` have the reports as they would be after the change; so do `rules` and `standing`."""
+
+    situations: Sequence[Situation]
+    rules: Rules
+    standing: MasterState
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What would happen to one Node; `dropped` would not be done, `overwrites` are lost to a later rule."""
+
+    planned: NodePlan
+    dropped: tuple[Dropped, ...] = field(default=())
+    overwrites: Sequence[Overwrite] = ()
+
+
+def foresee(scene: Scene) -> Iterator[Foreseen]:
+    """One pass over each node."""
+    rules, invalid = rules_in_force(scene.rules, scene.standing.policy)
+    for situation in scene.situations:
+        lists = replace(situation.lists, lost=situation.lists.lost | invalid)
+        yield foresee_node(replace(situation, lists=lists), rules, scene.standing)
+
+
+def foresee_node(situation: Situation, rules: RuleSet, standing: MasterState) -> Foreseen:
+    """One pass over a node."""
+    node, known = situation.node, Known(situation.lists, standing.instance)
+    outcome = evaluate_node(node, situation.report, rules, situation.objects, standing.joining, known)
+    desired, policy = outcome.derive_desired(), standing.policy
+    goal = Goal(desired, outcome.fresh, standing.overwrite, standing.instance, policy=policy, proof=known.proof)
+    planned, goal = fitting_plan(goal, node)
+    rejected = [(one, acts) for one in standing.unwritten if (acts := _acts_of(one, planned))]
+    if rejected:
+        planned, goal = fitting_plan(goal.without(act for _, acts in rejected for act in acts), node)
+    if not standing.publish or any(one.key == "*" for one, _ in rejected):
+        planned = _unwritten(planned)
+    dropped = [Dropped(*_rejection(one)) for one, _ in rejected]
+    failed = [Dropped("rule", rule.origin.removeprefix(RULED), reason) for rule, reason in outcome.failed(rules)]
+    return Foreseen(planned, (*goal.desired.dropped, *dropped, *failed), outcome.overwrites())
+
+
+def _acts_of(one: Unwritten, planned: NodePlan) -> list[Act]:
+    """What a plan would do and the API server rejects at present."""
+    acts = planned.acts() if planned.node.name in one.nodes else {}
+    if one.key == "*":
+        return list(acts)
+    return [act for act in acts if (act[0].one, act[1], act[2]) == (one.kind, one.key, one.removal)]
+
+
+def _rejection(one: Unwritten) -> tuple[str, str, str]:
+    """Kind, key and reason."""
+    if one.key == "*":
+        return "node", one.key, f"every change is rejected by {one.by}: {one.reason}"
+    return one.kind, one.key, f"{'removal ' if one.removal else ''}rejected by {one.by}: {one.reason}"
+
+
+def _unwritten(planned: NodePlan) -> NodePlan:
+    """The plan of a master that writes nothing: keys of others are still named."""
+    changes = {kind: replace(change, write={}, remove=frozenset()) for kind, change in planned.changes.items()}
+    return replace(planned, changes=changes, records={}, forgotten=frozenset())
+
+
+def overwritten_by(new: Rules | None, outcomes: Iterable[Foreseen]) -> list[str]:
+    """Keys that are in new rules, and of which one value is lost, with the number of nodes."""
+    beginnings = tuple(f"{RULED}{name}/" for name in new or {})
+    nodes: Counter[str] = Counter()
+    for outcome in outcomes:
+        nodes.update({_lost(one) for one in outcome.overwrites if _concerns(one, beginnings)})
+    return [f"{text}, on {count} node{'' if count == 1 else 's'}" for text, count in sorted(nodes.items())]
+
+
+def _concerns(one: Overwrite, beginnings: tuple[str, ...]) -> bool:
+    return one.later.startswith(beginnings) or one.earlier.startswith(beginnings)
+
+
+def _lost(one: Overwrite) -> str:
+    return f"{one.kind} {one.key}: {name_origin(one.later)} overwrites the value of {name_origin(one.earlier)}"
+
+
+def mistakes_of(new: Rules | None, standing: MasterState) -> list[str]:
+    """What is wrong with new rules, wherever they hold."""
+    sheets = [compile_object(item, standing.policy) for item in (new or {}).values()]
+    found = [f"NodeFeatureRule {sheet.name}: {reason}" for sheet in sheets for reason in sheet.mistakes]
+    return found + [
+        f"rule {rule.name!r} of NodeFeatureRule {sheet.name}: {reason}"
+        for sheet in sheets
+        for rule in sheet.rules
+        for reason in rule.mistakes
+    ]
+
+
+def rules_in_force(rules: Rules, policy: Policy) -> tuple[RuleSet, frozenset[str]]:
+    """The rules of NodeFeatureRules, and the origins (`rule:OBJECT`) of those objects that are invalid."""
+    sheets, invalid = [], set()
+    for name, item in rules.items():
+        try:
+            specification(item, "rules")
+            sheets.append(compile_object(item, policy))
+        except ValueError:
+            invalid.add(f"{RULED}{name}")
+    return bind(sheets, ()), frozenset(invalid)
+
+
+def rules_of(paths: Iterable[str]) -> dict[str, Json]:
+    """NodeFeatureRules of files; groups are passed over. Raises: ConfigError naming file and line."""
+    found = (one for path in paths for one in read_rules(path))
+    return {parsed.name: item for parsed, item in found if not parsed.is_group}
+
+
+def files_of(configs: Iterable[str], program: str | None, rules: Sequence[str]) -> Files:
+    """Sort `--config` by program: the master's if the name says so."""
+    found: dict[str, str] = {}
+    for path in configs:
+        found[program or ("master" if "master" in Path(path).name else "worker")] = path
+    return Files(found.get("worker"), found.get("master"), rules_of(rules) if rules else None)
+
+
+def worker_config(path: str | None) -> WorkerConfig:
+    """That of a file, or the defaults. Raises: ConfigError."""
+    return load(model(), layers_of(path) if path else []).config
+
+
+def with_master(standing: MasterState, path: str | None) -> MasterState:
+    """The same master with another configuration file; its flags go before. Raises: ConfigError."""
+    if path is None:
+        return standing
+    fixed = [Layer(name, data, Origin(origin)) for name, data, origin in standing.fixed]
+    config = load(MasterConfig, [*layers_of(path), *fixed]).config
+    return replace(
+        standing,
+        policy=config.policy(auto_prefix=standing.gate),
+        overwrite=config.restrictions.allow_overwrite,
+        deny_labels=config.restrictions.deny_node_feature_labels,
+        namespace_selector=config.restrictions.node_feature_namespace_selector,
+        publish=not config.no_publish,
+    )
+
+
+def with_rules(present: Rules, new: Rules | None, gone: Iterable[str]) -> Rules:
+    """Objects of the same name are replaced, as `kubectl apply` does. Raises: ConfigError for one that is not there."""
+    found = {**present, **(new or {})}
+    for name in gone:
+        if name not in found:
+            raise ConfigError(f"--delete-rules {name}: there is no such NodeFeatureRule")
+        del found[name]
+    return found

@@ -1,0 +1,186 @@
+"""What `nfd report` asks a cluster about one node."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd import __version__
+from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.plan.cluster import authorization, read_reports
+from nfd.cli.report.bundle import Documents
+from nfd.errors import KubeError, NfdError, NotFound
+from nfd.features import to_json
+from nfd.fleet.nodes import summarize
+from nfd.fleet.nodes import to_json as summary_json
+from nfd.kube.client import KubeClient, Request
+from nfd.kube.lists import list_all, list_if_known, read_object
+from nfd.kube.paths import NODE_FEATURES, RULES
+from nfd.master.rules.nodefeatures import NODE_NAME
+
+APPS = ("nfd-worker", "nfd-master", "gpu-feature-discovery", "nfd-topology-updater", "nfd-gc")
+"""Programs whose logs and images are told."""
+LAST_LINES = 500
+_CONFIGS = ("nfd-worker-conf", "nfd-master-conf")
+Json = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Found:
+    """Texts, or what is to be JSON or YAML, by file name.
+
+    `missing` says what could not be had, `names` are those of all nodes and what their hosts are called.
+    """
+
+    files: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+
+def gather(args: Namespace) -> Found:
+    """Raises: ConfigError if there is no such node, KubeError if it cannot be read."""
+
+    async def ask(client: KubeClient) -> Found:
+        node = await read_node(client, args.node)
+        found = Found()
+        found.files["node.yaml"] = _told(node)
+        found.files["summary.json"] = summary_json(summarize(node))
+        versions = {"nfd": __version__, "node": (node.get("status") or {}).get("nodeInfo") or {}}
+        found.names = await _try(found, "the names of other nodes", _names(client)) or _names_of(node)
+        versions["server"] = await _try(found, "the version of the API server", client.json("GET", "/version")) or {}
+        await _objects(client, args.node, found)
+        pods = await _try(found, "the pods of nfd", _pods(client, args.namespace, args.node)) or []
+        versions["images"] = _images(pods)
+        for namespace in sorted({pod["metadata"]["namespace"] for pod in pods} | {args.namespace} - {""}):
+            await _configs(client, namespace, found)
+        for pod in pods:
+            await _logs(client, pod, found)
+        if args.master:
+            await _try(found, "features", _features(client, args, found))
+        found.files["versions.json"] = versions
+        return found
+
+    return ask_cluster(args.kubeconfig, ask)
+
+
+async def _try(found: Found, what: str, asked: Any) -> Any:
+    """The answer; None, and a note, where it cannot be had."""
+    try:
+        return await asked
+    except NfdError as error:
+        found.missing.append(f"{what}: {error}")
+        return None
+
+
+def _told(node: Json) -> dict[str, Any]:
+    """A Node without what nobody needs: images, volumes, fields of other managers."""
+    status = {name: value for name, value in (node.get("status") or {}).items() if name in _STATUS}
+    metadata = dict(node["metadata"])
+    metadata["managedFields"] = [
+        {name: one[name] for name in ("manager", "operation", "time", "subresource") if name in one}
+        for one in metadata.get("managedFields") or ()
+    ]
+    spec = {name: value for name, value in (node.get("spec") or {}).items() if name in ("taints", "unschedulable")}
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+HOSTNAME = "kubernetes.io/hostname"
+_HOSTS = ("Hostname", "InternalDNS", "ExternalDNS")
+_STATUS = ("capacity", "allocatable", "conditions", "nodeInfo")
+
+
+async def _names(client: KubeClient) -> list[str]:
+    return [name for names in await list_all(client, "/api/v1/nodes", _names_of) for name in names]
+
+
+def _names_of(node: Json) -> list[str]:
+    """The Node's name, and what its host is called in its label and addresses, IP addresses left out."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    addresses = (one for one in status.get("addresses") or () if one.get("type") in _HOSTS)
+    hosts = (str((metadata.get("labels") or {}).get(HOSTNAME, "")), *(str(one.get("address", "")) for one in addresses))
+    return [str(metadata["name"]), *(host for host in hosts if host.strip("0123456789.:"))]
+
+
+async def _objects(client: KubeClient, node: str, found: Found) -> None:
+    """NodeFeatureRules, and the NodeFeatures that name the node."""
+    asked = {"rules.yaml": (RULES, {}), "nodefeatures.yaml": (NODE_FEATURES, {"labelSelector": f"{NODE_NAME}={node}"})}
+    for name, (path, query) in asked.items():
+        items = await _try(found, name, list_if_known(client, path, _without_managers, query))
+        if items:
+            found.files[name] = Documents(tuple(items))
+
+
+def _without_managers(item: Json) -> dict[str, Any]:
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {**item, "metadata": metadata}
+
+
+async def _pods(client: KubeClient, namespace: str, node: str) -> list[Json]:
+    """All masters, and what else of nfd runs on the node."""
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+
+    def keep(pod: Json) -> Json | None:
+        app = _app(pod)
+        return pod if app == "nfd-master" or (app and pod["spec"].get("nodeName") == node) else None
+
+    return await list_all(client, path, keep)
+
+
+def _app(pod: Json) -> str:
+    """What a pod is, by the names of its account or of itself."""
+    told = f"{pod['spec'].get('serviceAccountName', '')} {pod['metadata'].get('name', '')}"
+    return next((app for app in APPS if app in told), "")
+
+
+def _images(pods: list[Json]) -> dict[str, str]:
+    return {
+        f"{pod['metadata']['name']}/{one['name']}": str(one.get("image", ""))
+        for pod in pods
+        for one in pod["spec"].get("containers") or ()
+    }
+
+
+async def _configs(client: KubeClient, namespace: str, found: Found) -> None:
+    for name in _CONFIGS:
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        config = await _try(found, f"ConfigMap {namespace}/{name}", _if_there(client, path))
+        for key, text in ((config or {}).get("data") or {}).items():
+            found.files[f"config/{name}/{key}"] = str(text)
+
+
+async def _if_there(client: KubeClient, path: str) -> Json:
+    try:
+        return await read_object(client, path)
+    except NotFound:
+        return {}
+
+
+async def _logs(client: KubeClient, pod: Json, found: Found) -> None:
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+    for container in pod["spec"].get("containers") or ():
+        text = await _try(found, f"the log of {name}", _text(client, path, str(container["name"])))
+        if text:
+            found.files[f"logs/{name}-{container['name']}.log"] = text
+
+
+async def _text(client: KubeClient, path: str, container: str) -> str:
+    query = {"container": container, "tailLines": str(LAST_LINES)}
+    async with client.open(Request("GET", path, query, accept="*/*")) as response:
+        return (await response.read()).decode("utf-8", "replace")
+
+
+async def _features(client: KubeClient, args: Namespace, found: Found) -> None:
+    """The report of the node, as the master has it. Raises: KubeError if there is none."""
+    heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
+    if args.node not in heard:
+        raise KubeError(f"{args.node} has not reported to {args.master}")
+    one = heard[args.node].report
+    found.files["features.yaml"] = {"features": to_json(one.features)}
+    told = {name: dict(getattr(one, name)) for name in ("labels", "annotations", "origins")}
+    sources = {name: {"state": str(state.state), "error": state.error} for name, state in one.sources.items()}
+    settings = {"overwrite": standing.overwrite, "instance": standing.instance, "policy": str(standing.policy)}
+    report = {"version": one.version, "age": heard[args.node].age, "sources": sources, **told}
+    found.files["report.json"] = {"report": report, "settings": settings}

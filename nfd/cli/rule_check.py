@@ -1,0 +1,131 @@
+"""Rules under trial: the result of each one, and the term at which one that does not hold fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from nfd.cli.rule_files import read_rules
+from nfd.errors import RuleError
+from nfd.features import Features
+from nfd.master.node.outcome import Outcome, evaluate_report
+from nfd.master.rules.ruleset import RuleSet, compile_objects
+from nfd.report import Report
+from nfd.rules.compile import CompiledRule, Group
+from nfd.rules.evaluate import Given
+from nfd.rules.keys import REPORT, Overwrite, rule_named
+from nfd.rules.known_features import did_you_mean
+from nfd.rules.policy import Policy
+from nfd.rules.terms import Feature, Term, View, match_term
+
+_MOST_SHOWN = 5
+
+
+def compile_files(paths: Iterable[str], policy: Policy) -> RuleSet:
+    """The rules of files. Raises: ConfigError naming file and line, for a broken rule too."""
+    return compile_objects((parsed for path in paths for parsed, _ in read_rules(path, rules_too=True)), policy)
+
+
+class Trace:
+    """The result of each rule that was run; of one that does not hold why, if `features` to tell it by are given."""
+
+    def __init__(self, features: Features | None = None) -> None:
+        self.found: dict[int, Given | RuleError | str] = {}
+        """By identity of the rule."""
+        self._features = features
+
+    def see(self, rule: CompiledRule, view: View, found: Given | RuleError | None) -> None:
+        """For `watch`."""
+        if found is None and self._features is not None:
+            self.found[id(rule)] = _why_not(rule, view, self._features)
+        else:
+            self.found[id(rule)] = found or ""
+
+    def text(self, rule: CompiledRule) -> Given | str:
+        """What it gives, or why nothing."""
+        found = self.found.get(id(rule), "")
+        return f"fails: {found}" if isinstance(found, RuleError) else found
+
+
+def judge(rules: RuleSet, features: Features, policy: Policy) -> Iterator[tuple[CompiledRule, Given | str]]:
+    """Run the rules in order: what each gives, or why it gives nothing."""
+    trace = Trace(features)
+    failed = evaluate_report(Report("", features=features), rules, policy, trace.see).evaluation.failed()
+    for index, placed in enumerate(rules.rules):
+        yield placed.rule, f"fails: {failed[index][0]}" if index in failed else trace.text(placed.rule)
+
+
+def failures_in(group: Group, outcome: Outcome, trace: Trace) -> list[tuple[str, str]]:
+    """The rules of a group that failed, and why; what is left out for want of time is told of the group."""
+    found = [(rule.name, trace.found.get(id(rule))) for rule in group.rules]
+    problems = outcome.evaluation.group_problems.get(group.key, ())
+    left_out = [(group.name, text) for text in problems if not text.startswith("rule ")]
+    return [(name, str(error)) for name, error in found if isinstance(error, RuleError)] + left_out
+
+
+def name_of(rules: RuleSet, origin: str) -> str:
+    """How messages about these rules alone call the origin of a key."""
+    name = next((rule.name for rule in rules.rules if rule.origin == origin), None)
+    return (origin or REPORT) if name is None else rule_named(name)
+
+
+def overwrites_of(outcome: Outcome, rules: RuleSet) -> list[Overwrite]:
+    """With the names of rules in place of origins, and vars among them."""
+    found = outcome.overwrites(with_vars=True)
+    return [replace(one, earlier=name_of(rules, one.earlier), later=name_of(rules, one.later)) for one in found]
+
+
+def _why_not(rule: CompiledRule, view: View, features: Features) -> str:
+    """The same, also of a rule of which it cannot be told."""
+    try:
+        return why_not(rule, view, features)
+    except RuleError as error:
+        return f"does not hold: {error}"
+
+
+def why_not(rule: CompiledRule, view: View, features: Features) -> str:
+    """The first term that does not hold, and the values it was judged on."""
+    failing = [_first_failing(terms, view, features) for terms in rule.match_any]
+    if failing and all(failing):
+        return "none of matchAny holds: " + "; ".join(reason for reason in failing if reason)
+    return _first_failing(rule.match_features, view, features) or "does not hold"
+
+
+def _first_failing(terms: Sequence[Term], view: View, features: Features) -> str:
+    for term in terms:
+        if not match_term(term, view, None):
+            return _failing(term, view, features)
+    return ""
+
+
+def _failing(term: Term, view: View, features: Features) -> str:
+    feature = view.get(term.key)
+    if feature is None:
+        return f"there is no feature {term.feature}{did_you_mean(term.feature, features.names())}"
+    for name, matcher in term.expressions or ():
+        if not match_term(Term(term.feature, ((name, matcher),), None), view, None):
+            return f"{term.feature}: {name} {matcher} does not hold: {_found(feature, name)}"
+    if term.expressions and not match_term(Term(term.feature, term.expressions, None), view, None):
+        wanted = ", ".join(f"{name} {matcher}" for name, matcher in term.expressions)
+        return f"{term.feature}: no element satisfies all of {wanted}"
+    return f"{term.feature}: no element's name satisfies {term.name}"
+
+
+def _found(feature: Feature, name: str) -> str:
+    """What is there under that name."""
+    values = [*_flag(feature.flags, name), *_attribute(feature.attributes, name)]
+    seen = dict.fromkeys(f"it is {one[name]!r}" for one in feature.instances or () if name in one)
+    values += list(seen)[:_MOST_SHOWN] + (["…"] if len(seen) > _MOST_SHOWN else [])
+    return ", ".join(values) or ("there is no element" if _is_empty(feature) else "no element has it")
+
+
+def _flag(flags: frozenset[str] | None, name: str) -> list[str]:
+    return ["it is there"] if flags is not None and name in flags else []
+
+
+def _attribute(attributes: Mapping[str, str] | None, name: str) -> list[str]:
+    return [f"it is {attributes[name]!r}"] if attributes is not None and name in attributes else []
+
+
+def _is_empty(feature: Feature) -> bool:
+    return not (feature.flags or feature.attributes or feature.instances)

@@ -1,0 +1,47 @@
+"""Rule files, and files of features, as a person names them: - is standard input, and a pipe is read to its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nfd.config.load import read_file
+from nfd.config.reading import read_standard_input
+from nfd.errors import ConfigError
+from nfd.rules.model import RuleObject
+from nfd.rules.parse import all_mistakes, locate, read_objects, value_at
+from nfd.text import visible
+
+STANDARD_INPUT = "-"
+
+
+def text_of(path: str) -> str:
+    """The text of a file. Raises: ConfigError naming it."""
+    try:
+        data = read_standard_input() if path == STANDARD_INPUT else read_file(path, pipes=True)
+        return data.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def tell_empty(name: str, objects: Iterable[RuleObject]) -> None:
+    """Say of a file without a single rule that it is one: it is valid, and seldom what was meant."""
+    if not any(one.rules or one.mistakes for one in objects):
+        sys.stderr.write(f"{visible(name)}: has no rules\n")
+
+
+def read_rules(path: str, *, rules_too: bool = False) -> list[tuple[RuleObject, Mapping[str, Any]]]:
+    """The rule objects of a file, each with its text as data; broken rules included, unless `rules_too`.
+
+    Raises: ConfigError naming file and line for what is no YAML, for an object that is none, and with `rules_too` for a
+    broken rule.
+    """
+    found = list(read_objects(text_of(path), [], path))
+    for document, _, parsed in found:
+        mistakes = locate(document, all_mistakes(parsed) if rules_too else parsed.mistakes)
+        if hard := [one for one in mistakes if not one.soft]:
+            raise ConfigError(f"{path}:{hard[0].line}: {hard[0].reason}")
+    return [(parsed, value_at(document.data, place)) for document, place, parsed in found]

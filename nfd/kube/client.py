@@ -1,0 +1,426 @@
+"""The one client of the Kubernetes API.
+
+`kubernetes.aio` finds the server and the credentials, and renews them; what is said a thousand times a minute goes as
+bytes through that client's own aiohttp session, without its models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+
+from nfd import __version__
+from nfd.config.reading import check_file, read_bytes
+from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable, said
+from nfd.runtime import log
+
+CONNECTIONS = 36
+"""Ten PATCHes, eight questions about reports and eight about readers, a watch of each kind, and what is rare."""
+TIMEOUT = 30.0
+"""Seconds for one request; a watch has its own."""
+FENCE_SLACK = 1.0
+"""Seconds that the answer to a fenced request may take longer than the request."""
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""An answer that is a tenth of the whole object (Kubernetes API concepts, "Metadata-only fetches")."""
+
+_AGENT = f"nfd-master/{__version__}"
+_LONGEST_REASON = 500
+_LONGEST_SAID = 64 * 1024
+_LONGEST_WAIT = 9
+"""Digits of a Retry-After."""
+
+
+class Fence(Protocol):
+    """Whether we may write what only one of several masters writes.
+
+    `seconds` is how long such a write may take at the server: whoever comes after us waits for longer than that.
+    """
+
+    @property
+    def seconds(self) -> float: ...
+
+    def check(self) -> None:
+        """Raises: Unavailable if we may not."""
+
+
+class Open:
+    """There is no other master."""
+
+    seconds = 10.0
+
+    def check(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call; `body` is encoded by the caller."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    fenced: bool = False
+    """Sent only while we lead, and carried out at once or not at all; it needs a body."""
+
+
+class KubeClient:
+    """Requests to one API server; KubeErrors tell what went wrong."""
+
+    def __init__(self, api: Any, loader: Any = None) -> None:
+        self.api = api
+        """The `kubernetes.aio` ApiClient, for what is rarely said (Lease, TokenReview, Secret)."""
+        self.fence: Fence = Open()
+        self._configuration = api.configuration
+        self._rest = api.rest_client
+        self._credentials = Credentials(api, loader)
+
+    async def json(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """The JSON of the answer. `options` are fields of Request; `query` may be left out."""
+        query = options.pop("query", {})
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        async with self.open(Request(method, path, query, data, **options)) as response:
+            try:
+                return json.loads(await response.read())
+            except (ValueError, RecursionError) as error:
+                raise Unavailable(f"{method} {path}: the answer is not JSON: {error}") from error
+
+    @asynccontextmanager
+    async def open(
+        self, request: Request, *, read_timeout: float | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer, to be read in the block; `read_timeout` is the longest silence, without a limit on the whole.
+
+        Raises: Forbidden (401, 403), NotFound, Conflict, Invalid (413, 422, and what admission refuses), Unavailable
+        (no answer, 429, 5xx).
+        """
+        limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        url = self._url(request)
+        body: bytes | aiohttp.Payload | None = request.body
+        if request.fenced:
+            url, body = self._fenced(request)
+            limit = aiohttp.ClientTimeout(total=self.fence.seconds + FENCE_SLACK)
+        if read_timeout is not None:
+            limit = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=read_timeout)
+        what = f"{request.method} {request.path}"
+        try:
+            async with self._session().request(
+                request.method,
+                url,
+                data=body,
+                headers=await self._headers(request),
+                timeout=limit,
+                allow_redirects=False,
+                **self._connection_options(),
+            ) as response:
+                with _cut_off_on_error(response):
+                    if response.status >= 300:
+                        error = error_of(what, response.status, response.headers, await response.read())
+                        if response.status == 401 and isinstance(error, Forbidden):
+                            self._credentials.refused()
+                        raise error
+                    yield response
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"{what}: {str(error) or 'no answer in time'}") from error
+
+    async def close(self) -> None:
+        await self.api.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._rest.pool_manager is None:
+            self._rest.pool_manager = self._rest._create_pool_manager()
+        session: aiohttp.ClientSession = self._rest.pool_manager
+        return session
+
+    def _fenced(self, request: Request) -> tuple[str, aiohttp.Payload]:
+        """The server drops what it cannot do in time, and we let nothing go once we lead no more.
+
+        Raises: Unavailable if that is so already.
+        """
+        self.fence.check()
+        limit = {"timeout": f"{round(self.fence.seconds * 1000)}ms"}
+        return self._url(replace(request, query={**request.query, **limit})), _Fenced(request.body or b"", self.fence)
+
+    def _url(self, request: Request) -> str:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return f"{self._configuration.host}{request.path}{query}"
+
+    async def _headers(self, request: Request) -> dict[str, str]:
+        headers = {"Accept": request.accept, "User-Agent": _AGENT}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        await self._credentials.renew()
+        try:
+            settings = await self._configuration.auth_settings()
+        except Exception as error:  # a token file that is just being replaced, an exec plugin that fails
+            raise Unavailable(f"credentials: {' '.join(str(error).split()) or type(error).__name__}") from error
+        for setting in settings.values():
+            if setting["value"]:
+                headers["Authorization"] = setting["value"]
+        return headers
+
+    def _connection_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if self._configuration.tls_server_name:
+            options["server_hostname"] = self._configuration.tls_server_name
+        if self._rest.proxy:
+            options["proxy"] = self._rest.proxy
+        if self._rest.proxy_headers:
+            options["proxy_headers"] = self._rest.proxy_headers
+        return options
+
+
+class _Fenced(aiohttp.BytesPayload):
+    """A body that asks once more when its connection is there, which may take long; headers wait for the body."""
+
+    def __init__(self, body: bytes, fence: Fence) -> None:
+        super().__init__(body)
+        self._fence = fence
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        self._fence.check()
+        await super().write_with_length(writer, content_length)
+
+
+@contextmanager
+def _cut_off_on_error(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """A connection whose answer is not read to its end is dropped at once, with no farewell that nobody waits for."""
+    try:
+        yield
+    except BaseException:
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
+        raise
+
+
+async def connect(kubeconfig: str = "") -> KubeClient:
+    """A client by that file, else by `$KUBECONFIG`, else by the pod's service account. Nothing is sent yet.
+
+    Raises: ConfigError if the one that applies cannot be used.
+    """
+    if os.path.expanduser("~") == "~":  # noqa: PTH111
+        os.environ["HOME"] = "/"  # as container runtimes do; without a home the library fails while it is imported
+    from kubernetes import aio  # 50 MiB of generated models: only for who talks to a cluster
+
+    client, config = cast(Any, aio.client), cast(Any, aio.config)
+    configuration = client.Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.retries = False
+    # aiohttp would look into ~/.netrc before each request, in a thread, and trip over what it finds there
+    configuration.client_session_kwargs = {"trust_env": False}
+    path, loader = kubeconfig or os.environ.get("KUBECONFIG", ""), None
+    try:
+        if path:
+            for part in path.split(os.pathsep):
+                # a shell's <(…) is open already, and somebody writes to it
+                check_file(Path(part).expanduser(), pipes=part.startswith(("/dev/fd/", "/proc/self/fd/")))
+            loader = await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+        configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
+        return KubeClient(client.ApiClient(configuration), loader)
+    except Exception as error:  # the loader trips over malformed files in many ways
+        raise ConfigError(_advice(path, error)) from error
+
+
+_KINDS: dict[int, type[KubeError]] = {
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+}
+_CONTENT = (400, 413, 415, 422)
+_WAIT = (408, 429)
+_DENIED = re.compile(
+    r"ValidatingAdmissionPolicy '(?P<policy>[^'\n]{1,253})' with binding '[^'\n]{0,253}' denied request"
+    r'|admission webhook "(?P<webhook>[^"\n]{1,253})" denied the request'
+)
+"""As the API server words it (Kubernetes, apiserver/pkg/admission/plugin: policy/validating/dispatcher.go and
+webhook/errors/statuserror.go)."""
+
+
+def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) -> KubeError:
+    """An error answer as the exception that says what it means."""
+    answer = _status_object(body)
+    said = str(answer.get("message") or answer.get("reason") or "")[:_LONGEST_SAID]
+    reason = f"{what}: {status} {' '.join(said.split())[:_LONGEST_REASON]}".rstrip()
+    if status in _WAIT or status >= 500:
+        return Unavailable(reason, retry_after=_retry_after(headers))
+    if by := denied_by(said):  # whatever the status: it is the policy's, or the webhook's, to choose
+        return Invalid(reason, fields=_fields(answer), by=by, said=said)
+    if status in _CONTENT:
+        fields = _fields(answer)
+        return Conflict(reason) if "metadata.uid" in fields else Invalid(reason, fields=fields, said=said)
+    return _KINDS.get(status, KubeError)(reason)
+
+
+def denied_by(said: str) -> str:
+    """The admission policy or webhook that a message says has refused a request; "" if it says nothing of the kind."""
+    found = _DENIED.search(said)
+    if found is None:
+        return ""
+    policy, webhook = found["policy"], found["webhook"]
+    return f"ValidatingAdmissionPolicy {policy}" if policy else f"webhook {webhook}"
+
+
+def _advice(path: str, error: Exception) -> str:
+    text = " ".join(said(error).removeprefix(f"{path}: ").split())
+    if isinstance(error, TypeError | AttributeError | LookupError):  # the loader took another shape for granted
+        text = "has not the shape of a kubeconfig: lists of clusters, contexts and users, and a current-context"
+    if path:
+        return f"kubeconfig {path}: {text}"
+    return f"no --kubeconfig, no KUBECONFIG, and not inside a pod with a service account: {text}"
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """What HTTPS_PROXY and the like ask for, NO_PROXY considered; never for this machine itself, as in Go."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _status_object(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = {"message": body[:_LONGEST_REASON].decode(errors="replace").strip()}
+    return answer if isinstance(answer, Mapping) else {}
+
+
+def _fields(answer: Mapping[str, Any]) -> frozenset[str]:
+    details = answer.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return frozenset(str(cause.get("field")) for cause in causes or () if isinstance(cause, Mapping))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("Retry-After", "")
+    return float(text) if len(text) <= _LONGEST_WAIT and text.isascii() and text.isdigit() else None
+
+
+LOOK = 60.0
+"""Seconds between two looks at what may have changed."""
+PLUGIN = 30.0
+"""Seconds that an exec plug-in may take."""
+TOKEN = "BearerToken"
+
+_log = log.get("kube")
+
+
+class Credentials:
+    """Those of one client; `loader` is the kubeconfig's, None in a pod. What cannot be renewed stays in use."""
+
+    def __init__(self, api: Any, loader: Any = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._configuration = api.configuration
+        self._context: ssl.SSLContext = api.rest_client.ssl_context
+        self._loader = loader
+        self._now = now
+        self._due = now() + LOOK
+        self._refused = False
+        self._failing = False
+        self._seen = [_signature(path) for path in self._files()]
+        if token := self._configuration.api_key.get(TOKEN):
+            self._configuration.api_key[TOKEN] = token.strip()
+
+    def refused(self) -> None:
+        """The server does not know us by what we show."""
+        self._refused = True
+
+    async def renew(self) -> None:
+        """Look whether there is something new, if it is time."""
+        if self._now() < self._due:
+            return
+        self._due = self._now() + LOOK  # before anything is waited for: other requests go on meanwhile
+        try:
+            async with asyncio.timeout(PLUGIN):
+                await self._renew_token()
+            self._renew_certificates()
+        except Exception as error:  # files that are just being replaced, plug-ins that fail in their own ways
+            if not self._failing:
+                text = " ".join(str(error).split()) or type(error).__name__
+                _log.warning("credentials cannot be renewed, the old ones stay in use", error=text)
+            self._failing = True
+        else:
+            self._failing = self._refused = False
+
+    async def _renew_token(self) -> None:
+        loader = self._loader
+        user = loader._user if loader is not None else None
+        if user is None:
+            return
+        if "exec" in user:
+            await self._ask_plugin()
+        elif loader.provider:
+            await loader._load_authentication()
+        elif "tokenFile" in user and "token" not in user:
+            loader.token = f"Bearer {_read_token(Path(loader._get_base_path(user.path), user['tokenFile']))}"
+        if "token" in loader.__dict__:
+            self._configuration.api_key[TOKEN] = loader.token.strip()
+
+    async def _ask_plugin(self) -> None:
+        """Only if what it gave expires soon, or is refused. Raises: OSError if it gives nothing."""
+        loader = self._loader
+        if self._refused and hasattr(loader, "exec_plugin_expiry"):
+            del loader.exec_plugin_expiry
+        if not self._refused and not hasattr(loader, "exec_plugin_expiry"):
+            return
+        if not await loader.load_from_exec_plugin():
+            raise OSError("the exec plug-in of the kubeconfig gives none")
+        for name in ("cert_file", "key_file"):
+            setattr(self._configuration, name, getattr(loader, name, None))
+
+    def _renew_certificates(self) -> None:
+        """New connections use what the files hold now. Raises: OSError, which SSLError is one of."""
+        files, seen = self._files(), [_signature(path) for path in self._files()]
+        if seen == self._seen:
+            return
+        authority, certificate, key = files
+        if authority:
+            self._context.load_verify_locations(authority)
+        if certificate:
+            self._context.load_cert_chain(certificate, key)
+        self._seen = seen
+        _log.info("certificates loaded", path=certificate or authority)
+
+    def _files(self) -> tuple[str | None, str | None, str | None]:
+        found = self._configuration
+        return found.ssl_ca_cert, found.cert_file, found.key_file
+
+
+def _read_token(path: Path) -> str:
+    """Raises: OSError, also for an empty file."""
+    token = read_bytes(path).decode().strip()
+    if not token:
+        raise OSError(f"{path} is empty")
+    return token
+
+
+def _signature(path: str | None) -> tuple[str, int, int] | None:
+    """Changes with the file. Absent: None."""
+    try:
+        about = Path(path or "").stat()
+    except OSError:
+        return None
+    return path or "", about.st_mtime_ns, about.st_ino

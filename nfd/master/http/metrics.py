@@ -1,0 +1,151 @@
+"""The master's metrics: NFD's names (NFD documentation, "Metrics"), and some of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from nfd.master.node.rejections import Unwritten
+from nfd.runtime.health import Family, Histogram, failures_family
+
+PREFIX = "nfd_master_"
+UNWRITTEN = "unwritten_keys"
+MOST_SERIES = 100
+"""Keys that have a series of their own."""
+
+PATCHED, CONFLICT, REFUSED, FAILED = "written", "conflict", "refused", "failed"
+"""The results of a PATCH."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """`labels` are the values that each label can have, so that all series are there from the start."""
+
+    help: str
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_KINDS = ("label", "annotation", "extendedResource", "taint")
+_CAUSES = ("scan", "rule", "object", "policy", "silence", "unknown")
+_CODES = (
+    *("PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+    *("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL"),
+)
+COUNTERS = {
+    "node_update_requests": Counter("Passes over a node, repeated ones included."),
+    "node_updates": Counter("Passes that changed a node."),
+    "node_update_failures": Counter("Passes that failed and will be repeated."),
+    "node_labels_rejected": Counter("Labels that a report or rule requested and the policy does not allow."),
+    "node_extendedresources_rejected": Counter("Extended resources that were requested and are not allowed."),
+    "node_annotations_rejected": Counter("Annotations that were requested and are not allowed."),
+    "node_taints_rejected": Counter("Taints that were requested and are not allowed."),
+    "node_patches": Counter(
+        "PATCH requests for nodes by result: written, conflict (the node had changed, planned again), refused (its "
+        "content was rejected; the rejected keys are found and left out), failed (tried again).",
+        {"result": (PATCHED, CONFLICT, REFUSED, FAILED)},
+    ),
+    "node_keys_removed": Counter(
+        "Keys removed from nodes: a new scan no longer finds them, a rule or third-party object no longer requests "
+        "them, the policy forbids them, staleAfter has passed (silence), or their origin is unknown.",
+        {"kind": _KINDS, "cause": _CAUSES},
+    ),
+    "reports": Counter("Reports accepted from workers."),
+    "reports_refused": Counter(
+        "Reports rejected, by gRPC status; FAILED_PRECONDITION and UNAVAILABLE also if another master leads, or none.",
+        {"code": _CODES},
+    ),
+    "drift_restored": Counter("Keys managed by nfd that somebody else changed or removed and that were restored."),
+    "nodefeaturerule_processing_errors": Counter("Rules that could not be evaluated on a node."),
+    "nodefeaturerule_status_updates": Counter("PATCH requests for the status of NodeFeatureRules."),
+    "node_feature_group_update_requests": Counter("PATCH requests for the status of NodeFeatureGroups."),
+}
+GAUGES = {
+    "nodes": "Nodes known from the node store.",
+    "reporting_nodes": "Nodes whose worker has reported to this process.",
+    "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
+    "waiting_reports": "Reports for nodes that do not exist.",
+    "contested_keys": "Keys that others have changed or removed more than twice within ten minutes.",
+    "queued_nodes": "Nodes waiting for a pass.",
+    "store_connected": "1 while the watch on nodes works.",
+    "leading": "1 while this master is the leader, which writes.",
+    "nodefeaturerules": "NodeFeatureRule objects known.",
+    "failing_rules": "Rules that are invalid, or could not be evaluated on some node.",
+    "nodefeatures": "NodeFeature objects known.",
+    "nodefeatures_without_node": "NodeFeature objects that name no node, or one that does not exist.",
+    "malformed_objects": "Custom resources that are invalid and ignored.",
+}
+_UNWRITTEN = (
+    "Nodes without a key that they should have: an admission policy or webhook rejects it, or a label that another "
+    "product writes, too, contradicts what was found. Key * stands for every change of a node."
+)
+RULES = "nodefeaturerule_processing_duration_seconds"
+PLAN = "node_plan_duration_seconds"
+PATCH = "node_patch_duration_seconds"
+_FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
+HISTOGRAMS = {
+    RULES: ("Time to evaluate all rules over one node.", _FAST),
+    PLAN: ("Time to plan one node, including its rules if they have to be evaluated.", _FAST),
+    PATCH: ("Time that a PATCH of a node took.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
+}
+_REJECTED = {
+    "label": "node_labels_rejected",
+    "annotation": "node_annotations_rejected",
+    "extendedResource": "node_extendedresources_rejected",
+    "taint": "node_taints_rejected",
+}
+
+
+class Metrics:
+    """Counters and histograms that only grow; gauges are asked for when somebody looks."""
+
+    def __init__(self, version: str, started: float) -> None:
+        """`started` is in seconds since the epoch."""
+        self._counts: dict[str, dict[tuple[str, ...], int]] = {
+            name: dict.fromkeys(product(*counter.labels.values()), 0) for name, counter in COUNTERS.items()
+        }
+        self._build = (version, started)
+        self._histograms = {name: Histogram(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
+        self.gauges: Callable[[], Mapping[str, float]] = dict
+        self.unwritten: Callable[[], Sequence[Unwritten]] = list
+
+    def __getitem__(self, name: str) -> int:
+        """A counter, over all its labels."""
+        return sum(self._counts[name].values())
+
+    def add(self, name: str, amount: int = 1, **labels: str) -> None:
+        """Count something; `labels` are those of the counter, all of them."""
+        series, place = self._counts[name], tuple(labels[label] for label in COUNTERS[name].labels)
+        series[place] = series.get(place, 0) + amount
+
+    def reject(self, kind: str) -> None:
+        """Count something the policy did not allow; `kind` as in `nfd.rules.policy.Dropped`."""
+        self.add(_REJECTED[kind])
+
+    def observe(self, name: str, seconds: float) -> None:
+        """Add to a histogram. NFD has one for each rule object and node, which are too many series."""
+        self._histograms[name].observe(seconds)
+
+    def families(self) -> Iterator[Family]:
+        """All of them."""
+        version, started = self._build
+        about = "Start time in seconds since the epoch, with the version as label."
+        yield Family(f"{PREFIX}build_info", "gauge", about, [("", {"version": version}, started)])
+        for name, counter in COUNTERS.items():
+            samples = [
+                ("_total", dict(zip(counter.labels, place, strict=True)), count)
+                for place, count in self._counts[name].items()
+            ]
+            yield Family(PREFIX + name, "counter", counter.help, samples)
+        yield failures_family(PREFIX)
+        for name, histogram in self._histograms.items():
+            yield Family(PREFIX + name, "histogram", HISTOGRAMS[name][0], histogram.samples({}))
+        for name, value in self.gauges().items():
+            yield Family(PREFIX + name, "gauge", GAUGES[name], [("", {}, value)])
+        counts: dict[tuple[str, str, str], int] = {}
+        for one in sorted(self.unwritten(), key=lambda one: -len(one.nodes)):
+            place = (one.kind, one.key, one.by)
+            place = place if place in counts or len(counts) < MOST_SERIES else ("", "others", "")
+            counts[place] = counts.get(place, 0) + len(one.nodes)
+        series = [("", {"kind": kind, "key": key, "by": by}, count) for (kind, key, by), count in counts.items()]
+        yield Family(PREFIX + UNWRITTEN, "gauge", _UNWRITTEN, series)

@@ -1,0 +1,90 @@
+"""Notices that others keep changing our keys, and restores them later each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nfd.master.node.plan import SHARED
+from nfd.store.base import Kind
+
+WINDOW = 600.0
+"""Seconds after which a change counts no more."""
+FREE = 2
+"""Changes of one key that are answered at once."""
+BACKOFF = (4.0, 120.0)
+"""Seconds before a key is restored after that, doubled each time, and at most."""
+SHARED_WAIT = 4.0
+"""The most for a label that another product sets and removes by design."""
+
+Key = tuple[Kind, str]
+
+
+@dataclass(slots=True)
+class _Contest:
+    """One key of one node: how often it was changed of late, when last, and until when it is left alone."""
+
+    times: int = 0
+    last: float = 0.0
+    until: float = 0.0
+
+
+class Drift:
+    """Per node what others did to our keys; `now` is a monotonic clock in seconds."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[Key, _Contest]] = {}
+
+    def note(self, node: str, keys: Iterable[Key], now: float) -> dict[Key, float]:
+        """Somebody changed or removed these keys of ours; answers for how many seconds to leave each alone."""
+        self._age(node, now)
+        contests, waits = self._nodes.setdefault(node, {}), {}
+        for key in keys:
+            contest = contests.setdefault(key, _Contest())
+            contest.times += 1
+            contest.last = now
+            waits[key] = _wait(key, contest.times)
+            contest.until = now + waits[key]
+        return waits
+
+    def contested(self, node: str, now: float) -> dict[Kind, frozenset[str]]:
+        """The keys of a node that are left alone at this time."""
+        self._age(node, now)
+        found: dict[Kind, set[str]] = {}
+        for (kind, key), contest in self._nodes.get(node, {}).items():
+            if contest.until > now:
+                found.setdefault(kind, set()).add(key)
+        return {kind: frozenset(keys) for kind, keys in found.items()}
+
+    def wait(self, node: str, now: float) -> float | None:
+        """Seconds until the first of them is to be restored."""
+        return min((one.until - now for one in self._nodes.get(node, {}).values() if one.until > now), default=None)
+
+    def forget(self, node: str) -> None:
+        self._nodes.pop(node, None)
+
+    def count(self, now: float) -> int:
+        """How many keys, of all nodes together, somebody has changed too often within the window."""
+        return sum(
+            one.times > FREE and now - one.last < WINDOW
+            for contests in self._nodes.values()
+            for one in contests.values()
+        )
+
+    def _age(self, node: str, now: float) -> None:
+        """Forget what is too long ago to count."""
+        contests = self._nodes.get(node)
+        if contests is None:
+            return
+        for key in [key for key, one in contests.items() if now - one.last >= WINDOW]:
+            del contests[key]
+        if not contests:
+            del self._nodes[node]
+
+
+def _wait(key: Key, times: int) -> float:
+    """Seconds before the key is restored, for so many changes within the window."""
+    if times <= FREE:
+        return 0.0
+    longest = SHARED_WAIT if key[1] in SHARED else BACKOFF[1]
+    return min(BACKOFF[0] * 2.0 ** min(times - FREE - 1, 10), longest)

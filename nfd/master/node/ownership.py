@@ -1,0 +1,245 @@
+"""What on a Node is ours and where each key came from, as annotations of that Node.
+
+The lists are NFD's own (NFD documentation, "Node annotations"), so that either product takes over from the other:
+keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`, in the order of their rules. What the
+lists cannot say is JSON in `nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of
+the lists it belongs to; `proof` that we wrote it, for these lists, on this very Node; `alone`, where objects of third
+parties are all that ever spoke for the node; and per kind the keys of each origin, left out where the key says it
+itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has one origin, `*` for
+all keys that are not named.
+
+Whoever may annotate a Node may write all of that. So without a proof that holds, nothing of `origins` counts, and every
+key of the lists is CLAIMED: it may be ours, from a source that nobody knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from nfd import names
+from nfd.master.node.proof import UNPROVEN, Proof
+from nfd.store.base import Kind
+
+Origin = str | None
+"""A source's name, `rule:OBJECT/RULE`, `object:NAMESPACE/NAME`; None of keys that we wrote for who names no source."""
+CLAIMED = "?"
+"""Origin of keys that a list names and no proof says that we wrote; it stays until they are wanted or gone."""
+
+LISTS = {
+    Kind.LABELS: "feature-labels",
+    Kind.ANNOTATIONS: "feature-annotations",
+    Kind.RESOURCES: "extended-resources",
+    Kind.TAINTS: "taints",
+}
+ORIGINS = "origins"
+LEGACY = ("master.version", "worker.version")
+"""Written by NFD up to 0.14; only ever removed."""
+
+ALIKE = 256
+"""Lists that are remembered, as text and as keys: thousands of nodes have the same ones."""
+LONGEST = 32 * 1024
+"""Letters of a list that is remembered; that of 61 labels has 2,000, a hostile one as many as a Node has room for."""
+
+_DEFAULT = names.FEATURE_NS + "/"
+_NAMELESS = "-"
+_ALL = "*"
+UNSIGNED = "the lists of what is ours on the node carry no proof that we wrote them"
+FOREIGN = "the lists of what is ours on the node were written by somebody else after us"
+OTHER_KEY = "the proof on the node was not made with our key, or for another node"
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Per kind the keys we own, each with its origin; `taints` has the values that the list annotation tells.
+
+    `alone` tells that no worker has ever spoken for the node: all of it comes from objects of third parties. `doubt` is
+    why lists that are there are not known to be ours. `hint` tells that a record without a proof fits its lists and
+    names a boot: a reason to wait, none to act.
+    """
+
+    keys: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
+    taints: Mapping[str, str] = field(default_factory=dict)
+    boot_id: str = ""
+    alone: bool = False
+    doubt: str = ""
+    hint: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.boot_id or any(self.keys.values()))
+
+    def of(self, kind: Kind) -> Mapping[str, Origin]:
+        return self.keys.get(kind, {})
+
+
+def annotation(name: str, instance: str = "") -> str:
+    """The key of a bookkeeping annotation; `--instance` goes before all but the taints, as in NFD."""
+    prefix = f"{instance}." if instance and name != LISTS[Kind.TAINTS] else ""
+    return f"{prefix}{names.NFD_NS}/{name}"
+
+
+def bookkeeping(instance: str = "") -> frozenset[str]:
+    """The annotations that are ours to write or remove, legacy ones included."""
+    return frozenset(annotation(name, instance) for name in (*LISTS.values(), ORIGINS, *LEGACY))
+
+
+def parse_owned(annotations: Mapping[str, str], instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> Owned:
+    """Read the bookkeeping of the Node of that uid; anything that makes no sense in it is passed over."""
+    lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
+    record = _parse_origins(annotations.get(annotation(ORIGINS, instance), ""))
+    fits = record.get("lists") == _digest(lists.values())
+    known = fits and _is_proven(record, lists.values(), instance, uid, proof)
+    parse = _parse_keys if sum(map(len, annotations.values())) <= LONGEST else _parse_keys.__wrapped__
+    keys = {
+        kind: parse(text, kind is Kind.TAINTS, _explicit(record.get(kind.value)) if known else None)
+        for kind, text in lists.items()
+    }
+    taints, boot_id = dict(_parse_taints(lists[Kind.TAINTS])), record.get("boot", "")
+    if not known:
+        return Owned(keys, taints, doubt=_doubt(record, lists.values(), fits), hint=fits and bool(boot_id))
+    return Owned(keys, taints, boot_id if isinstance(boot_id, str) else "", record.get("alone") is True)
+
+
+def _is_proven(record: Mapping[str, Any], lists: Iterable[str], instance: str, uid: str, proof: Proof) -> bool:
+    signed = {key: value for key, value in record.items() if key != "proof"}
+    try:
+        return proof.holds(uid, instance, signed, lists, record.get("proof"))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _doubt(record: Mapping[str, Any], lists: Iterable[str], fits: bool) -> str:
+    if not any(lists):
+        return ""
+    if "lists" in record and not fits:
+        return FOREIGN
+    return OTHER_KEY if "proof" in record else UNSIGNED
+
+
+def render_owned(owned: Owned, instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> dict[str, str]:
+    """The annotations that say so on the Node of that uid; none of those whose list is empty."""
+    letters = sum(len(key) for keys in owned.keys.values() for key in keys)
+    render = _render_keys if letters <= LONGEST else _render_keys.__wrapped__
+    found = {kind: render(frozenset(owned.of(kind).items())) for kind in LISTS}
+    lists = {kind: text for kind, (text, _) in found.items()}
+    lists[Kind.TAINTS] = ",".join(_taint(key, owned.taints.get(key, "")) for key in owned.of(Kind.TAINTS))
+    rendered = {annotation(LISTS[kind], instance): text for kind, text in lists.items() if text}
+    if not rendered:
+        return {}
+    record: dict[str, Any] = {"boot": owned.boot_id} if owned.boot_id else {}
+    record |= {"alone": True} if owned.alone else {}
+    known = any(origin not in (None, CLAIMED) for keys in owned.keys.values() for origin in keys.values())
+    if known or proof.lasting or (proof and record):
+        record["lists"] = _digest(lists.values())
+        record |= {kind.value: groups for kind, (_, groups) in found.items() if groups}
+        if proof:
+            record["proof"] = proof.make(uid, instance, record, lists.values())
+    if record:
+        rendered[annotation(ORIGINS, instance)] = json.dumps(record, separators=(",", ":"), sort_keys=True)
+    return rendered
+
+
+def differ_in_proof_alone(one: str, other: str) -> bool:
+    """Whether two records say the same, proofs apart."""
+    first, second = ({**_parse_origins(text), "proof": ""} for text in (one, other))
+    return bool(one and other) and first == second
+
+
+def implied_origin(key: str) -> Origin:
+    """The built-in source that a key of the default namespace names before its first dash; else None."""
+    source, dash, _ = key.removeprefix(_DEFAULT).partition("-")
+    return source if dash and key.startswith(_DEFAULT) else None
+
+
+@lru_cache(ALIKE)
+def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str, list[str]]]:
+    """The list of the keys, and origin → short keys, for all keys whose origin is not the implied one."""
+    keys = dict(owned)
+    uniform, rest = _uniform_namespaces(keys), _rest(keys)
+    groups: dict[str, set[str]] = {}
+    for key, origin in keys.items():
+        if origin == implied_origin(key) and origin is not None:
+            continue
+        namespace, group = names.namespace_of(key), _NAMELESS if origin is None else origin
+        item = _ALL if group == rest else f"{namespace}/*" if namespace in uniform else _short(key)
+        groups.setdefault(group, set()).add(item)
+    text = ",".join(sorted(map(_short, keys)))
+    return text, {origin: sorted(items) for origin, items in sorted(groups.items())}
+
+
+def _rest(keys: Mapping[str, Origin]) -> str:
+    """The origin, as it is written, of all keys that are not named: NFD's workers name none for scores of them."""
+    if any(origin is not None and origin == implied_origin(key) for key, origin in keys.items()):
+        return ""
+    return _NAMELESS if None in keys.values() else CLAIMED
+
+
+def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
+    """Namespaces, the default one excepted, all of whose keys have one origin."""
+    origins: dict[str, set[Origin]] = {}
+    for key, origin in keys.items():
+        origins.setdefault(names.namespace_of(key), set()).add(origin)
+    return frozenset(name for name, found in origins.items() if len(found) == 1 and name not in ("", names.FEATURE_NS))
+
+
+def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
+    """Short keys and the origins that are written for them."""
+    return tuple(
+        (str(item), None if origin == _NAMELESS else str(origin))
+        for origin, items in (groups.items() if isinstance(groups, Mapping) else ())
+        for item in (items if isinstance(items, list) else ())
+    )
+
+
+@lru_cache(ALIKE)
+def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin], ...] | None) -> Mapping[str, Origin]:
+    """The keys of a list, each with its origin; without `explicit` all are claimed."""
+    keys = dict(_parse_taints(text)) if are_taints else [_full(item) for item in text.split(",") if item]
+    if explicit is None:
+        return MappingProxyType(dict.fromkeys(keys, CLAIMED))
+    written = dict(explicit)
+    found: dict[str, Origin] = {}
+    for key in keys:
+        wildcard = f"{names.namespace_of(key)}/*"
+        rest = written[_ALL] if _ALL in written else implied_origin(key)
+        found[key] = written.get(_short(key), written.get(wildcard, rest))
+    return MappingProxyType(found)
+
+
+def _parse_origins(text: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, Mapping) else {}
+
+
+def _short(key: str) -> str:
+    """A key in a list: the default namespace is left out, so a key without any gets a slash in front."""
+    return key.removeprefix(_DEFAULT) if "/" in key else f"/{key}"
+
+
+def _full(item: str) -> str:
+    return item[1:] if item.startswith("/") else names.full_key(item)
+
+
+def _taint(key: str, value: str) -> str:
+    name, _, effect = key.rpartition(":")
+    return f"{name}={value}:{effect}" if value else key
+
+
+def _parse_taints(text: str) -> Iterator[tuple[str, str]]:
+    for item in text.split(","):
+        rest, colon, effect = item.rpartition(":")
+        if colon:
+            key, _, value = rest.partition("=")
+            yield f"{key}:{effect}", value
+
+
+def _digest(lists: Iterable[str]) -> str:
+    return hashlib.blake2b("\n".join(lists).encode(errors="replace"), digest_size=4).hexdigest()

@@ -1,0 +1,80 @@
+"""A plan → JSON merge patches, guarded by the Node's uid and resourceVersion.
+
+One patch does it, applied whole or not at all. Extended resources live in the status subresource, which takes labels
+and annotations along but no taints: only a plan that changes both needs a second one. The record of taints then covers
+old and new ones after the first, so that none is ever ours without saying so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from nfd.master.node.ownership import LISTS, ORIGINS, annotation, render_owned
+from nfd.master.node.plan import Change, NodePlan
+from nfd.store.base import Kind, Node, Patch, taint_id
+
+
+def patches(planned: NodePlan) -> list[Patch]:
+    """The patches to send, in order; the guard of the second is for its sender to renew (`guarded`)."""
+    resources, taints = planned.changes[Kind.RESOURCES], planned.changes[Kind.TAINTS]
+    if not planned:
+        return []
+    if not resources:
+        body = {"metadata": _metadata(planned, planned.records, planned.forgotten)} | _spec(planned.node, taints)
+        return [guarded(Patch(body), planned.node)]
+    if not taints:
+        body = {"metadata": _metadata(planned, planned.records, planned.forgotten), "status": _status(resources)}
+        return [guarded(Patch(body, "status"), planned.node)]
+    instance = planned.goal.instance
+    late = (annotation(LISTS[Kind.TAINTS], instance), annotation(ORIGINS, instance))
+    first = _metadata(planned, _between(planned), planned.forgotten.difference(late))
+    final = render_owned(planned.owned, instance, planned.node.uid, planned.goal.proof)
+    second = {"metadata": {"annotations": {key: final.get(key) for key in late}}} | _spec(planned.node, taints)
+    return [guarded(Patch({"metadata": first, "status": _status(resources)}, "status"), planned.node), Patch(second)]
+
+
+def guarded(patch: Patch, node: Node) -> Patch:
+    """The patch for this very Node, in this very version, and no other."""
+    guard = {"resourceVersion": node.version} | ({"uid": node.uid} if node.uid else {})
+    return replace(patch, body={**patch.body, "metadata": {**patch.body.get("metadata", {}), **guard}})
+
+
+def _metadata(planned: NodePlan, records: Mapping[str, str], forgotten: frozenset[str]) -> dict[str, Any]:
+    labels = _merge(planned.changes[Kind.LABELS])
+    annotations = _merge(planned.changes[Kind.ANNOTATIONS]) | dict(records) | dict.fromkeys(forgotten)
+    return ({"labels": labels} if labels else {}) | ({"annotations": annotations} if annotations else {})
+
+
+def _merge(change: Change) -> dict[str, Any]:
+    return dict(change.write) | dict.fromkeys(change.remove)
+
+
+def _status(change: Change) -> dict[str, Any]:
+    amounts = _merge(change)
+    return {"capacity": amounts, "allocatable": amounts}
+
+
+def _spec(node: Node, change: Change) -> dict[str, Any]:
+    """A merge patch replaces the list of taints as a whole, so everybody else's are in it."""
+    if not change:
+        return {}
+    changed = change.write.keys() | change.remove
+    kept = [dict(taint) for taint in node.taints if taint_id(taint) not in changed]
+    written = [_taint(key, value) for key, value in sorted(change.write.items())]
+    return {"spec": {"taints": kept + written or None}}
+
+
+def _taint(key: str, value: str) -> dict[str, str]:
+    name, _, effect = key.rpartition(":")
+    return {"key": name, "effect": effect} | ({"value": value} if value else {})
+
+
+def _between(planned: NodePlan) -> dict[str, str]:
+    """The bookkeeping while the taints are still the old ones: both old and new are ours."""
+    removed = dict.fromkeys(planned.changes[Kind.TAINTS].remove)
+    keys = dict(planned.owned.keys) | {Kind.TAINTS: removed | dict(planned.owned.of(Kind.TAINTS))}
+    owned = replace(planned.owned, keys=keys)
+    wanted = render_owned(owned, planned.goal.instance, planned.node.uid, planned.goal.proof)
+    return {key: text for key, text in wanted.items() if planned.node.annotations.get(key) != text}

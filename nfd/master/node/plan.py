@@ -1,0 +1,298 @@
+"""Decides how a Node becomes what is desired, without touching what is not ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from nfd import names
+from nfd.master.node.desired import ALL_FRESH, OBJECT, RULE, Desired, Freshness
+from nfd.master.node.ownership import (
+    CLAIMED,
+    LISTS,
+    ORIGINS,
+    Origin,
+    Owned,
+    annotation,
+    bookkeeping,
+    differ_in_proof_alone,
+    parse_owned,
+    render_owned,
+)
+from nfd.master.node.proof import UNPROVEN, Proof
+from nfd.quantity import same_quantity
+from nfd.rules.policy import Policy, may_remove
+from nfd.store.base import Kind, Node
+
+SHARED = frozenset(f"{names.NVIDIA_NS}/{name}" for name in ("gpu.present", "gpu.clique"))
+"""Labels that another product writes too, with its own reasons: ours only while nobody else has set them.
+
+The GPU operator writes `gpu.present` (NVIDIA/gpu-operator, controllers/nodelabeling_controller.go). The DRA driver sets
+`gpu.clique` and removes it when it stops (kubernetes-sigs/dra-driver-nvidia-gpu, cmd/compute-domain-kubelet-plugin).
+"""
+
+Act = tuple[Kind, str, bool]
+"""What a plan does to one key; True where it removes it. Bookkeeping annotations are among them."""
+
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to the keys of one kind. `held` stay as they are, `refused` are wanted, but somebody else's."""
+
+    write: Mapping[str, str] = field(default_factory=dict)
+    remove: frozenset[str] = _NONE
+    refused: frozenset[str] = _NONE
+    held: frozenset[str] = _NONE
+
+    def __bool__(self) -> bool:
+        return bool(self.write or self.remove)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """Everything one pass does to one Node.
+
+    `records` and `forgotten` are the bookkeeping annotations to write and to remove; `owned` is what they say then,
+    `before` what they say now. `left` are keys that the Node lists and has, and that are not ours to touch.
+    """
+
+    node: Node
+    changes: Mapping[Kind, Change]
+    owned: Owned
+    records: Mapping[str, str]
+    forgotten: frozenset[str]
+    goal: Goal
+    before: Owned
+    left: frozenset[tuple[Kind, str]] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.forgotten or any(self.changes.values()))
+
+    def written(self) -> list[tuple[Kind, str]]:
+        """What it sets, bookkeeping included."""
+        keys = [(kind, key) for kind, change in self.changes.items() for key in change.write]
+        return keys + [(Kind.ANNOTATIONS, key) for key in self.records]
+
+    def acts(self) -> dict[Act, str]:
+        """Everything it does, with the value it writes; "" where it removes the key."""
+        found: dict[Act, str] = {}
+        for kind, change in self.changes.items():
+            found |= {(kind, key, False): value for key, value in sorted(change.write.items())}
+            found |= {(kind, key, True): "" for key in sorted(change.remove)}
+        found |= {(Kind.ANNOTATIONS, key, False): text for key, text in sorted(self.records.items())}
+        return found | {(Kind.ANNOTATIONS, key, True): "" for key in sorted(self.forgotten)}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a pass is to achieve. `contested` keys are left alone for a while, whoever set them, and stay in our lists.
+
+    `refused` keys are those that the API server does not let us change: they stay as they are, too, and in our lists
+    only where they are on the Node. `theirs` are shared labels that somebody else has changed since we wrote them.
+    `remembered` is what is ours where the API server does not let us note it on the Node.
+    """
+
+    desired: Desired
+    fresh: Freshness = ALL_FRESH
+    overwrite: bool = True
+    instance: str = ""
+    contested: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
+    refused: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
+    theirs: AbstractSet[str] = _NONE
+    remembered: Owned | None = None
+    purge: bool = False
+    """Forget every annotation of ours, also those of other releases."""
+    policy: Policy = field(default_factory=Policy)
+    proof: Proof = UNPROVEN
+
+    def leaving(self, kind: Kind) -> AbstractSet[str]:
+        return self.contested.get(kind, _NONE) | self.refused.get(kind, _NONE)
+
+    def without(self, acts: Iterable[Act]) -> Goal:
+        """The same with these left alone as well, since the API server refuses them."""
+        refused = {kind: set(keys) for kind, keys in self.refused.items()}
+        for kind, key, _ in acts:
+            refused.setdefault(kind, set()).add(key)
+        return replace(self, refused=refused)
+
+    def unlisted(self, kind: Kind) -> bool:
+        """Whether the API server does not let us write the list of keys of that kind."""
+        return annotation(LISTS[kind], self.instance) in self.refused.get(Kind.ANNOTATIONS, _NONE)
+
+
+def plan(
+    desired: Mapping[str, str],
+    owned: AbstractSet[str],
+    actual: Mapping[str, str],
+    *,
+    overwrite: bool,
+    held: AbstractSet[str] = _NONE,
+    shared: AbstractSet[str] = _NONE,
+) -> Change:
+    """Decide how `actual` becomes `desired`; `shared` keys that somebody else has set are theirs, whatever they say."""
+    foreign = actual.keys() - owned
+    refused = {
+        key for key in foreign & desired.keys() if key in shared or (not overwrite and actual[key] != desired[key])
+    }
+    return Change(
+        write={
+            key: value
+            for key, value in desired.items()
+            if key not in refused and key not in held and actual.get(key) != value
+        },
+        remove=frozenset((owned - desired.keys() - held) & actual.keys()),
+        refused=frozenset(refused),
+        held=frozenset(held & actual.keys()),
+    )
+
+
+def plan_node(goal: Goal, node: Node) -> NodePlan:
+    """One pass over one Node: all kinds, and the bookkeeping."""
+    desired, listed = goal.desired, _owned_before(goal, node)
+    before = _ours(listed, goal, node)
+    changes = {kind: _plan_kind(kind, goal, before, node) for kind in Kind}
+    owned = Owned(
+        keys={kind: _own(goal, before, change, kind) for kind, change in changes.items()},
+        taints=dict(before.taints)
+        | {key: text for key, text in desired.of(Kind.TAINTS).items() if key not in changes[Kind.TAINTS].held},
+        boot_id=desired.boot_id or before.boot_id,
+        alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
+    )
+    told = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
+    wanted = _records(replace(owned, keys=told), goal, node)
+    ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
+    left = goal.leaving(Kind.ANNOTATIONS)
+    return NodePlan(
+        node=node,
+        changes=changes,
+        owned=owned,
+        records={key: text for key, text in wanted.items() if node.annotations.get(key) != text and key not in left},
+        forgotten=frozenset((ours & node.annotations.keys()) - wanted.keys() - left),
+        goal=goal,
+        before=listed,
+        left=frozenset((kind, key) for kind in Kind for key in _left(kind, listed, before, goal, node)),
+    )
+
+
+def _left(kind: Kind, listed: Owned, ours: Owned, goal: Goal, node: Node) -> AbstractSet[str]:
+    """Keys that the Node lists and has, that nothing asks for, and that are not ours to remove."""
+    return (listed.of(kind).keys() - ours.of(kind).keys() - goal.desired.of(kind).keys()) & node.actual(kind).keys()
+
+
+def _ours(listed: Owned, goal: Goal, node: Node) -> Owned:
+    """Without the keys that are not ours to touch, although a list names them.
+
+    Nobody knows who wrote a list without a proof, and a shared label is its latest writer's.
+    """
+    theirs = SHARED & (goal.theirs | node.writers.keys())
+    keys = {
+        kind: {
+            key: origin
+            for key, origin in listed.of(kind).items()
+            if may_remove(kind.one, _bare(kind, key), goal.policy, proven=origin != CLAIMED)
+            and not (kind is Kind.LABELS and key in theirs)
+        }
+        for kind in Kind
+    }
+    return replace(listed, keys=keys)
+
+
+def _bare(kind: Kind, key: str) -> str:
+    return key.rpartition(":")[0] if kind is Kind.TAINTS else key
+
+
+def _records(owned: Owned, goal: Goal, node: Node) -> dict[str, str]:
+    """The bookkeeping as it should be; a proof that does not outlive us is no reason to write."""
+    wanted = render_owned(owned, goal.instance, node.uid, goal.proof)
+    name = annotation(ORIGINS, goal.instance)
+    present = node.annotations.get(name, "")
+    if name in wanted and not goal.proof.lasting and differ_in_proof_alone(present, wanted[name]):
+        return wanted | {name: present}
+    return wanted
+
+
+def _owned_before(goal: Goal, node: Node) -> Owned:
+    """What is ours by the Node's record, and by what could not be noted there."""
+    found = parse_owned(node.annotations, goal.instance, node.uid, goal.proof)
+    if goal.remembered is None:
+        return found
+    return replace(found, keys={kind: {**found.of(kind), **goal.remembered.of(kind)} for kind in Kind})
+
+
+def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
+    desired = goal.desired
+    owned, wanted, actual = before.of(kind), desired.of(kind), node.actual(kind)
+    if kind is Kind.RESOURCES:
+        actual = {key: _spelt(text, wanted.get(key)) for key, text in actual.items()}
+    leaving = goal.leaving(kind)
+    if kind is Kind.TAINTS and goal.unlisted(kind):
+        leaving = leaving | wanted.keys() | owned.keys()  # a taint that nobody knows to be ours would never go
+    silent = {origin for origin in set(owned.values()) if not goal.fresh.tells_of(origin)}
+    held = {
+        key
+        for key, origin in owned.items()
+        if origin in silent and key in actual and _holds(key, origin, desired, kind)
+    }
+    return plan(
+        wanted,
+        owned.keys(),
+        actual,
+        overwrite=goal.overwrite,
+        held=held | leaving,
+        shared=wanted.keys() if kind is Kind.TAINTS else SHARED,
+    )
+
+
+def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
+    """Whether a key of ours must stay as it is, where nothing fresh speaks for its origin.
+
+    A source that failed holds its keys against others too. A key of unknown origin is held only against removal.
+    """
+    return key not in desired.of(kind) or (origin not in (None, CLAIMED) and origin != desired.origin(kind, key))
+
+
+def _own(goal: Goal, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:
+    """What is ours after the change: what we want and got, and what is held, from where it was."""
+    earlier, desired = before.of(kind), goal.desired
+    wanted = () if kind is Kind.TAINTS and goal.unlisted(kind) else desired.of(kind)
+    left = change.refused | change.held | goal.refused.get(kind, _NONE)
+    left |= goal.contested.get(kind, _NONE) - earlier.keys()
+    kept = {key: earlier[key] for key in change.held if key in earlier}
+    return {key: desired.origin(kind, key) for key in wanted if key not in left} | kept
+
+
+def _spelt(actual: str, wanted: str | None) -> str:
+    """The API server spells 1000 as 1k: an equal quantity counts as written the way we want it."""
+    return wanted if wanted is not None and same_quantity(actual, wanted) else actual
+
+
+def _purged(node: Node, instance: str) -> frozenset[str]:
+    prefix = f"{instance}.{names.NFD_NS}/" if instance else f"{names.NFD_NS}/"
+    return bookkeeping(instance) | frozenset(key for key in node.annotations if key.startswith(prefix))
+
+
+def count_removals(planned: NodePlan, desired: Desired, *, silent: bool) -> Counter[tuple[str, str]]:
+    """(kind, cause) → keys; kinds as in `Dropped`, causes as in the metric `node_keys_removed`.
+
+    `silent` tells that the worker has been given up.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    if not any(change.remove for change in planned.changes.values()):
+        return found
+    forbidden = {(dropped.kind, dropped.key) for dropped in desired.dropped}
+    for place, change in planned.changes.items():
+        kind = place.one
+        for key in change.remove:
+            cause = "policy" if (kind, key) in forbidden else _cause(planned.before.of(place).get(key))
+            found[kind, "silence" if silent and cause in ("scan", "unknown") else cause] += 1
+    return found
+
+
+def _cause(origin: Origin) -> str:
+    if origin is None or origin == CLAIMED:
+        return "unknown"
+    return "rule" if origin.startswith(RULE) else "object" if origin.startswith(OBJECT) else "scan"

@@ -1,0 +1,42 @@
+"""Removes everything that is ours from all nodes: what `nfd-master --prune` does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from nfd.master.node.outcome import NO_RULES, evaluate_report
+from nfd.master.node.plan import Goal, NodePlan, plan_node
+from nfd.master.node.proof import UNPROVEN, Proof
+from nfd.master.node.reconcile import write_repeatedly
+from nfd.report import Report
+from nfd.rules.policy import Policy
+from nfd.store.base import Node, NodeStore
+
+
+async def prune(
+    store: NodeStore,
+    instance: str = "",
+    policy: Policy | None = None,
+    proof: Proof = UNPROVEN,
+    *,
+    dry_run: bool = False,
+) -> AsyncIterator[NodePlan]:
+    """Plan for every node as if its worker had found nothing; yields the plan of each node that has something of ours.
+
+    Each plan is carried out, unless `dry_run`.
+
+    What no proof says is ours is removed as far as `policy` lets a master write it.
+
+    Raises: KubeError at the first node that cannot be written, as NFD does.
+    """
+    policy = policy or Policy()
+
+    def plan(node: Node) -> NodePlan:
+        nothing = evaluate_report(Report(node.name), NO_RULES, policy)
+        desired = nothing.derive_desired()
+        return plan_node(Goal(desired, nothing.fresh, instance=instance, purge=True, policy=policy, proof=proof), node)
+
+    for name in sorted(store.names()):
+        node = store.get(name)
+        if node is not None and (planned := plan(node)):
+            yield planned if dry_run else await write_repeatedly(store, name, plan)

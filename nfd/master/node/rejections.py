@@ -1,0 +1,328 @@
+"""Which changes the API server refuses, on which nodes, and who tries again when.
+
+A change that three nodes are refused is left out for all of them. One node at a time, the canary, tries again every
+four seconds, and what it gets all others try at once. Time is that of a monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from nfd.errors import Invalid
+from nfd.master.node.ownership import Owned
+from nfd.master.node.plan import Act
+from nfd.names import NFD_NS
+from nfd.store.base import Kind, Node
+
+NODES = 3
+"""Nodes that have to be refused a change before it is left out for all."""
+RETRY = 4.0
+"""Seconds between two tries of a canary."""
+PROBES_PER_SECOND = 5
+"""Tries of all canaries together; with more than twenty refused changes each waits longer."""
+AT_ONCE = 3
+"""Tries of one canary in one pass."""
+AT_MOST_EVERY = 1.0
+"""Seconds between two tries of the same, whatever gives reason to try."""
+LASTS = 20.0
+"""Seconds for which it counts that some node got a change that others are refused: then it is no matter of all."""
+MOST = 1000
+"""Changes that are remembered; a node that is refused still others waits as a whole."""
+
+EVERYTHING: Act = (Kind.ANNOTATIONS, "*", False)
+"""Stands for any change at all: a PATCH that changes nothing is refused, too."""
+_NEVER = float("-inf")
+_ANY = "*"
+"""Stands for the value of a bookkeeping annotation, which differs with everything else that is written."""
+
+
+@dataclass(slots=True)
+class _Here:
+    """One node without the change: the value it was refused, None if it has not tried since all others are refused."""
+
+    value: str | None = None
+    tried: float = _NEVER
+
+
+@dataclass(slots=True)
+class _Refused:
+    """One change: who refuses it and why, where, and which node tries it next."""
+
+    by: str
+    reason: str
+    nodes: dict[str, _Here] = field(default_factory=dict)
+    surely: set[str] = field(default_factory=set)
+    canary: str = ""
+    due: float = 0.0
+    tried: float = _NEVER
+    doubt: float = AT_MOST_EVERY
+    """Seconds until the next try while it is not sure that this is what is refused."""
+
+    def leave(self, name: str) -> _Here | None:
+        """The node is no more among those without it."""
+        self.surely.discard(name)
+        return self.nodes.pop(name, None)
+
+
+class Rejections:
+    """`wake(node, seconds)` asks for a pass over a node after that time."""
+
+    def __init__(self, wake: Callable[[str, float], None]) -> None:
+        self._wake = wake
+        self._refused: dict[Act, _Refused] = {}
+        self._accepted: dict[Act, float] = {}
+        self._released: dict[Act, float] = {}
+        self._passed: dict[str, Node] = {}
+        self._retried: dict[str, float] = {}
+        self._delayed: set[str] = set()
+        self.remembered: dict[str, Owned] = {}
+        """What is ours on nodes where no note may be made of it."""
+
+    def left_out(self, node: Node, acts: Mapping[Act, str], now: float) -> frozenset[Act]:
+        """Those of a plan's acts that are not to be tried now; what the plan no longer does is forgotten."""
+        if not self._refused:
+            return frozenset()
+        name = node.name
+        for act in [act for act, one in self._refused.items() if name in one.nodes and act not in acts]:
+            if act != EVERYTHING or not acts:
+                self._drop(act, name, now)
+        if self._retries(node, now):
+            return frozenset()
+        wanted = {EVERYTHING: digest(acts), **acts} if acts else acts
+        return frozenset(act for act, value in wanted.items() if self._is_left(act, value, name, now))
+
+    def is_refused(self, act: Act, name: str) -> bool:
+        """Whether the node is without it."""
+        return act in self._refused and name in self._refused[act].nodes
+
+    def refuse(self, name: str, acts: Mapping[Act, str], error: Invalid, now: float, *, sure: bool) -> list[Act]:
+        """A node was refused these: each one for sure, or some of them. Answers those that few nodes are without."""
+        news = []
+        for act, value in acts.items():
+            if act not in self._refused and len(self._refused) >= MOST:
+                act, value, sure = EVERYTHING, _ANY, False
+            one = self._refused.setdefault(act, _Refused(error.by, str(error)))
+            one.by, one.reason = error.by, str(error)
+            if name not in one.nodes and len(one.nodes) < NODES:
+                news.append(act)
+            one.nodes[name] = _Here(_ANY if _is_note(act) else value, now)
+            one.tried = now
+            if sure:
+                one.surely.add(name)
+            if one.canary not in one.nodes or one.canary == name:
+                self._next(act, now)
+        return news
+
+    def accept(self, name: str, acts: Mapping[Act, str], now: float) -> dict[Act, int]:
+        """A node got these; answers how many others are to try each of them now as well."""
+        released = {}
+        for act in acts:
+            one = self._refused.get(act)
+            if one is None:
+                continue
+            here = one.leave(name)
+            self._accepted = _recent(self._accepted, now, LASTS) | {act: now}
+            self._released = _recent(self._released, now, RETRY)
+            if act not in self._released:
+                self._released[act] = now
+                alike = (None, _ANY, acts[act], here.value if here else None)
+                others = [other for other, at in one.nodes.items() if at.value in alike or act == EVERYTHING]
+                for other in others:
+                    one.leave(other)
+                    self._wake(other, 0.0)
+                released[act] = len(others)
+                self._hurry(one.by, now)
+            self._settle(act, now)
+        return released
+
+    def probes(self, name: str, now: float) -> tuple[list[Act], list[Act]]:
+        """What this node is to try again now: each by itself, and all together since some of it may be refused."""
+        due = [act for act, one in self._refused.items() if one.canary == name and one.due <= now + 0.01]
+        doubtful = [act for act in due if not self._refused[act].surely and act != EVERYTHING]
+        return [act for act in due if act not in doubtful][:AT_ONCE], doubtful
+
+    def suspects(self, acts: Iterable[Act]) -> frozenset[Act]:
+        """Those that some node is refused."""
+        return frozenset(act for act in acts if act in self._refused)
+
+    def passed(self, node: Node, left: AbstractSet[Act], now: float) -> float | None:
+        """A pass has tried what there was to try; answers after how many seconds the node wants another one.
+
+        What is left out of it is tried again at once when anything but the Node's status changes.
+        """
+        name = node.name
+        waits = [one.due - now for one in self._refused.values() if one.canary == name]
+        if name in self._delayed:
+            waits.append(self._retried[name] + AT_MOST_EVERY - now)
+        elif left:
+            self._passed[name] = node
+        else:
+            self._passed.pop(name, None)
+            self._retried.pop(name, None)
+        return max(0.0, min(waits)) if waits else None
+
+    def wants_nothing(self, name: str, now: float) -> None:
+        """The node is as it should be."""
+        for act in [act for act, one in self._refused.items() if name in one.nodes]:
+            self._drop(act, name, now)
+        self._passed.pop(name, None)
+
+    def hand_over(self, name: str, now: float) -> None:
+        """A pass could not try anything: another node is to be canary where this one was."""
+        for act, one in self._refused.items():
+            if one.canary == name:
+                one.nodes[name].tried = now
+                self._next(act, now, one.due)
+
+    def unwritten(self) -> list[Unwritten]:
+        """What nodes are without, the most widespread first."""
+        found = [
+            Unwritten(kind.one, key, one.by, one.reason, tuple(sorted(one.nodes)), removal=removal)
+            for (kind, key, removal), one in self._refused.items()
+        ]
+        return sorted(found, key=lambda one: (-len(one.nodes), one.kind, one.key))
+
+    def nodes(self) -> set[str]:
+        """Those of which anything is remembered."""
+        return {*self._passed, *self._retried, *self._delayed, *self.remembered}.union(
+            *(one.nodes for one in self._refused.values())
+        )
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        for memory in (self._passed, self._retried, self.remembered):
+            memory.pop(name, None)
+        self._delayed.discard(name)
+        for act in [act for act, one in self._refused.items() if name in one.nodes]:
+            self._drop(act, name, self._refused[act].due - RETRY)
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        for times in (self._refused, self._accepted, self._released):
+            times.clear()
+        for nodes in (self._passed, self._retried, self._delayed):
+            nodes.clear()
+
+    def _is_left(self, act: Act, value: str, name: str, now: float) -> bool:
+        one = self._refused.get(act)
+        if one is None:
+            return False
+        here = one.nodes.get(name)
+        if here is not None and here.value in (_ANY, value):
+            return True
+        if len(one.surely) >= NODES and now - self._accepted.get(act, _NEVER) >= LASTS:
+            one.nodes.setdefault(name, _Here())
+            return True
+        if here is not None and act != EVERYTHING:
+            self._drop(act, name, now)  # another value, of which nothing is known
+        return False
+
+    def _retries(self, node: Node, now: float) -> bool:
+        """Whether everything is to be tried, since the Node is another one than at its last pass."""
+        before = self._passed.get(node.name)
+        if node.name not in self._delayed and (before is None or before.same_but_status(node)):
+            return False
+        if now - self._retried.get(node.name, _NEVER) < AT_MOST_EVERY:
+            self._delayed.add(node.name)
+            return False
+        self._delayed.discard(node.name)
+        self._retried[node.name] = now
+        return True
+
+    def _drop(self, act: Act, name: str, now: float) -> None:
+        """The node has no use for it any more."""
+        self._refused[act].leave(name)
+        self._settle(act, now)
+
+    def _settle(self, act: Act, now: float) -> None:
+        """Nobody is left without it, or somebody else has to be canary."""
+        one = self._refused[act]
+        if not one.nodes:
+            del self._refused[act]
+        elif one.canary not in one.nodes:
+            self._next(act, now, one.due)
+
+    def _next(self, act: Act, now: float, due: float = _NEVER) -> None:
+        """Choose who tries next: a node that never has, else the one whose last try is the longest ago."""
+        one = self._refused[act]
+        one.canary = min(one.nodes, key=lambda name: one.nodes[name].tried)
+        wait = max(RETRY, sum(bool(other.surely) for other in self._refused.values()) / PROBES_PER_SECOND)
+        if not one.surely:
+            wait, one.doubt = min(wait, one.doubt), one.doubt * 2
+        one.due = due if due > now else now + wait
+        self._wake(one.canary, one.due - now)
+
+    def _hurry(self, by: str, now: float) -> None:
+        """Whoever refused one thing no longer may have changed his mind about all."""
+        for one in self._refused.values():
+            soon = max(now, one.tried + AT_MOST_EVERY)
+            if one.by == by and one.due > soon:
+                one.due = soon
+                self._wake(one.canary, soon - now)
+
+
+def _recent(times: Mapping[Act, float], now: float, seconds: float) -> dict[Act, float]:
+    return {act: at for act, at in times.items() if now - at < seconds}
+
+
+def digest(acts: Mapping[Act, str]) -> str:
+    """Differs with what is wanted of a node: it goes with EVERYTHING, which is tried again when that changes."""
+    return f"{hash(frozenset(acts.items())):x}"
+
+
+def _is_note(act: Act) -> bool:
+    """Whether it is about an annotation of our bookkeeping."""
+    return act[0] is Kind.ANNOTATIONS and act[1].rpartition("/")[0].endswith(NFD_NS)
+
+
+MOST_TOLD = 4
+"""Texts of one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """One key on some nodes. `kind` is as in `Dropped`; key `*` stands for all keys of all kinds.
+
+    `by` is the admission policy or webhook that refuses it, or the manager that sets it to something else. `removal`
+    tells that it is to be removed.
+    """
+
+    kind: str
+    key: str
+    by: str
+    reason: str
+    nodes: tuple[str, ...] = ()
+    removal: bool = False
+
+    def what(self) -> str:
+        """The key in words: `label a/b`."""
+        if self.key == "*":
+            return "every change of the Node"
+        return f"{'removal of ' if self.removal else ''}{self.kind} {self.key}"
+
+
+def texts_by_node(found: Iterable[Unwritten]) -> dict[str, list[str]]:
+    """For each node what it is without, in words: the first few, and how many more there are."""
+    texts: dict[str, list[str]] = {}
+    for one in found:
+        for node in one.nodes:
+            texts.setdefault(node, []).append(f"{one.what()} not written: {one.by}")
+    return {
+        node: told
+        if len(told) <= MOST_TOLD
+        else [*told[: MOST_TOLD - 1], f"{len(told) - MOST_TOLD + 1} more not written"]
+        for node, told in texts.items()
+    }
+
+
+def render_unwritten(one: Unwritten) -> dict[str, Any]:
+    return asdict(one)
+
+
+def parse_unwritten(data: Mapping[str, Any]) -> Unwritten:
+    """The reverse. Raises: TypeError, KeyError for what is none."""
+    known = {one.name: data[one.name] for one in fields(Unwritten) if one.name in data}
+    return Unwritten(**{**known, "nodes": tuple(map(str, known.get("nodes") or ()))})

@@ -1,0 +1,341 @@
+"""Writes one plan, and where the API server refuses a part of it, finds out which part and writes the rest.
+
+What is refused is found by the keys that the answer names, else by what other nodes are refused, else by halving: of
+the keys in order, the shortest beginning that is refused ends with one that is. A try that goes through has written
+what was in it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from nfd.errors import Conflict, Forbidden, Invalid
+from nfd.master.http.metrics import CONFLICT, FAILED, PATCH, PATCHED, REFUSED, Metrics
+from nfd.master.node.ownership import ORIGINS, annotation, bookkeeping
+from nfd.master.node.patch import guarded, patches
+from nfd.master.node.plan import Act, Goal, NodePlan, count_removals, plan_node
+from nfd.master.node.rejections import EVERYTHING, Rejections, digest
+from nfd.names import namespace_of
+from nfd.runtime import log
+from nfd.store.base import Kind, Node, NodeStore, Patch
+
+PATCHES = 12
+"""PATCHes of one node in one pass, at most; what is still in doubt then counts as refused until a canary tries it."""
+_ORDER = (Kind.LABELS, Kind.ANNOTATIONS, Kind.TAINTS, Kind.RESOURCES)
+"""Resources last: they need a PATCH of the status."""
+_WORD = re.compile(r"[A-Za-z0-9_./-]+")
+
+_log = log.get("master")
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many PATCHes are left."""
+
+    left: int = PATCHES
+
+
+class Writer:
+    """Writes Nodes; `refusals` knows what nodes are refused, `silent` whether a node's worker has been given up."""
+
+    def __init__(
+        self,
+        store: NodeStore,
+        metrics: Metrics,
+        refusals: Rejections,
+        silent: Callable[[str], bool],
+        now: Callable[[], float],
+    ) -> None:
+        self.refusals = refusals
+        self.store = store
+        self.metrics = metrics
+        self.silent = silent
+        self.now = now
+
+    async def write(self, goal: Goal, planned: NodePlan, budget: Budget) -> tuple[frozenset[Act], float | None]:
+        """Carry out a plan as far as the API server lets us.
+
+        Answers what is left out, and after how many seconds the node wants another pass for it. Raises: KubeError.
+        """
+        acts = planned.acts()
+        left = self.refusals.left_out(planned.node, acts, self.now())
+        work, again = _Pass(self, goal, planned.node, budget, digest(acts), set(left)), None
+        try:
+            await work.carry_out()
+        finally:
+            again = work.finish()
+        return frozenset(work.left), again
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over one node; `node` is as it is after the last PATCH, `left` is what is not to be written."""
+
+    writer: Writer
+    goal: Goal
+    node: Node
+    budget: Budget
+    wanted: str
+    left: set[Act]
+    got: bool = False
+    """Whether a part of the plan went through."""
+    checked: bool = False
+    """Whether it was seen what is refused whatever is asked for."""
+    refused: int = 0
+    """PATCHes that were refused."""
+    error: Invalid = field(default_factory=lambda: Invalid(""))
+    """The latest refusal."""
+    counts: Counter[str] = field(default_factory=Counter)
+    news: dict[str, tuple[Invalid, list[Act]]] = field(default_factory=dict)
+    """By who refuses it: what few nodes are refused so far."""
+
+    async def carry_out(self) -> None:
+        """Raises: KubeError."""
+        refusals, name = self.writer.refusals, self.node.name
+        if refusals.is_refused(EVERYTHING, name):
+            waits = EVERYTHING in self.left and EVERYTHING not in refusals.probes(name, self.writer.now())[0]
+            if waits or await self._refuses_everything():
+                self.left.add(EVERYTHING)
+                return
+            self.left.discard(EVERYTHING)
+        if not await self._try_with_rights():
+            await self._find(refusals.suspects(self._planned().acts()))
+        await self._probe(*refusals.probes(name, self.writer.now()))
+
+    async def _probe(self, sure: list[Act], doubtful: list[Act]) -> None:
+        """Try again what is refused, one by one, and together what may be."""
+        for act in sure:
+            if act in self.left and self.budget.left > 0:
+                self.left.discard(act)
+                if not await self._try():
+                    self._blame([act], sure=True)
+        if group := self.left.intersection(doubtful):
+            self.left -= group
+            self.checked = True
+            if not await self._try():
+                await self._find(frozenset())
+
+    async def _try_with_rights(self) -> bool:
+        """Try everything; a missing right to the status holds up extended resources alone. Raises: Forbidden."""
+        try:
+            return await self._try()
+        except Forbidden:
+            if resources := [act for act in self._planned().acts() if act[0] is Kind.RESOURCES]:
+                await self._try(resources)
+            raise
+
+    async def _find(self, suspects: frozenset[Act]) -> None:
+        """Everything together was refused: write as much of it as possible; other nodes are refused the `suspects`."""
+        pending = await self._leave_named(_ordered(self._planned().acts()), suspects)
+        content = [act for act in pending if not self._is_note(act)]
+        if pending and not content:
+            self._blame(pending, sure=len(pending) == 1)
+        while content:
+            content = await self._find_one(content)
+
+    async def _leave_named(self, pending: list[Act], suspects: frozenset[Act]) -> list[Act]:
+        """Write what the answer does not name; gives what is still in doubt: together it is refused."""
+        named = _named(self.error, pending) or suspects
+        if (notes := {act for act in named if self._is_note(act)}) and notes != named:
+            self._blame(notes, sure=False)
+            pending, named = [act for act in pending if act not in notes], named - notes
+        while named and (rest := [act for act in pending if act not in named]):
+            if await self._try(named):
+                if len(named) > 1 and not suspects >= named:
+                    return [act for act in pending if act in named]
+                self._blame(named, sure=len(named) == 1)
+                return []
+            if more := _named(self.error, rest):
+                named |= more
+                continue
+            error = self.error
+            if not await self._try(rest):  # else the answer named what is allowed
+                self._blame(named, sure=len(named) == 1)
+                self.error = error
+            return rest
+        return pending
+
+    async def _find_one(self, pending: list[Act]) -> list[Act]:
+        """Find the first act that is refused, writing those before it; gives what is in doubt after that."""
+        good, bad = 0, len(pending)
+        while bad - good > 1 or self.budget.left <= 0:
+            if self.budget.left <= 1:
+                return await self._give_up(pending[good:bad], pending[bad:])
+            if self.refused > 1 and await self._refuses_whatever():
+                return []
+            middle = (good + bad) // 2
+            if await self._try({*pending} - {*pending[good:middle]}):
+                good = middle
+            else:
+                bad = middle
+        if await self._refuses_whatever():
+            return []
+        culprit = pending[good]
+        self._blame([culprit], sure=True)
+        return await self._look_behind(culprit, pending[bad:])
+
+    async def _look_behind(self, culprit: Act, rest: list[Act]) -> list[Act]:
+        """Write what comes after an act that is refused; gives what is in doubt of it."""
+        if not rest or await self._try():
+            return []
+        kin = [act for act in rest if _kin(act) == _kin(culprit)]
+        if 0 < len(kin) < len(rest) and self.budget.left > 1 and await self._try(kin):
+            return kin
+        return rest
+
+    async def _give_up(self, doubtful: list[Act], behind: list[Act]) -> list[Act]:
+        """The last PATCH is for what nobody has looked into."""
+        if behind and not await self._try(doubtful):
+            doubtful = doubtful + behind
+        self._blame(doubtful, sure=False)
+        return []
+
+    async def _refuses_whatever(self) -> bool:
+        """Whether it is not for a key that all was refused so far; asked once, and only while nothing went through."""
+        if self.got or self.checked:
+            return False
+        self.checked = True
+        return await self._refuses_everything() or await self._refuses_notes()
+
+    async def _refuses_everything(self) -> bool:
+        """Whether a PATCH that changes nothing is refused, too."""
+        try:
+            await self._send(guarded(Patch({}), self.node))
+        except Invalid as error:
+            self.error = error
+            self._blame([EVERYTHING], sure=True)
+            return True
+        self._accept({EVERYTHING: ""})
+        return False
+
+    async def _refuses_notes(self) -> bool:
+        """Whether all goes through without our bookkeeping. Then it is written one by one, the origins last."""
+        every = [act for act in self._planned().acts() if self._is_note(act)]
+        if not every or not await self._try(every):
+            return False
+        every.sort(key=lambda act: act[1] == annotation(ORIGINS, self.goal.instance))
+        for number, note in enumerate(every, 1):
+            if not await self._try(every[number:]):
+                self._blame([note], sure=self.budget.left > 0)
+        return True
+
+    async def _try(self, aside: Collection[Act] = ()) -> bool:
+        """Send what is left to do, without what is put aside; whether it went through. Raises: KubeError."""
+        planned = self._planned(aside)
+        todo = patches(planned)
+        if len(todo) > self.budget.left:
+            return False
+        before = self.node
+        try:
+            for number, patch in enumerate(todo):
+                await self._send(guarded(patch, self.node) if number else patch)
+        except Invalid as error:
+            self.error, self.refused = error, self.refused + 1
+            if self.node is not before:
+                remaining = self._planned(aside).acts()
+                self._accept({act: value for act, value in planned.acts().items() if act not in remaining})
+            return False
+        if todo:
+            self._went_through(planned)
+        return True
+
+    async def _send(self, patch: Patch) -> None:
+        self.budget.left -= 1
+        with observed(self.writer.metrics):
+            self.node = await self.writer.store.patch(self.node.name, patch)
+
+    def _went_through(self, planned: NodePlan) -> None:
+        self.got = True
+        self._accept({**planned.acts(), EVERYTHING: ""})
+        for change in planned.changes.values():
+            self.counts.update(written=len(change.write), removed=len(change.remove))
+        silent = self.writer.silent(self.node.name)
+        for (kind, cause), keys in count_removals(planned, self.goal.desired, silent=silent).items():
+            self.writer.metrics.add("node_keys_removed", keys, kind=kind, cause=cause)
+
+    def _planned(self, aside: Collection[Act] = ()) -> NodePlan:
+        """What is still to be done, without what is left out and what is put aside."""
+        acts = (*self.left, *aside)
+        return plan_node(self.goal.without(acts) if acts else self.goal, self.node)
+
+    def _is_note(self, act: Act) -> bool:
+        return act[0] is Kind.ANNOTATIONS and act[1] in bookkeeping(self.goal.instance)
+
+    def _blame(self, acts: Collection[Act], *, sure: bool) -> None:
+        """The API server refuses these, each one for sure or some of them: they are left out from now on."""
+        known = {**self._planned().acts(), EVERYTHING: self.wanted}
+        values = {act: known.get(act, "") for act in acts}
+        news = self.writer.refusals.refuse(self.node.name, values, self.error, self.writer.now(), sure=sure)
+        self.left.update(acts)
+        if news:
+            self.news.setdefault(self.error.by, (self.error, []))[1].extend(news)
+
+    def _accept(self, acts: Mapping[Act, str]) -> None:
+        for act, others in self.writer.refusals.accept(self.node.name, acts, self.writer.now()).items():
+            _log.info("key is refused no longer", label=act[1], node=self.node.name, nodes=others + 1)
+
+    def finish(self) -> float | None:
+        """Count and tell what was written; after how many seconds the node wants another pass."""
+        refusals, name = self.writer.refusals, self.node.name
+        if self.got:
+            self.writer.metrics.add("node_updates")
+            _log.info("node updated", node=name, written=self.counts["written"], removed=self.counts["removed"])
+        for policy, (error, acts) in self.news.items():
+            fields = {"node": name, "policy": policy, "error": error}
+            if EVERYTHING in acts:
+                _log.error("every change of the node is refused", **fields)
+            else:
+                _log.error("keys are refused; the others are written", keys=sorted({act[1] for act in acts}), **fields)
+        if any(self._is_note(act) for act in self.left):
+            refusals.remembered[name] = self._planned().owned
+        else:
+            refusals.remembered.pop(name, None)
+        return refusals.passed(self.node, self.left, self.writer.now())
+
+
+@contextmanager
+def observed(metrics: Metrics) -> Iterator[None]:
+    """A PATCH is timed, and counted by what comes of it."""
+    began, result = time.perf_counter(), FAILED
+    try:
+        yield
+        result = PATCHED
+    except (Conflict, Invalid) as error:
+        result = CONFLICT if isinstance(error, Conflict) else REFUSED
+        raise
+    finally:
+        metrics.observe(PATCH, time.perf_counter() - began)
+        metrics.add("node_patches", result=result)
+
+
+async def apply_plan(store: NodeStore, planned: NodePlan) -> None:
+    """Send a plan's patches. Raises: Conflict when the Node is no longer the one planned for, and other KubeErrors."""
+    node = planned.node
+    for number, patch in enumerate(patches(planned)):
+        node = await store.patch(node.name, guarded(patch, node) if number else patch)
+
+
+def _ordered(acts: Collection[Act]) -> list[Act]:
+    """By kind and key, so that what one policy is about stands together."""
+    return sorted(acts, key=lambda act: (_ORDER.index(act[0]), act[1], act[2]))
+
+
+def _kin(act: Act) -> tuple[Kind, str]:
+    return act[0], namespace_of(act[1])
+
+
+def _named(error: Invalid, acts: Collection[Act]) -> frozenset[Act]:
+    """The acts whose keys an answer names, else those whose namespace it names (`nvidia.com/`)."""
+    words: set[str] = set()
+    for word in _WORD.findall(" ".join((*error.fields, error.said))):
+        parts = word.split(".")
+        words.update(".".join(parts[at:]) for at in range(len(parts)))
+    words |= {word.rstrip(".") for word in words}
+    keys = {act: act[1].rpartition(":")[0] if act[0] is Kind.TAINTS else act[1] for act in acts}
+    named = frozenset(act for act, key in keys.items() if "/" in key and key in words)
+    return named or frozenset(act for act, key in keys.items() if "/" in key and f"{namespace_of(key)}/" in words)

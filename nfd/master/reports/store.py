@@ -1,0 +1,152 @@
+"""The latest report of each node: which one is newer, and which still holds for the Node of that name."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from nfd.errors import ReportError
+from nfd.report import Order, Report
+from nfd.store.base import Node
+
+WAITING = 1000
+"""Reports kept for Nodes that do not exist, the latest ones."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """`uid` is that of the Node it is for, "" while there was none. `given_up` tells that it is what silence means."""
+
+    report: Report
+    uid: str
+    given_up: bool = False
+
+
+class ReportStore:
+    """Values in memory alone."""
+
+    def __init__(self, waiting: int = WAITING) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._swept: frozenset[str] = frozenset()
+        self._past: dict[str, str] = {}
+        self._limit = waiting
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def waiting(self) -> int:
+        """How many are for Nodes that do not exist."""
+        return len(self._waiting)
+
+    def get(self, name: str) -> Report | None:
+        kept = self._kept.get(name)
+        return kept.report if kept else None
+
+    def given_up(self, name: str) -> bool:
+        """Whether its worker has been silent for too long."""
+        kept = self._kept.get(name)
+        return kept is not None and kept.given_up
+
+    def unmet(self, name: str) -> bool:
+        """Whether the report of that name has never met a Node."""
+        kept = self._kept.get(name)
+        return kept is not None and not kept.uid
+
+    def names(self) -> list[str]:
+        return list(self._kept)
+
+    def take(self, report: Report, node: Node | None, applied_boot: str) -> list[str]:
+        """Keep a report unless it is older than what is known; answers the nodes whose reports had to go for it.
+
+        `applied_boot` is the boot id that the Node's bookkeeping names. Raises: ReportError.
+        """
+        if node is not None and report.node_uid and node.uid and report.node_uid != node.uid:
+            raise ReportError(f"node {report.node} is another one now: its uid is {node.uid}", retry=True)
+        before = self.get(report.node)
+        if report.order is not None:
+            _check_order(report.order, before.order if before else None, node, applied_boot)
+            self._check_past(report.order, node)
+        self._kept[report.node] = _Kept(report, node.uid if node is not None else "")
+        return self._mark(report.node, node)
+
+    def current(self, node: Node) -> Report | None:
+        """The report that holds for this very Node; None if it has yet to come.
+
+        A report for a Node of the same name that was deleted since holds unless the Node names another boot. While it
+        names none, the report holds for the time being.
+        """
+        self._waiting.pop(node.name, None)
+        kept = self._kept.get(node.name)
+        if kept is None:
+            return None
+        order = kept.report.order
+        another = order is None or node.boot_id not in ("", order.boot_id)
+        if kept.uid not in ("", node.uid) and another:
+            if order is not None:
+                self._past[node.name] = order.boot_id
+            del self._kept[node.name]
+            return None
+        if node.boot_id or not kept.uid:
+            kept.uid = node.uid
+        return kept.report
+
+    def missing(self, name: str) -> list[str]:
+        """There is no such Node (any more): its report waits; answers those that had to go."""
+        self._past.pop(name, None)
+        return self._mark(name, None) if name in self._kept else []
+
+    def expire(self, node: Node) -> None:
+        """Its worker has been silent for too long: go on as if it had found nothing at all."""
+        kept = self._kept.get(node.name)
+        self._kept[node.name] = _Kept(Report(node.name, order=kept.report.order if kept else None), node.uid, True)
+
+    def sweep(self) -> list[str]:
+        """Drop the reports that have waited for their Node since the last sweep; answers for which nodes."""
+        gone = [name for name in self._waiting if name in self._swept]
+        for name in gone:
+            del self._waiting[name], self._kept[name]
+        self._swept = frozenset(self._waiting)
+        return gone
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._waiting.clear()
+        self._past.clear()
+
+    def _check_past(self, order: Order, node: Node | None) -> None:
+        """Raises: ReportError for what is left of the machine that an earlier Node of this name was on."""
+        if node is not None and order.boot_id == self._past.get(node.name) and node.boot_id not in ("", order.boot_id):
+            raise _other_boot(order, node)
+
+    def _mark(self, name: str, node: Node | None) -> list[str]:
+        self._waiting.pop(name, None)
+        if node is not None:
+            return []
+        self._waiting[name] = None
+        gone = []
+        while len(self._waiting) > self._limit:
+            oldest, _ = self._waiting.popitem(last=False)
+            del self._kept[oldest]
+            gone.append(oldest)
+        return gone
+
+
+def _check_order(order: Order, before: Order | None, node: Node | None, applied_boot: str) -> None:
+    """Raises: ReportError if `order` is older than what is known.
+
+    Within a boot the worker's pod, start and count decide. A report of another boot is the newer one unless the Node
+    itself still names the boot already known, as it does while a kubelet has not told of a reboot.
+    """
+    known_boot = before.boot_id if before is not None else applied_boot
+    if before is not None and order.boot_id == before.boot_id:
+        if order.older(before):
+            raise ReportError("a newer report of this node is here already", retry=False)
+        return
+    if node is not None and known_boot and known_boot != order.boot_id and node.boot_id == known_boot:
+        raise _other_boot(order, node)
+
+
+def _other_boot(order: Order, node: Node) -> ReportError:
+    return ReportError(f"the node's own boot id is {node.boot_id}, not {order.boot_id}", retry=True)

@@ -1,0 +1,152 @@
+"""Whether the cluster's definitions keep all that rules, and their status, may say.
+
+An API server drops a field that a definition does not name, and says nothing (Kubernetes documentation, "Extend the
+Kubernetes API with CustomResourceDefinitions", field pruning). It publishes the definitions of a group at
+/openapi/v3/apis/GROUP/VERSION, to everybody whom it knows (ClusterRole system:discovery), so that no right is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from nfd.errors import Forbidden, KubeError
+from nfd.kube.client import KubeClient, Request
+from nfd.master.rules.status import STATUS
+from nfd.names import API_VERSION
+from nfd.rules.model import GroupRule, Part, Rule
+from nfd.rules.parse import GROUP, GROUP_FIELD, RULE, RULE_FIELD
+from nfd.runtime import log
+
+INDEX = "/openapi/v3"
+EVERY = 300.0
+"""Seconds between two looks: definitions change when somebody installs a release."""
+MOST_NAMED = 10
+"""Fields that are named in one line of the log."""
+ITEM, VALUE = "[]", "{}"
+"""The items of a list, and the values of a mapping of any keys, in a Shape and in the path of a field."""
+
+Shape = Mapping[str, Any]
+"""Fields by name, each with the fields inside of it."""
+
+_log = log.get("master")
+
+
+def shape_of(model: type[Part]) -> Shape:
+    """The fields of a part of a rule, by their names in YAML."""
+    return {str(field.alias): _inside(field.annotation) for field in model.model_fields.values()}
+
+
+def _inside(annotation: Any) -> Shape:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return next((_inside(one) for one in inner if one is not type(None)), {})
+    if origin is tuple:
+        return {ITEM: _inside(inner[0])}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {VALUE: _inside(inner[1])}
+    return shape_of(annotation) if isinstance(annotation, type) and issubclass(annotation, Part) else {}
+
+
+SHAPES: Mapping[str, Shape] = {
+    RULE: {"spec": {RULE_FIELD: {ITEM: shape_of(Rule)}}, "status": STATUS},
+    GROUP: {"spec": {GROUP_FIELD: {ITEM: shape_of(GroupRule)}}},
+}
+"""What an object of each kind may say, the status as far as it is told nowhere else."""
+
+
+def dropped_fields(schema: Mapping[str, Any], shape: Shape, path: str = "") -> Iterator[str]:
+    """Paths of fields that an OpenAPI v3 schema does not keep, such as `spec.rules[].labels`, none of those inside."""
+    keeps_all = schema.get("x-kubernetes-preserve-unknown-fields") is True
+    places = {ITEM: schema.get("items"), VALUE: schema.get("additionalProperties")}
+    for name, inside in shape.items():
+        found = places[name] if name in places else (schema.get("properties") or {}).get(name)
+        where = f"{path}{name}" if name in places else f"{path}.{name}".lstrip(".")
+        if isinstance(found, Mapping):
+            yield from dropped_fields(found, inside, where)
+        elif found is not True and not keeps_all:
+            yield where
+
+
+class Definitions:
+    """Looks at the definitions now and then, and logs which fields they drop; `changed` is called when that is new.
+
+    `dropped` has the fields of each kind, as far as known.
+    """
+
+    def __init__(self, client: KubeClient, changed: Callable[[], None], every: float = EVERY) -> None:
+        self.dropped: dict[str, tuple[str, ...]] = {}
+        self._client = client
+        self._changed = changed
+        self._every = every
+        self._seen = ""
+        self._refused = False
+
+    @property
+    def no_status(self) -> str:
+        """Why the status of a NodeFeatureRule is lost, "" if it is not known to be."""
+        lost = [path for path in self.dropped.get(RULE, ()) if path.startswith("status")]
+        return f"the cluster's definition has no {lost[0]}" if lost else ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._look()
+            except KubeError as error:
+                tell = _log.info if isinstance(error, Forbidden) and not self._refused else _log.debug
+                self._refused = self._refused or isinstance(error, Forbidden)
+                tell("definitions of rules cannot be looked at", path=INDEX, error=error)
+            await asyncio.sleep(self._every)
+
+    async def _look(self) -> None:
+        """Read them, unless the index has the hash of what was read last. Raises: KubeError.
+
+        The index may be ahead of the document, so what counts is the hash that came with that: its ETag.
+        """
+        index = await self._client.json("GET", INDEX)
+        address = _at(index, "paths", f"apis/{API_VERSION}", "serverRelativeURL")
+        if not isinstance(address, str) or (self._seen and self._seen in address):
+            return
+        async with self._client.open(Request("GET", f"{INDEX}/apis/{API_VERSION}", {})) as response:
+            found = _parsed(await response.read())
+            self._seen = response.headers.get("ETag", "").strip('"')
+        for schema in (_at(found, "components", "schemas") or {}).values():
+            for one in _at(schema, "x-kubernetes-group-version-kind") or ():
+                if (kind := _at(one, "kind")) in SHAPES:
+                    self._take(kind, tuple(dropped_fields(schema, SHAPES[kind])))
+
+    def _take(self, kind: str, dropped: tuple[str, ...]) -> None:
+        before = self.dropped.get(kind, ())
+        self.dropped[kind] = dropped
+        if dropped == before:
+            return
+        self._changed()
+        lost = [path for path in dropped if path.startswith("spec")]
+        if lost:
+            more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+            _log.warning(
+                "the cluster's definition is older than this master and drops fields; install that of this release",
+                path=kind,
+                error=f"it lacks {', '.join(lost[:MOST_NAMED])}{more}",
+            )
+        elif before:
+            _log.info("the cluster's definition keeps all fields", path=kind)
+
+
+def _parsed(data: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _at(data: Any, *path: str) -> Any:
+    """What stands there, None if nothing does."""
+    for step in path:
+        data = data.get(step) if isinstance(data, Mapping) else None
+    return data

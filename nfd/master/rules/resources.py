@@ -1,0 +1,373 @@
+"""The custom resources of a cluster: rules, groups and objects of third parties, and what they ask of each node.
+
+Nothing here is needed for the core: without definitions of these kinds, or rights to read them, nodes get the labels of
+their workers all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from nfd.kube.client import KubeClient
+from nfd.kube.informer import Informer, Store
+from nfd.kube.paths import GROUPS, NAMESPACES, NODE_FEATURES, RULES
+from nfd.kube.responses import labels_of, spec_version
+from nfd.master.config import NamespaceSelector
+from nfd.master.http.metrics import Metrics
+from nfd.master.node.desired import OBJECT, RULE, Freshness, derive_freshness
+from nfd.master.node.outcome import Known, Outcome, evaluate_node
+from nfd.master.node.proof import UNPROVEN, Proof
+from nfd.master.node.queue import Queue
+from nfd.master.rules.definitions import Definitions
+from nfd.master.rules.evaluator import EVALUATION, Evaluator
+from nfd.master.rules.nodefeatures import (
+    UNLABELLED,
+    UNSELECTED,
+    FeatureInterner,
+    FeatureObject,
+    Ignored,
+    Joining,
+    node_of,
+    parse_feature_object,
+)
+from nfd.master.rules.rule_store import Compiled, RawObject, written
+from nfd.master.rules.ruleset import CompiledObject, compile_steps, group_steps
+from nfd.master.rules.slices import Slices
+from nfd.master.rules.status_writer import StatusWriter
+from nfd.report import Report
+from nfd.rules.compile import Group
+from nfd.runtime import log, tasks
+from nfd.store.base import Node, NodeStore
+
+SETTLE = 0.1
+"""Seconds that several objects changed together have to arrive before nodes are judged by them."""
+SYNC_WITHIN = 10.0
+"""Seconds that the first lists may take before nodes are written without them; what they own is held until then."""
+
+PAGES = {RULES: 20, GROUPS: 20}
+"""Objects of a page, which is read in one go: rules may have a megabyte each."""
+LONG = 60.0
+"""Seconds without a definition of NodeFeatures after which rules are believed to see all that there is."""
+
+_log = log.get("master")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceOptions:
+    """What the configuration says about custom resources.
+
+    With `groups`, those of our own namespace are filled, or all of them where we have none, as outside a cluster.
+    """
+
+    joining: Joining = field(default_factory=Joining)
+    selector: NamespaceSelector = field(default_factory=NamespaceSelector)
+    groups: bool = False
+    publish: bool = True
+    instance: str = ""
+    page_size: int = 200
+
+
+class CustomResources:
+    """List and watch of all of them; `ask` is what the reconciler wants to know."""
+
+    def __init__(self, client: KubeClient, wishes: ResourceOptions, metrics: Metrics) -> None:
+        joining = wishes.joining
+        self.rules = Store(partial(written, "rules"), self._rules_changed, version=spec_version, keep_status=True)
+        self.groups = Store(
+            partial(written, "featureGroupRules"), self._rules_changed, version=spec_version, keep_status=True
+        )
+        self.objects = Store(self._parse_object, self._object_changed)
+        self.namespaces = Store(labels_of, self._namespace_changed)
+        turns = Slices()
+        self.verdicts = Evaluator(joining, metrics, self._told, lambda: self._revise.set(), turns)
+        self._sheets = Compiled[CompiledObject](self.rules, partial(compile_steps, policy=joining.policy), turns)
+        self._compiled_groups = Compiled[Group](self.groups, group_steps, turns)
+        self._uncompiled: frozenset[str] = frozenset()
+        """Rules (`rule:OBJECT`) that exist and are not in force yet: what they gave before is not known to be gone."""
+        self._wishes = wishes
+        self._client = client
+        self._store: NodeStore | None = None
+        self._queue = Queue()
+        self._proof = UNPROVEN
+        self._pool = FeatureInterner()
+        self._unknown = Unknown(self.objects, self.rules)
+        self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
+        self._changing: set[tuple[str, str]] = set()
+        """Objects that changed since they were first heard of: whoever writes them is there."""
+        self._ignored = Ignored()
+        self._informers = {
+            path: Informer(client, path, store, min(wishes.page_size, PAGES.get(path, wishes.page_size)), math.inf)
+            for path, store in self._wanted()
+        }
+        self._definitions = Definitions(client, self._told)
+        self._statuses = StatusWriter(
+            client,
+            self.verdicts,
+            (self.rules, self.groups),
+            metrics,
+            self._nodes,
+            self._is_silent,
+            lambda: self._definitions.no_status,
+            wishes.publish,
+        )
+        self._revise = asyncio.Event()
+        self._rules_synced = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _wanted(self) -> list[tuple[str, Store[Any]]]:
+        wanted: list[tuple[str, Store[Any]]] = [(RULES, self.rules), (NODE_FEATURES, self.objects)]
+        if self._wishes.groups:
+            wanted.append((GROUPS, self.groups))
+        if self._wishes.selector:
+            wanted.append((NAMESPACES, self.namespaces))
+        return wanted
+
+    async def start(self, store: NodeStore, queue: Queue, leads: asyncio.Event, proof: Proof = UNPROVEN) -> None:
+        """Returns once all lists are known, or some take too long.
+
+        `queue` is asked for passes over nodes; while `leads` is not set, nothing is written. `proof` tells which
+        bookkeeping on Nodes is ours.
+        """
+        self._store, self._queue, self._proof = store, queue, proof
+        self._tasks = [
+            tasks.start(f"watch of {path.rpartition('/')[2]}", informer.run)
+            for path, informer in self._informers.items()
+        ]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SYNC_WITHIN):
+                for informer in self._informers.values():
+                    await informer.settled.wait()
+        await self._compile()
+        self._bind()
+        self._tasks += [
+            tasks.start("first list", partial(self._first, informer)) for informer in self._informers.values()
+        ]
+        self._tasks.append(tasks.start("rule revisions", self._revisions))
+        self._tasks.append(tasks.start("definitions", self._definitions.run))
+        self._tasks.append(tasks.start(EVALUATION, self._judge_due))
+        self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
+
+    async def stop(self) -> None:
+        await tasks.cancel(self._tasks)
+
+    def ask(self, node: Node, report: Report | None) -> Outcome:
+        """What the node is to become, by its report or, while none has come, by what can be known without it."""
+        joining, verdict = self._wishes.joining, self.verdicts.get(node.name)
+        known = Known(
+            self._lists(node.name),
+            self._wishes.instance,
+            self._proof,
+            self._changing,
+            verdict.report if verdict is not None else None,
+        )
+        found = evaluate_node(
+            node, report, self.verdicts.book, self._objects_of(node.name), joining, known, self.verdicts.evaluate
+        )
+        self._tell_ignored(node.name, found.unused)
+        return found
+
+    def concern(self, node: str) -> bool:
+        """Whether there are objects for the node."""
+        return node in self._by_node
+
+    def forget(self, node: str) -> None:
+        """The Node is gone."""
+        self.verdicts.forget(node)
+        self._ignored.forget(node)
+
+    def clear(self) -> None:
+        """Forget what nodes were judged on: another master leads."""
+        for node in self.verdicts.names():
+            self.verdicts.forget(node)
+        self._statuses.clear()
+
+    def gauges(self) -> Mapping[str, float]:
+        return {
+            "nodefeaturerules": len(self.rules.items),
+            "failing_rules": self.verdicts.failing(),
+            "nodefeatures": len(self.objects.items),
+            "nodefeatures_without_node": sum(not self._exists(one.node) for one in self.objects.items.values()),
+            "malformed_objects": sum(len(store.invalid) for _, store in self._wanted()),
+        }
+
+    def _namespaces_known(self) -> bool:
+        return NAMESPACES not in self._informers or self._informers[NAMESPACES].synced.is_set()
+
+    def _objects_synced(self) -> bool:
+        return self._informers[NODE_FEATURES].synced.is_set() and self._namespaces_known()
+
+    def _lists(self, node: str) -> Freshness:
+        objects_settled = self._informers[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
+        return Freshness(
+            rules_synced=self._rules_synced,
+            objects_synced=self._objects_synced(),
+            objects_settled=objects_settled,
+            settled=objects_settled and (self._rules_synced or self._is_ruleless()),
+            blind=self._unknown.concern(node),
+            lost=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
+        )
+
+    def _is_ruleless(self) -> bool:
+        """Whether the server has known no rules for so long that none of them can have given anything."""
+        informer = self._informers[RULES]
+        return not informer.synced.is_set() and informer.settled_for(LONG)
+
+    def _tell_ignored(self, node: str, reason: str) -> None:
+        """`reason` is why that of NFD's own worker is not taken, "" if it is."""
+        joining, found = self._wishes.joining, self._by_node.get(node, {}).values()
+        reasons = {}
+        for one in found:
+            why = reason if joining.is_workers(one) else UNLABELLED if joining.deny_labels and one.labels else ""
+            if why := why if self._selects(one.namespace) else UNSELECTED:
+                reasons[f"{one.namespace}/{one.name}"] = why
+        self._ignored.tell(node, reasons)
+
+    def _objects_of(self, node: str) -> tuple[FeatureObject, ...]:
+        return tuple(one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace))
+
+    def _selects(self, namespace: str) -> bool:
+        selector = self._wishes.selector
+        return not selector or selector.selects(self.namespaces.items.get(("", namespace), {}))
+
+    def _exists(self, node: str) -> bool:
+        return self._store is not None and self._store.get(node) is not None
+
+    def _parse_object(self, item: Mapping[str, Any]) -> FeatureObject:
+        one = parse_feature_object(item)
+        return replace(one, features=self._pool.share(one.features))
+
+    def _is_silent(self, node: str) -> bool:
+        verdict = self.verdicts.get(node)
+        return self._exists(node) and (verdict is None or derive_freshness(verdict.report).blind)
+
+    def _nodes(self) -> int:
+        return len(self._store.names()) if self._store is not None else 0
+
+    def _rules_changed(self, before: object, now: object) -> None:
+        self._revise.set()
+        if before is now is None:
+            self._add_all()
+
+    def _told(self) -> None:
+        self._statuses.dirty.set()
+
+    def _namespace_changed(self, before: object, now: object) -> None:
+        for node in self._by_node:
+            self._queue.add(node)
+
+    def _object_changed(self, before: FeatureObject | None, now: FeatureObject | None) -> None:
+        if before is not None:
+            moved = self._changing.discard if now is None else self._changing.add
+            moved((before.namespace, before.name))
+        for one, present in ((before, False), (now, True)):
+            if one is None:
+                continue
+            objects = self._by_node.setdefault(one.node, {})
+            if present:
+                objects[one.namespace, one.name] = one
+            else:
+                objects.pop((one.namespace, one.name), None)
+            if not objects:
+                del self._by_node[one.node]
+            self._queue.add(one.node, news=True)
+        if now is not None:
+            self._complain(now)
+        elif before is None:  # it made no sense, and whatever it gave is free to go
+            self._add_all()
+
+    def _complain(self, one: FeatureObject) -> None:
+        path = f"{one.namespace}/{one.name}"
+        if not one.node:
+            _log.warning("NodeFeature names no node", path=path)
+        elif self._store is not None and not self._exists(one.node):
+            _log.info("NodeFeature is for a node that does not exist", path=path, node=one.node)
+
+    async def _first(self, informer: Informer) -> None:
+        """Once a list is complete, what came from rules or objects that are not in it is taken off every node."""
+        await informer.synced.wait()
+        await self._compile()
+        self._bind()
+        self._add_all()
+
+    def _add_all(self, only_silent: bool = False) -> None:
+        for name in self._store.names() if self._store is not None else ():
+            if not only_silent or self.verdicts.get(name) is None:
+                self._queue.add(name)
+
+    async def _revisions(self) -> None:
+        """Whenever rules have changed, or a suspended one is to be tried again, judge all nodes again."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.verdicts.suspensions.retry_in()):
+                    await self._revise.wait()
+            await asyncio.sleep(SETTLE)
+            self._revise.clear()
+            try:
+                await self._compile()
+                gone = self._bind()
+            except Exception:
+                self._revise.set()  # it is still to be done
+                raise
+            if gone:
+                self._add_all(only_silent=True)
+            self._statuses.dirty.set()
+
+    async def _judge_due(self) -> None:
+        """Nodes whose rules are not short, or are others now, have their turn one after the other."""
+        while True:
+            await self.verdicts.waiting.wait()
+            await self.verdicts.judge_due(self._queue.add)
+
+    async def _compile(self) -> None:
+        await self._sheets.update()
+        await self._compiled_groups.update()
+
+    def _bind(self) -> bool:
+        """Put the rules in force; whether some of those before are gone.
+
+        What the nodes hold is judged by the rules in force: only from now on is a complete list known to be complete.
+        """
+        before = self.verdicts.book.origins
+        self._rules_synced = self._informers[RULES].synced.is_set()
+        own = self._wishes.joining.namespace
+        groups = (group for key, group in self._compiled_groups.items() if own in ("", key[0]))
+        self._uncompiled = frozenset(f"{RULE}{name}" for _, name in self._sheets.missing())
+        self.verdicts.bind((sheet for _, sheet in self._sheets.items()), groups)
+        return bool(before - self.verdicts.book.origins)
+
+
+class Unknown:
+    """What objects that exist and were never valid may have given before this process started: it is kept."""
+
+    def __init__(self, objects: Store[FeatureObject], rules: Store[RawObject]) -> None:
+        self._objects = objects
+        self._rules = rules
+        self._revisions = (0, 0)
+        self._origins: frozenset[str] = frozenset()
+        self._nodes: frozenset[str] = frozenset()
+
+    def origins(self) -> frozenset[str]:
+        """`object:NAMESPACE/NAME` and `rule:OBJECT`."""
+        self._update()
+        return self._origins
+
+    def concern(self, node: str) -> bool:
+        """Whether an unknown NodeFeature names this node, so that rules see less of it than there is."""
+        self._update()
+        return node in self._nodes
+
+    def _update(self) -> None:
+        revisions = (self._objects.revision, self._rules.revision)
+        if revisions == self._revisions:
+            return
+        self._revisions = revisions
+        objects, rules = self._objects.unknown, self._rules.unknown
+        origins = (f"{OBJECT}{namespace}/{name}" for namespace, name in objects)
+        self._origins = frozenset((*origins, *(f"{RULE}{name}" for _, name in rules)))
+        self._nodes = frozenset(map(node_of, objects.values()))

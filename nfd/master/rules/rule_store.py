@@ -1,0 +1,74 @@
+"""Rule objects as the API server tells of them, compiled a slice at a time, and kept while they stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from nfd.kube.informer import Store
+from nfd.kube.responses import Key, specification
+from nfd.master.rules.ruleset import Steps
+from nfd.master.rules.slices import Slices
+from nfd.runtime.failures import failed
+
+T = TypeVar("T")
+COMPILING = "rule compilation"
+"""What failed, where something outside of every rule of an object did."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawObject:
+    """An object as JSON gives it; no two are equal."""
+
+    item: Mapping[str, Any]
+
+
+def written(field: str, item: Mapping[str, Any]) -> RawObject:
+    """An object whose specification has what it must have. Raises: ValueError."""
+    specification(item, field)
+    return RawObject(item)
+
+
+class Compiled(Generic[T]):
+    """Those of one kind. Until an object's new text is compiled its old one counts."""
+
+    def __init__(
+        self, written: Store[RawObject], steps: Callable[[Mapping[str, Any]], Steps[T]], turns: Slices
+    ) -> None:
+        self._written = written
+        self._steps = steps
+        self._turns = turns
+        self._known: dict[Key, tuple[RawObject, T | None]] = {}
+
+    async def update(self) -> None:
+        """Compile what is new, as of now."""
+        for key, written in list(self._written.items.items()):
+            known = self._known.get(key)
+            if known is None or known[0] is not written:
+                self._known[key] = written, await self._compile(key, written, known[1] if known else None)
+        for key in self._known.keys() - self._written.items.keys():
+            del self._known[key]
+
+    async def _compile(self, key: Key, written: RawObject, before: T | None) -> T | None:
+        """What stood before, if this cannot be compiled."""
+        found: list[T] = []
+
+        def collect() -> Steps[None]:
+            found.append((yield from self._steps(written.item)))
+
+        try:
+            await self._turns.run(collect())
+        except Exception as error:
+            failed(COMPILING, error, path="/".join(filter(None, key)))
+        return found[0] if found else before
+
+    def items(self) -> Iterator[tuple[Key, T]]:
+        """Those that are compiled and still there, by namespace and name."""
+        for key, (_, one) in sorted(self._known.items(), key=lambda known: known[0]):
+            if one is not None and key in self._written.items:
+                yield key, one
+
+    def missing(self) -> Iterator[Key]:
+        """Those of which there is nothing compiled yet."""
+        return (key for key in self._written.items if self._known.get(key, (None, None))[1] is None)

@@ -1,0 +1,264 @@
+"""Rules of a cluster or of files made ready: compiled once, a rule at a time, and put in order (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from nfd.errors import reason_of
+from nfd.master.node.desired import RULE, Contribution
+from nfd.names import API_VERSION
+from nfd.rule_clock import CLOCKS, metered
+from nfd.rules import policy as policies
+from nfd.rules.check import check_rule
+from nfd.rules.compile import CompiledRule, Group, compile_rule
+from nfd.rules.meter import FREE, Clocks, Meter
+from nfd.rules.model import ParsedRule, Rule, RuleObject
+from nfd.rules.parse import GROUP as GROUP_KIND
+from nfd.rules.parse import RULE as RULE_KIND
+from nfd.rules.parse import parse_head
+from nfd.rules.policy import Policy
+from nfd.rules.template import Template, TemplateError
+from nfd.rules.terms import MATCHED
+
+T = TypeVar("T")
+
+NO_TAINTS = "taints are switched off in the master: start it with -enable-taints, or set enableTaints"
+COMPILE_SECONDS = 5.0
+"""CPU time that the rules of one object may take to be compiled; a hundred rules take some hundredths of a second."""
+CROWDED_OUT = f"left out: the rules before it in this object take more than {COMPILE_SECONDS:.0f} s to compile"
+LONGEST_NAME = 100
+"""Letters of a rule's name that are noted on nodes."""
+
+Problems = tuple[str, ...]
+Steps = Generator[None, None, T]
+"""A long computation that may be interrupted between any two steps."""
+
+
+def exhaust(steps: Steps[T]) -> T:
+    """The outcome of a computation that nobody interrupts."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRule:
+    """One rule and where it stands. `asked` is what it asks for, apart from what its template makes.
+
+    `fixed` tells that all of it is known in advance; then `mistakes` covers it, and nodes need no checks of their own.
+    """
+
+    name: str
+    rule: CompiledRule
+    asked: Contribution
+    fixed: bool
+    mistakes: Problems = ()
+    features: tuple[str, ...] = ()
+    """Names of the features that its terms look at, as they are looked up."""
+    timed: bool = False
+    """Whether its templates may ask for the present moment."""
+    dependent: bool = False
+    """Whether what it gives depends on what earlier rules gave."""
+    size: int = 0
+    """Letters of what it asks for."""
+
+    @property
+    def origin(self) -> str:
+        return self.asked.origin
+
+    @property
+    def sheet(self) -> str:
+        """The origin of all rules of its object."""
+        return self.asked.origin.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledObject:
+    """One NodeFeatureRule object."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    rules: tuple[PlacedRule, ...] = ()
+    mistakes: Problems = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All rules of the cluster in the order in which they are evaluated, and the groups that we fill."""
+
+    sheets: tuple[CompiledObject, ...] = ()
+    rules: tuple[PlacedRule, ...] = ()
+    origins: frozenset[str] = frozenset()
+    groups: tuple[Group, ...] = ()
+    features: tuple[str, ...] = ()
+    """Names of all features that rules and groups look at."""
+    repeatable: bool = False
+    """Whether the outcome depends on these features alone, references to others apart."""
+
+    def relying_on(self, sources: AbstractSet[str]) -> frozenset[str]:
+        """Origins of the rules that look at features of one of these sources, or depend on a rule that does."""
+        found: set[str] = set()
+        for rule in self.rules if sources else ():
+            if (rule.dependent and found) or any(name.partition(".")[0] in sources for name in rule.features):
+                found.add(rule.origin)
+        return frozenset(found)
+
+
+def bind(sheets: Iterable[CompiledObject], groups: Iterable[Group]) -> RuleSet:
+    """Objects go by the byte order of their names (NFD documentation, "NodeFeatureRule")."""
+    ordered = tuple(sorted(sheets, key=lambda sheet: sheet.name))
+    rules = tuple(rule for sheet in ordered for rule in sheet.rules)
+    groups = tuple(groups)
+    members = [rule for group in groups for rule in group.rules]
+    names = {name for rule in rules for name in rule.features} | {name for rule in members for name in looked_at(rule)}
+    repeatable = not any(rule.timed for rule in rules) and not any(rule.has_templates for rule in members)
+    origins = frozenset(rule.origin for rule in rules)
+    return RuleSet(ordered, rules, origins, groups, (*sorted(names | {MATCHED}),), repeatable)
+
+
+def compile_object(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOCKS) -> CompiledObject:
+    """A NodeFeatureRule as JSON gives it; whatever is wrong with it is in the result."""
+    return exhaust(compile_steps(item, policy, clocks))
+
+
+def compile_steps(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOCKS) -> Steps[CompiledObject]:
+    """The same, a rule at a time: there may be thousands, and each may take `meter.RULE_SECONDS`."""
+    metadata = item.get("metadata") or {}
+    head, parsed = parse_head({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
+    sheet = yield from _sheet_steps(head, parsed, policy, clocks)
+    return replace(sheet, uid=str(metadata.get("uid", "")), generation=int(metadata.get("generation") or 0))
+
+
+def compile_objects(objects: Iterable[RuleObject], policy: Policy) -> RuleSet:
+    """The rules and groups of files; an object that a master never sees, as it is of another kind, gives nothing."""
+    seen = [one for one in objects if one.defect is None]
+    sheets = [exhaust(_sheet_steps(one, one.rules, policy)) for one in seen if not one.is_group]
+    groups = [exhaust(_group_steps(one, one.rules)) for one in seen if one.is_group]
+    return bind(sheets, sorted(groups, key=lambda group: group.name))
+
+
+def group_steps(item: Mapping[str, Any], clocks: Clocks = CLOCKS) -> Steps[Group]:
+    """A NodeFeatureGroup as JSON gives it, a rule at a time. Raises: ValueError."""
+    head, parsed = parse_head({"apiVersion": API_VERSION, "kind": GROUP_KIND, **item})
+    if head.defect is not None:
+        raise ValueError(head.defect)
+    return (yield from _group_steps(head, parsed, clocks))
+
+
+def _group_steps(head: RuleObject, parsed: Iterable[ParsedRule], clocks: Clocks = CLOCKS) -> Steps[Group]:
+    meter, rules = metered(clocks), list[CompiledRule]()
+    for one in parsed:
+        meter.start()
+        rules.append(compile_rule(one, meter))
+        yield
+    return Group(head.name, head.namespace, tuple(rules))
+
+
+def _sheet_steps(
+    head: RuleObject, parsed: Iterable[ParsedRule], policy: Policy, clocks: Clocks = CLOCKS
+) -> Steps[CompiledObject]:
+    meter, began = metered(clocks), clocks.cpu()
+    rules: list[PlacedRule] = []
+    spent = 0.0
+    for one in parsed:
+        if spent > COMPILE_SECONDS:
+            rules.append(_left_out(head, one, CROWDED_OUT))
+            continue
+        rules.append(place_rule(head, one, policy, meter))
+        spent += clocks.cpu() - began
+        yield
+        began = clocks.cpu()
+    return CompiledObject(head.name, rules=tuple(rules), mistakes=tuple(mistake.reason for mistake in head.mistakes))
+
+
+def place_rule(parsed: RuleObject, one: ParsedRule, policy: Policy, meter: Meter = FREE) -> PlacedRule:
+    """The rule at its place; whatever goes wrong is a mistake of this rule."""
+    meter.start()
+    try:
+        return _placed(_origin(parsed, one), one, policy, meter)
+    except Exception as error:
+        return _left_out(parsed, one, f"cannot be compiled: {reason_of(error)}")
+
+
+def _left_out(parsed: RuleObject, one: ParsedRule, defect: str) -> PlacedRule:
+    rule = CompiledRule(one.name, defect=defect)
+    return PlacedRule(one.name, rule, Contribution(_origin(parsed, one)), True, (defect,))
+
+
+def _origin(parsed: RuleObject, one: ParsedRule) -> str:
+    return f"{RULE}{parsed.name}/{_noted_name(one.name)}"
+
+
+def _placed(origin: str, one: ParsedRule, policy: Policy, meter: Meter) -> PlacedRule:
+    compiled = compile_rule(one, meter)
+    if not isinstance(one.rule, Rule):
+        return PlacedRule(one.name, compiled, Contribution(origin), True, (compiled.defect or "not a rule",))
+    meter.look()
+    asked = _asked(origin, compiled, compiled.labels, policy)
+    fixed = compiled.labels_template is None and not asked.refers
+    mistakes = [mistake.reason for mistake in one.mistakes]
+    checked = check_rule(one.rule, policy=replace(policy, enable_taints=True), meter=meter)
+    mistakes += [mistake.reason for mistake in checked]
+    if compiled.taints and not policy.enable_taints:
+        mistakes.append(NO_TAINTS)
+    timed = any(map(_wants_time, (compiled.labels_template, compiled.vars_template)))
+    features = looked_at(compiled)
+    dependent, size = MATCHED in features or _refers_to_matched(asked), size_of(asked)
+    told = tuple(dict.fromkeys(mistakes))
+    return PlacedRule(one.name, compiled, asked, fixed, told, features, timed, dependent, size)
+
+
+def size_of(asked: Contribution) -> int:
+    """Letters of its keys and values."""
+    pairs = (asked.labels, asked.annotations, asked.extended_resources)
+    letters = 0
+    for values in pairs:
+        letters += sum(map(len, values)) + sum(map(len, values.values()))
+    for taint in asked.taints:
+        letters += len(taint.key) + len(taint.value or "")
+    return letters
+
+
+def _refers_to_matched(asked: Contribution) -> bool:
+    texts = (asked.labels, asked.annotations, asked.extended_resources)
+    return any(value.startswith(f"@{MATCHED}.") for values in texts for value in values.values())
+
+
+def _noted_name(name: str) -> str:
+    """A name that is very long is told apart by a digest."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
+    return f"{name[: LONGEST_NAME - 17]}~{digest}"
+
+
+def _wants_time(template: Template | None) -> bool:
+    """One that cannot be read fails whatever the time."""
+    try:
+        return template is not None and template.wants_time() is not None
+    except TemplateError:
+        return False
+
+
+def looked_at(rule: CompiledRule) -> tuple[str, ...]:
+    """The features of its terms."""
+    lists = (rule.match_features, *rule.match_any)
+    return tuple(dict.fromkeys(term.key for terms in lists for term in terms))
+
+
+def _asked(origin: str, rule: CompiledRule, labels: Mapping[str, str], policy: Policy) -> Contribution:
+    return Contribution(
+        origin,
+        policies.prefix_keys(labels, policy),
+        policies.prefix_keys(rule.annotations, policy),
+        policies.prefix_keys(rule.extended_resources, policy),
+        rule.taints,
+        rule.vars,
+    )

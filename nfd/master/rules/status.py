@@ -1,0 +1,213 @@
+"""The status of NodeFeatureRules and NodeFeatureGroups: how rules were understood and what they did (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd.master.node.desired import find_overwrites, name_origin
+from nfd.master.rules.evaluation import DEFAULT, Evaluation, GroupKey
+from nfd.master.rules.ruleset import CompiledObject, PlacedRule, Steps, exhaust
+from nfd.report import Report
+from nfd.rules.keys import Overwrite
+from nfd.rules.known_features import KNOWN, did_you_mean
+from nfd.rules.policy import Policy
+from nfd.rules.terms import MATCHED
+
+SAMPLE = 10
+"""Node names that are listed by way of example."""
+MOST_RULES = 500
+MOST_PROBLEMS = 10
+MOST_ADVICES = 50
+"""Unknown features for which the nearest name is looked up, in all objects together."""
+LONGEST_FEATURE = 64
+LONGEST_MESSAGE = 500
+MOST_MEMBERS = 1000
+"""Nodes that the status of a group lists."""
+
+STATUS: Mapping[str, Any] = {"rules": {"[]": {"name": {}, "problems": {"[]": {"message": {}}}}}}
+"""What of the status of a NodeFeatureRule tells of problems, as a Shape of `definitions`."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """Some of the nodes, and how many there are."""
+
+    nodes: int = 0
+    sample: list[str] = field(default_factory=list)
+
+    def add(self, node: str) -> None:
+        self.nodes += 1
+        if len(self.sample) < SAMPLE:
+            self.sample.append(node)
+
+
+@dataclass(slots=True)
+class Membership:
+    """The nodes of one NodeFeatureGroup, those of which it cannot be told, and why."""
+
+    nodes: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
+    problems: dict[str, _Count] = field(default_factory=dict)
+
+
+class Tally:
+    """What rules and groups did on all nodes together; nodes are added in the order of their names."""
+
+    def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
+        self.nodes = 0
+        self.known: set[str] = set()
+        self.complete = False
+        """Whether all nodes were added; whoever adds them says so."""
+        self._names: dict[str, str] | None = None
+        self._reported: set[str] = set()
+        self._advices: dict[str, str] = {}
+        self._policy = policy
+        self._places = {rule.origin: index for index, rule in enumerate(rules)}
+        self._held = [_Count() for _ in rules]
+        self._problems: list[dict[str, _Count]] = [{} for _ in rules]
+        self._lost: list[dict[str, _Count]] = [{} for _ in rules]
+        """What rules write over, and what is written over theirs: problems that leave room for the others."""
+        self._overwrites: dict[tuple[int, ...], tuple[tuple[object, ...], list[Overwrite]]] = {}
+        self._groups: dict[GroupKey, Membership] = {}
+
+    def add(self, node: str, evaluation: Evaluation, joined: Report) -> None:
+        """`joined` is what the node was judged on."""
+        self.nodes += 1
+        self.known |= joined.features.names()
+        for index in evaluation.held:
+            self._held[index].add(node)
+        for index, texts in evaluation.problems.items():
+            _note(self._problems[index], texts, node)
+        for group in evaluation.groups:
+            self.group(group).nodes.add(node)
+        for group, texts in evaluation.group_problems.items():
+            self.group(group).unsure.add(node)
+            _note(self.group(group).problems, texts, node)
+        for one in self._find_overwrites(evaluation, joined):
+            key = f"{one.kind} {one.key.removeprefix(DEFAULT)!r}"
+            self._lose(one.earlier, f"{key}: {name_origin(one.later)} overwrites the value of this rule", node)
+            self._lose(one.later, f"{key}: overwrites the value of {name_origin(one.earlier)}", node)
+
+    def _lose(self, origin: str, text: str, node: str) -> None:
+        """Note it for that rule, if it is one."""
+        index = self._places.get(origin)
+        if index is not None:
+            _note(self._lost[index], (text,), node)
+
+    def _find_overwrites(self, evaluation: Evaluation, joined: Report) -> list[Overwrite]:
+        """From memory for nodes that share their labels and what rules give: identity tells, as these stay alive."""
+        made_of = (evaluation.contributions, joined.labels, joined.origins)
+        key = tuple(map(id, made_of))
+        if key not in self._overwrites:
+            self._overwrites[key] = made_of, find_overwrites(joined, self._policy, evaluation.contributions)
+        return self._overwrites[key][1]
+
+    def group(self, key: GroupKey) -> Membership:
+        return self._groups.setdefault(key, Membership())
+
+    def unknown(self, rule: PlacedRule) -> list[str]:
+        """Features that no node reports, each with the nearest known name."""
+        if self._names is None:
+            self._names = {name.lower(): name for name in (*KNOWN, *self.known)}
+            self._reported = {name.lower() for name in self.known} | {MATCHED}
+        return [
+            f"feature {feature[:LONGEST_FEATURE]}: no node reports it{self._advice(feature, self._names)}"
+            for feature in rule.features[:MOST_PROBLEMS]
+            if feature not in self._reported and (self.nodes or feature not in self._names)
+        ]
+
+    def _advice(self, feature: str, names: Mapping[str, str]) -> str:
+        """For the first of those that are looked up: each takes milliseconds."""
+        if feature in names or len(feature) > LONGEST_FEATURE:
+            return ""
+        if feature not in self._advices:
+            if len(self._advices) == MOST_ADVICES:
+                return ""
+            near = (name for name in names.values() if len(name) <= LONGEST_FEATURE)
+            self._advices[feature] = did_you_mean(feature, near)
+        return self._advices[feature]
+
+    def held(self, index: int) -> _Count:
+        return self._held[index]
+
+    def problems(self, index: int) -> Mapping[str, _Count]:
+        return {**self._problems[index], **self._lost[index]}
+
+
+def _note(found: dict[str, _Count], texts: Iterable[str], node: str) -> None:
+    for text in texts:
+        if text in found or len(found) < MOST_PROBLEMS:
+            found.setdefault(text, _Count()).add(node)
+
+
+def render_status(sheet: CompiledObject, first: int, tally: Tally, now: str) -> dict[str, Any]:
+    """The status of one object; `first` is the place of its first rule among all, `now` a time as in RFC 3339."""
+    status: dict[str, Any] = {}
+    exhaust(render_steps(sheet, first, tally, now, status))
+    return status
+
+
+def render_steps(sheet: CompiledObject, first: int, tally: Tally, now: str, status: dict[str, Any]) -> Steps[None]:
+    """The same into `status`, a rule at a time: to look for names that are alike takes long."""
+    rules: list[dict[str, Any]] = []
+    problems = len(sheet.mistakes)
+    if sheet.mistakes:
+        rules.append({"name": "", "matched": 0, "problems": _texts(sheet.mistakes)})
+    for index, rule in enumerate(sheet.rules, first):
+        rendered = _render_rule(rule, index, tally, tally.unknown(rule))
+        problems += len(rendered.get("problems", ()))
+        if len(rules) < MOST_RULES:
+            rules.append(rendered)
+        yield
+    status |= {
+        "observedGeneration": sheet.generation,
+        "evaluated": now,
+        "nodes": tally.nodes,
+        "problems": problems,
+        "rules": rules,
+    }
+
+
+def same_status(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether they say the same, the time apart."""
+    return {**one, "evaluated": ""} == {**other, "evaluated": ""}
+
+
+def _render_rule(rule: PlacedRule, place: int, tally: Tally, unknown: Iterable[str]) -> dict[str, Any]:
+    held = tally.held(place)
+    rendered: dict[str, Any] = {"name": rule.name, "matched": held.nodes}
+    if held.sample:
+        rendered["sample"] = held.sample
+    problems = _texts((*rule.mistakes, *unknown))
+    problems += _counted({text: one for text, one in tally.problems(place).items() if text not in rule.mistakes})
+    return rendered | ({"problems": problems[:MOST_PROBLEMS]} if problems else {})
+
+
+def _counted(problems: Mapping[str, _Count]) -> list[dict[str, Any]]:
+    """Problems that come up on some nodes."""
+    return [
+        {"message": text[:LONGEST_MESSAGE], "nodes": count.nodes, "sample": count.sample}
+        for text, count in problems.items()
+    ]
+
+
+def _texts(messages: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"message": text[:LONGEST_MESSAGE]} for text in messages]
+
+
+def render_group(members: Collection[str], group: Membership | None = None) -> dict[str, Any]:
+    """The status of a NodeFeatureGroup; `group` is what was found now, of which only the problems are shown."""
+    listed = sorted(members)[:MOST_MEMBERS]
+    problems = _counted(group.problems) if group is not None else []
+    return ({"problems": problems} if problems else {}) | {
+        "nodes": [{"name": name} for name in listed],
+        "count": len(members),
+        "truncated": len(listed) < len(members),
+    }
+
+
+def listed_nodes(status: Mapping[str, Any]) -> frozenset[str]:
+    """The nodes that the status of a group names."""
+    return frozenset(one.get("name", "") for one in status.get("nodes") or ())

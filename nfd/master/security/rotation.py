@@ -1,0 +1,192 @@
+"""The master's certificates without anybody's work: an authority in a Secret, its bundle in a ConfigMap for workers.
+
+Every replica makes its own key and a certificate of a day, in memory alone. Any replica may bring Secret and ConfigMap
+along; both are shipped empty, and a write that lost a race is dropped and looked at again. An authority is replaced in
+three steps: the new one comes into the bundle, signs after the workers' mounts have followed, and the old one goes when
+the last certificate it signed has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from nfd.errors import Conflict, KubeError
+from nfd.kube.client import KubeClient
+from nfd.kube.informer import ObjectInformer
+from nfd.kube.paths import CONFIG_MAPS, SECRETS, in_namespace
+from nfd.master.security.authority import (
+    Authority,
+    Leaf,
+    Lifetimes,
+    bundle,
+    choose_signer,
+    issue,
+    plan_authorities,
+    read_authorities,
+    write_authorities,
+)
+from nfd.master.security.proof_key import ENTRY
+from nfd.rpc.tls import Pem
+from nfd.runtime import log, tasks
+from nfd.runtime.failures import failed
+
+BUNDLE = "ca.crt"
+"""Key of the bundle in the ConfigMap: the file that workers mount."""
+PUBLISHED = "nfd.node.kubernetes.io/ca-published"
+"""Annotation of the ConfigMap: when its newest certificate came in, in seconds since the epoch."""
+BACKOFF = (0.2, 30.0)
+RACES = 5
+"""Tries in one round: replicas that start together get into each other's way."""
+
+_log = log.get("master")
+
+
+class Certificates:
+    """A `ServerTls` for these names. `start` it before it is read."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        names: Sequence[str],
+        timing: Lifetimes | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._secret = ObjectInformer(client, in_namespace(SECRETS, namespace), name)
+        self._config_map = ObjectInformer(client, in_namespace(CONFIG_MAPS, namespace), name)
+        self._names = names
+        self._timing = timing or Lifetimes()
+        self._now = now
+        self._signer: Authority | None = None
+        self._leaf: Leaf | None = None
+        self._bundle = b""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def read(self) -> Pem:
+        """Our certificate and key as they are now."""
+        leaf = self._leaf
+        if leaf is None:
+            raise OSError("there is no certificate yet")
+        return Pem(cert=leaf.certificate, key=leaf.key, fellows=self._bundle)
+
+    async def start(self) -> None:
+        """Get the first certificate, however long that takes, and go on to renew it."""
+        delay = BACKOFF[0]
+        while not await self._begin():
+            await asyncio.sleep(delay * random.uniform(1.0, 1.25))
+            delay = min(delay * 2, BACKOFF[1])
+        self._tasks = [
+            tasks.start("certificates", self._run),
+            tasks.start("watch of the Secret", self._secret.run),
+            tasks.start("watch of the ConfigMap", self._config_map.run),
+        ]
+
+    async def stop(self) -> None:
+        """Renew no more; what there is stays in use."""
+        await tasks.cancel(self._tasks)
+
+    async def _begin(self) -> bool:
+        """A first round that fails is no reason to end: whatever it was, it may be another thing next time."""
+        try:
+            return await self._look()
+        except Exception as error:
+            failed("certificates", error)
+            return False
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.interval)
+            await self._look()
+
+    async def _look(self) -> bool:
+        """One round, repeated while races are lost; what cannot be had is made up for by what is known."""
+        try:
+            self._signer = await self._advance_in_turn()
+        except (KubeError, ValueError) as error:
+            _log.warning("certificates cannot be looked after", path=self._secret.path, error=error)
+        if self._signer is not None:
+            self._renew(self._signer)
+        return self._signer is not None
+
+    async def _advance_in_turn(self) -> Authority:
+        for race in range(1, RACES):
+            with suppress(Conflict):
+                return await self.advance()
+            await asyncio.sleep(BACKOFF[0] * race * random.random())
+        return await self.advance()
+
+    async def advance(self, *, fresh: bool = False) -> Authority:
+        """Bring Secret and ConfigMap to what they should be now; answers who signs.
+
+        What the watches tell is enough to see that nothing is to be done; else all is looked at again, `fresh`.
+
+        Raises: KubeError, Conflict among them if another replica was faster.
+        """
+        secret, config_map = await self._secret.read(fresh=fresh), await self._config_map.read(fresh=fresh)
+        known, published = read_authorities(_decode(secret)), _published(config_map)
+        if not known or not _holds(config_map, known[-1]):
+            published = None
+        wanted = plan_authorities(known, published, self._now(), self._timing)
+        trusted = bundle(wanted)
+        settled = wanted == known and published is not None and _data(config_map).get(BUNDLE) == trusted
+        if not settled and not fresh:
+            return await self.advance(fresh=True)
+        if wanted != known:
+            kept = {key: value for key, value in _data(secret).items() if key == ENTRY}
+            made = {key: base64.b64encode(value).decode() for key, value in write_authorities(wanted).items()}
+            secret["data"] = kept | made
+            await self._client.json("PUT", self._secret.path, secret)
+            _log.info("certificate authorities changed", written=len(wanted), removed=len(set(known) - set(wanted)))
+        if published is None or not _holds(config_map, wanted[-1]):
+            published = self._now()
+        if _data(config_map).get(BUNDLE) != trusted or _published(config_map) != published:
+            config_map["data"] = {BUNDLE: trusted}
+            notes = config_map.setdefault("metadata", {}).get("annotations") or {}
+            config_map["metadata"]["annotations"] = notes | {PUBLISHED: f"{published:.3f}"}
+            await self._client.json("PUT", self._config_map.path, config_map)
+        self._bundle = trusted.encode()
+        return choose_signer(wanted, published, self._now(), self._timing)
+
+    def _renew(self, signer: Authority) -> None:
+        """A new certificate when another authority signs, or half of the life of ours is over."""
+        leaf, now = self._leaf, self._now()
+        if leaf is None or leaf.signer != signer.name or now >= leaf.made + self._timing.leaf / 2:
+            self._leaf = issue(signer, self._names, now, self._timing)
+            _log.info("certificate renewed", path=self._secret.path, seconds=self._timing.leaf)
+
+
+def _data(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a Secret or ConfigMap; {} while it has none."""
+    return item.get("data") or {}
+
+
+def _decode(secret: Mapping[str, Any]) -> dict[str, bytes]:
+    """The Secret's data; what is not base64 is no authority."""
+    found = {}
+    for key, value in _data(secret).items():
+        with suppress(binascii.Error, ValueError):
+            found[key] = base64.b64decode(str(value))
+    return found
+
+
+def _holds(config_map: Mapping[str, Any], authority: Authority) -> bool:
+    return authority.certificate.decode() in str(_data(config_map).get(BUNDLE, ""))
+
+
+def _published(config_map: Mapping[str, Any]) -> float | None:
+    notes = (config_map.get("metadata") or {}).get("annotations") or {}
+    try:
+        published = float(notes[PUBLISHED])
+    except (KeyError, ValueError):
+        return None
+    return published if math.isfinite(published) else None

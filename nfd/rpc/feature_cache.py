@@ -1,0 +1,82 @@
+"""Feature contents, one parsed copy per digest, kept for as long as a call or a node's latest report uses it.
+
+Thousands of nodes share most of their features, the kernel's configuration above all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nfd.rpc.content import Content, digest, from_blob
+from nfd.rpc.convert import Incoming
+
+MAX_BYTES = 8 * 1024 * 1024
+"""Features of one report, as blobs; usually they have some 50 kB."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    content: Content
+    size: int
+    users: int = 0
+
+
+class FeatureCache:
+    """The store; not for several threads."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, _Kept] = {}
+        self._nodes: dict[str, frozenset[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @contextmanager
+    def use(self, incoming: Incoming) -> Iterator[tuple[bytes, ...]]:
+        """Take in the call's blobs and keep, during the call, what it refers to; gives the digests that are missing.
+
+        Raises ValueError for a blob that is malformed or not referred to, and for too many bytes.
+        """
+        wanted = dict.fromkeys(key for _, key in incoming.refs)
+        brought = {digest(blob): blob for blob in incoming.blobs}
+        if brought.keys() - wanted.keys():
+            raise ValueError("blobs: one of them is no feature of this report")
+        fresh = {key: _Kept(from_blob(blob), len(blob)) for key, blob in brought.items() if key not in self._kept}
+        total = sum((fresh.get(key) or self._kept[key]).size for key in wanted if key in fresh or key in self._kept)
+        if total > MAX_BYTES:
+            raise ValueError(f"{total} bytes of features are more than {MAX_BYTES}")
+        self._kept |= fresh
+        found = [key for key in wanted if key in self._kept]
+        self._acquire(found)
+        try:
+            yield tuple(key for key in wanted if key not in self._kept)
+        finally:
+            self._release(found)
+
+    def contents(self, incoming: Incoming) -> Iterator[tuple[str, Content]]:
+        """Name and content of each feature, inside a `use` that misses nothing."""
+        return ((name, self._kept[key].content) for name, key in incoming.refs)
+
+    def hold(self, node: str, incoming: Incoming) -> None:
+        """This report is now the node's latest."""
+        keys = frozenset(key for _, key in incoming.refs)
+        self._acquire(keys)
+        self._release(self._nodes.get(node, ()))
+        self._nodes[node] = keys
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        self._release(self._nodes.pop(node, ()))
+
+    def _acquire(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self._kept[key].users += 1
+
+    def _release(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            kept = self._kept[key]
+            kept.users -= 1
+            if not kept.users:
+                del self._kept[key]

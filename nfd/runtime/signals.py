@@ -1,0 +1,136 @@
+"""What signals ask of a program, from the first line of its `main` to the last.
+
+* SIGTERM and SIGINT end it. As long as nothing has to be released, at once (`begin`). Then whoever waits is woken
+  (`Signals`), brings what is under way to its end, and the program ends with 0; what takes longer than GRACE is cut
+  off.
+* SIGHUP asks for a reload. One that comes before anybody can do that is kept.
+* SIGUSR1 and SIGUSR2 mean nothing to us: they end a program by default, but none that is written in Go, as NFD and GFD
+  are (Go package os/signal).
+
+The kernel's default would end a program that has only begun, too, but not the first one of a container (signal(7),
+pid_namespaces(7)).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from nfd.runtime import log
+
+GRACE = 15.0
+"""Seconds from the signal to the end of the program, at most; a pod has 30 by default."""
+KILLED = 128
+"""By this, and the signal's number, a shell tells what ended a program."""
+
+STOP = (signal.SIGTERM, signal.SIGINT)
+_STRAY = (signal.SIGUSR1, signal.SIGUSR2)
+_early: list[int] = []
+"""A SIGHUP that nobody has seen yet."""
+_log = log.get("signals")
+
+
+def begin(stop: Sequence[int] = STOP) -> None:
+    """For the first line of a program that these signals end."""
+    for stray in _STRAY:
+        signal.signal(stray, signal.SIG_IGN)
+    for number in stop:
+        signal.signal(number, _leave)
+    signal.signal(signal.SIGHUP, _keep)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """There is nothing to release, and an exception might come up in the middle of an import."""
+    os._exit(KILLED + number)
+
+
+def _keep(number: int, frame: FrameType | None) -> None:
+    _early[:] = [number]
+
+
+class Interrupted(KeyboardInterrupt):  # as which an event loop, too, lets it through
+    """A signal that ends the program arrived inside `Signals.interruptible`."""
+
+
+class Signals:
+    """Installed for the life of the object; `close` brings back what was there before."""
+
+    def __init__(self, stop: Sequence[int] = STOP) -> None:
+        self.stop = False
+        self.reload = bool(_early)
+        _early.clear()
+        self._interruptible = False
+        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._before_fd = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        handlers = {**dict.fromkeys((*stop, signal.SIGHUP), self._handle), signal.SIGALRM: _cut_off}
+        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        self._stop = tuple(stop)
+        atexit.register(self._turn_deaf)
+
+    def fileno(self) -> int:
+        return self._pipe[0]
+
+    def wait(self, seconds: float) -> None:
+        """Until a signal, that long at most."""
+        arrival = select.poll()  # select(2) knows no descriptor above 1023
+        arrival.register(self._pipe[0], select.POLLIN)
+        arrival.poll(max(0.0, seconds) * 1000)
+        self.drain()
+
+    def drain(self) -> None:
+        """Make the descriptor unreadable again."""
+        try:
+            while os.read(self._pipe[0], 512):
+                pass
+        except BlockingIOError:
+            return
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Inside, a signal that ends the program raises Interrupted at once, out of a blocking call too."""
+        self._interruptible = True
+        try:
+            if self.stop:
+                raise Interrupted
+            yield
+        finally:
+            self._interruptible = False
+
+    def close(self) -> None:
+        atexit.unregister(self._turn_deaf)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._before_fd)
+        for descriptor in self._pipe:
+            os.close(descriptor)
+
+    def _turn_deaf(self) -> None:
+        """Python's own end brings back what the kernel does by default, and a second signal would be our status."""
+        if self.stop:
+            for number in self._stop:
+                signal.signal(number, signal.SIG_IGN)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self.reload = True
+            return
+        if not self.stop:
+            self.stop = True
+            signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
+        if self._interruptible:
+            self._interruptible = False
+            raise Interrupted
+
+
+def _cut_off(number: int, frame: FrameType | None) -> None:
+    """The end takes too long. Should the log be what it waits for, the next alarm comes while we wait for that."""
+    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(1))
+    with suppress(Exception):
+        _log.error("cut off: the program has not ended in time", seconds=GRACE)
+    os._exit(1)

@@ -1,0 +1,193 @@
+"""The one way to start a task, and to run an event loop: nothing in it ends in silence.
+
+A task that runs for as long as its program is started with `start`: what it raises unforeseen is logged with its name,
+counted, and the task starts again, later each time. So one failure harms what that task does, for a moment. Whoever
+waits for the outcome of a task starts it with `ask`, and has it, errors and all. What callbacks raise goes to the
+handler that `run` gives its loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from nfd.errors import NfdError
+from nfd.runtime import log
+from nfd.runtime.failures import COUNTS, failed
+from nfd.runtime.signals import Signals
+
+BACKOFF = (0.5, 30.0)
+"""Seconds before a task that failed starts again: the first time, and at most."""
+LASTING = 60.0
+"""Seconds after which a task that runs has got over its last failure."""
+INSIST = 1.0
+"""Seconds after which a task that has not ended is cancelled again."""
+CALLBACK = "callback"
+"""What failed, where a callback of the event loop did."""
+
+T = TypeVar("T")
+_log = log.get("tasks")
+
+
+def start(
+    task: str, work: Callable[[], Coroutine[Any, Any, None]], foreseen: tuple[type[Exception], ...] = ()
+) -> asyncio.Task[None]:
+    """A task that does what `supervised` says; whoever waits for it gets what is `foreseen`."""
+    return asyncio.create_task(supervised(task, work, foreseen), name=task)
+
+
+async def supervised(
+    task: str, work: Callable[[], Coroutine[Any, Any, None]], foreseen: tuple[type[Exception], ...] = ()
+) -> None:
+    """Run `work()`, and again after what it raises, until it returns or is cancelled. Raises: what is `foreseen`."""
+    COUNTS.setdefault(task, 0)
+    clock = asyncio.get_running_loop().time
+    delay = BACKOFF[0]
+    while True:
+        began = clock()
+        try:
+            return await work()
+        except foreseen:
+            raise
+        except asyncio.CancelledError as error:
+            if _is_told_to_end():
+                raise
+            failed(task, error)  # something that it waited for was cancelled, which is not its own end
+        except Exception as error:
+            failed(task, error)
+        if clock() - began >= LASTING:
+            delay = BACKOFF[0]
+        await asyncio.sleep(delay * random.uniform(1.0, 1.25))
+        delay = min(delay * 2, BACKOFF[1])
+
+
+def _is_told_to_end() -> bool:
+    current = asyncio.current_task()
+    return current is None or current.cancelling() > 0
+
+
+def ask(task: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task whose outcome somebody waits for, who has its errors; what is no NfdError is logged all the same."""
+    COUNTS.setdefault(task, 0)
+    asked = asyncio.create_task(work, name=task)
+    asked.add_done_callback(_tell)
+    return asked
+
+
+def _tell(task: asyncio.Task[Any]) -> None:
+    """Nobody may be waiting any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, NfdError):
+        failed(task.get_name(), error)
+
+
+async def first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Run all of them until one ends; the others are cancelled then, or when we are. Raises what that one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in done:
+                await task
+    finally:
+        await cancel(tasks)
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` gives. If the event comes before, it is cancelled, and None."""
+    given: list[T] = []
+
+    async def give() -> None:
+        given.append(await work)
+
+    await first_of(give(), event.wait())
+    return given[0] if given else None
+
+
+async def reached(event: asyncio.Event, task: asyncio.Task[Any]) -> None:
+    """Returns when the event is set. Raises what ends the task before that."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+    finally:
+        await cancel([waiting])
+
+
+async def cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Returns when all have ended. What those raise that were still running is logged, unless it is an NfdError.
+
+    They are cancelled again and again: if what a task waits for ends at the moment in which it is cancelled, the
+    cancellation may be lost, and the task continues.
+    """
+    running = left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=INSIST)
+    for task in tasks:
+        if task in running:
+            _tell(task)
+        elif not task.cancelled():
+            task.exception()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """An event loop for as long as `work` takes. Raises what that raises."""
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(_unhandled)
+        return runner.run(work)
+
+
+class Asked:
+    """What signals have asked for: `stop` stays set, `hangup` is cleared by whoever has reloaded."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hangup = asyncio.Event()
+
+
+def serve(work: Callable[[Asked], Coroutine[Any, Any, T]]) -> T:
+    """`run` for a program that works until a signal. From here on none of them ends it in another way than `work` does.
+
+    After a signal that stays so, to the end of the process.
+    """
+    signals = Signals()
+    try:
+        return run(_listen(signals, work))
+    finally:
+        if not signals.stop:
+            signals.close()
+
+
+async def _listen(signals: Signals, work: Callable[[Asked], Coroutine[Any, Any, T]]) -> T:
+    asked, loop = Asked(), asyncio.get_running_loop()
+
+    def hear() -> None:
+        signals.drain()
+        if signals.stop:
+            asked.stop.set()
+        if signals.reload:
+            signals.reload = False
+            asked.hangup.set()
+
+    loop.add_reader(signals.fileno(), hear)
+    try:
+        hear()
+        return await work(asked)
+    finally:
+        loop.remove_reader(signals.fileno())
+
+
+def _unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    """What a callback raised, or a task whose outcome nobody has asked for."""
+    error = context.get("exception")
+    what = " ".join(str(context.get("message") or "unhandled").split())
+    if isinstance(error, BaseException):
+        failed(CALLBACK, error, what)
+    else:
+        COUNTS[CALLBACK] += 1
+        _log.error(what, task=CALLBACK)

@@ -1,0 +1,112 @@
+"""The one way to start a thread: what it raises is logged with its name and counted, never printed or lost.
+
+And work with a time limit, which is done in a thread: a call that hangs in a driver or in the kernel ends for nobody,
+so whoever waits for it has to go on without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Generic, TypeVar
+
+from nfd.errors import Overdue
+from nfd.runtime.failures import COUNTS, failed
+
+PAUSE = 1.0
+"""Seconds before a thread that failed goes on."""
+LAST = 5.0
+"""Seconds that all work together still has from the moment in which the program is asked to end."""
+SLICE = 0.25
+"""Seconds between two looks at whether it is."""
+
+T = TypeVar("T")
+
+
+def start_thread(task: str, run: Callable[[], None], *, again: bool = False) -> Thread:
+    """A thread that ends with the program at the latest; with `again`, what fails unforeseen is run again."""
+    COUNTS.setdefault(task, 0)
+    thread = Thread(target=_supervise, args=(task, run, again), name=task, daemon=True)
+    thread.start()
+    return thread
+
+
+def _supervise(task: str, run: Callable[[], None], again: bool) -> None:
+    while True:
+        try:
+            run()
+        except Exception as error:
+            failed(task, error)
+        else:
+            return
+        if not again:
+            return
+        time.sleep(PAUSE)
+
+
+class Limits:
+    """Does work under a name, within a time; for use by one thread. `ending` says whether the program is to end.
+
+    What has not ended in time goes on in the background. It is asked to end, which a computation in Python does and a
+    call that hangs does not, and is not started again before it has ended: then the name is free again.
+    """
+
+    def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
+        self._ending = ending
+        self._left: dict[str, Thread] = {}
+        self._last: float | None = None
+
+    def run(self, name: str, seconds: float, work: Callable[[], T]) -> T:
+        """What `work` gives. Raises: what that raises; Overdue if it has not ended, or what was begun before it."""
+        if (left := self._left.get(name)) is not None and left.is_alive():
+            _ask_to_end(left)
+            raise Overdue(f"an earlier run has not ended, which may take {seconds:g} s")
+        done = _Done(work)
+        self._left[name] = thread = start_thread("work with a time limit", done.do)
+        if not self._wait(thread, seconds):
+            _ask_to_end(thread)
+            raise Overdue(f"has not ended within {seconds:g} s")
+        del self._left[name]
+        return done.outcome()
+
+    def _wait(self, thread: Thread, seconds: float) -> bool:
+        """Whether it ended in time."""
+        until = time.monotonic() + seconds
+        while thread.is_alive() and (left := until - time.monotonic()) > 0:
+            if self._ending():
+                self._last = self._last or time.monotonic() + LAST
+                until = min(until, self._last)
+            thread.join(min(left, SLICE))
+        return not thread.is_alive()
+
+
+class _Done(Generic[T]):
+    """Work, and its result or error."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._given: list[T] = []
+        self._error: BaseException | None = None
+
+    def do(self) -> None:
+        try:
+            self._given.append(self._work())
+        except BaseException as error:
+            self._error = error
+
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._given[0]
+
+
+class _End(SystemExit):
+    """Raised in a thread; one that gets it after its work ends in silence (threading.excepthook)."""
+
+
+def _ask_to_end(thread: Thread) -> None:
+    """Raise `_End` in it as soon as it is in Python code (Python/C API, PyThreadState_SetAsyncExc)."""
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_End))
