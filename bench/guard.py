@@ -37,8 +37,8 @@ from nfd.master.rules.slices import Slices
 from nfd.report import Report
 from nfd.rpc import convert
 from nfd.rpc.feature_cache import FeatureCache
-from nfd.rules.meter import Clocks
 from nfd.rules.policy import Policy
+from nfd.rules.time_limit import Clocks
 from nfd.store.base import trim
 from nfd.store.file import FileStore
 

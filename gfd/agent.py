@@ -11,17 +11,17 @@ from typing import Any
 from gfd.config import check_families
 from gfd.discover import ReadSettings, discover
 from gfd.families import Families, overlay
-from gfd.gaps import resume
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
 from gfd.labels.settings import LabelSettings
+from gfd.last_reading import resume
 from gfd.options import KEPT, Choice, Config, Loaded
 from gfd.output import Output
 from gfd.pci import read_functions
-from gfd.restart import complete, is_needed
+from gfd.previous_labels import complete, is_needed
 from nfd import names
 from nfd.config.load import place_of, read_file
-from nfd.config.reading import is_blank
+from nfd.config.named_files import is_blank
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, HostError, NfdError
 from nfd.features import Labels

@@ -7,12 +7,12 @@ from dataclasses import replace
 from gfd.config import Config
 from gfd.discover import discover as read_inventory
 from gfd.discover import is_tegra, is_worth_trying
-from gfd.gaps import gaps
-from gfd.gaps import resume as resume_inventory
 from gfd.inventory import Inventory, Trouble, from_features, to_features
 from gfd.labels import label
 from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
+from gfd.last_reading import gaps
+from gfd.last_reading import resume as resume_inventory
 from gfd.pci import read_functions
 from nfd.config.section import Section
 from nfd.features import Features

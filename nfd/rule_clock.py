@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nfd.rules.meter import RULE_SECONDS, Clocks, Meter
+from nfd.rules.time_limit import RULE_SECONDS, Clocks, Meter
 
 
 class _Collecting(threading.local):

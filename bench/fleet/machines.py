@@ -17,7 +17,7 @@ from nfd.host.replay import open_host
 from nfd.report import Report, SourceState
 from nfd.rpc import content, convert, labeler_pb2
 from nfd.worker.config import model
-from nfd.worker.state import derive_content
+from nfd.worker.report_content import derive_content
 
 HOSTS = Path(__file__).parents[2] / "tests/hosts"
 RECORDINGS = (

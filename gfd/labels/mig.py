@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gfd.gaps import is_empty
 from gfd.inventory import Fact, Gpu, Inventory, MigDevice
 from gfd.labels.productname import compose
 from gfd.labels.settings import MIXED, SINGLE, LabelSettings
+from gfd.last_reading import is_empty
 from gfd.sharing import GPU, PREFIX, Shared
 from nfd.source import Labelled
 

@@ -5,11 +5,11 @@ Whoever has them from earlier keeps them: `gpu-feature-discovery` from its file 
 
 from __future__ import annotations
 
-from gfd.gaps import are_migs_unknown, are_some_unknown, count_not_listed
 from gfd.inventory import Fact, Inventory
 from gfd.labels.gpus import Model, models
 from gfd.labels.mig import mig_devices
 from gfd.labels.settings import MIXED, SINGLE
+from gfd.last_reading import are_migs_unknown, are_some_unknown, count_not_listed
 
 _OF_WHOLE_OR_MIG = ("gpu.product", "gpu.replicas", "gpu.sharing-strategy")
 """Differ for a GPU in MIG mode, whatever the strategy."""

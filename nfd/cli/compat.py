@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
 from nfd.cli.output import Style, columns, screen_width, style_of
-from nfd.config.reading import read_standard_input
+from nfd.config.named_files import read_standard_input
 from nfd.config.text import split_items
 from nfd.errors import ConfigError, NfdError
 from nfd.text import visible

@@ -13,8 +13,8 @@ from typing import Any
 from nfd.cli.parsers import path
 from nfd.config import render
 from nfd.config.load import check, files, layer_of, load
+from nfd.config.named_files import read_standard_input
 from nfd.config.overlay import Layer, place_in
-from nfd.config.reading import read_standard_input
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError

@@ -7,8 +7,8 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 
 from nfd.cli.parsers import path
-from nfd.config.held import Held
 from nfd.config.reload import load_held
+from nfd.config.reload_guard import Held
 from nfd.config.text import split_items
 from nfd.discovery import Discovery, Plan, discover, make_plan
 from nfd.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nfd.config.load import read_file
-from nfd.config.reading import read_standard_input
+from nfd.config.named_files import read_standard_input
 from nfd.errors import ConfigError
 from nfd.rules.model import RuleObject
 from nfd.rules.parse import all_mistakes, locate, read_objects, value_at

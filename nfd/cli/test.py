@@ -51,8 +51,8 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
     """
 
     async def ask(client: KubeClient) -> tuple[Features, Policy | None, list[str]]:
+        from nfd.cli.master_reports import authorization, read_reports
         from nfd.cli.namespace_selector import read_objects
-        from nfd.cli.plan.cluster import authorization, read_reports
         from nfd.master.http.reports_api import MasterState
         from nfd.master.node.outcome import NO_RULES, evaluate_node
         from nfd.master.rules.nodefeatures import NODE_NAME

@@ -18,8 +18,8 @@ from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_o
 from nfd.cli.output import Style, problems, style_of, table
 from nfd.cli.parsers import path
 from nfd.config import yamltext
-from nfd.config.held import Held
 from nfd.config.load import Contents
+from nfd.config.reload_guard import Held
 from nfd.errors import NfdError
 from nfd.features import Problem
 from nfd.master.node.reconcile import ReconcileOptions as MasterSettings

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from nfd import __version__
-from nfd.config.held import Held
 from nfd.config.load import Loaded, M, inline
 from nfd.config.options import Kind, Option, options
 from nfd.config.overlay import Finding, Layer, Origin
 from nfd.config.reload import load_held
+from nfd.config.reload_guard import Held
 from nfd.config.render import usage
 from nfd.config.section import Section
 from nfd.config.text import from_environment, parse_bool, parse_text

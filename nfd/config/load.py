@@ -24,8 +24,8 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from nfd.config.named_files import is_blank, read_bytes
 from nfd.config.overlay import Finding, Layer, Origin, Overlay, key_text
-from nfd.config.reading import is_blank, read_bytes
 from nfd.config.section import Inside, Section
 from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError

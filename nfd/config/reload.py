@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from nfd.config.held import Held
 from nfd.config.load import Loaded, check, file_layer, load, names_of
 from nfd.config.overlay import Finding, Layer
+from nfd.config.reload_guard import Held
 from nfd.config.section import Section
 from nfd.errors import ConfigError
 

@@ -24,7 +24,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from nfd import __version__
-from nfd.config.reading import check_file, read_bytes
+from nfd.config.named_files import check_file, read_bytes
 from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable, said
 from nfd.runtime import log
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc
 
-from nfd.config.reading import read_bytes
+from nfd.config.named_files import read_bytes
 from nfd.errors import ReportError, said
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, SERVICE, convert, host_of, is_loopback, seconds_to_wait

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import grpc
 
-from nfd.config.reading import read_bytes
+from nfd.config.named_files import read_bytes
 from nfd.runtime import log
 
 

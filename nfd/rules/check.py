@@ -15,7 +15,6 @@ from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.keys import VAR, Stated, rule_named, stated_by
 from nfd.rules.known_features import KNOWN, did_you_mean
-from nfd.rules.meter import FREE, Meter
 from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import (
@@ -32,6 +31,7 @@ from nfd.rules.parse import (
 from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.refused import NO_TIME
+from nfd.rules.time_limit import FREE, Meter
 from nfd.text import visible
 
 POLICY = Policy(enable_taints=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from nfd.errors import reason_of
 from nfd.rules import model
-from nfd.rules.meter import FREE, Meter
 from nfd.rules.ops import Matcher, compile_matcher
 from nfd.rules.template import Template
 from nfd.rules.terms import Term
+from nfd.rules.time_limit import FREE, Meter
 
 Terms = tuple[Term, ...]
 

@@ -13,11 +13,11 @@ from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule, Terms
 from nfd.rules.keys import LABEL, Ledger, Overwrite, rule_named
-from nfd.rules.meter import FREE, Exhausted, Meter
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import Clock, Data, Template, TemplateError
 from nfd.rules.template.budget import TooLong
 from nfd.rules.terms import Element, View, match_term
+from nfd.rules.time_limit import FREE, Exhausted, Meter
 
 
 @dataclass(frozen=True, slots=True)

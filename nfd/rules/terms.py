@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from nfd.features import Features, Instance
 from nfd.rules import terms
-from nfd.rules.meter import EVERY, FREE, Meter
 from nfd.rules.ops import Matcher
+from nfd.rules.time_limit import EVERY, FREE, Meter
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from nfd.features import Features, Instance, printable
 from nfd.host import Host
 from nfd.host.text import trim
 from nfd.source import Labelled, Partial, Source
-from nfd.sources.matching import choose_fields, is_listed, join_fields
+from nfd.sources.device_labels import choose_fields, is_listed, join_fields
 from nfd.sources.reading import Reading, gather
 
 DEVICE = "pci.device"

@@ -9,7 +9,7 @@ from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance
 from nfd.host import Host
 from nfd.source import Labelled, Partial, Source
-from nfd.sources.matching import choose_fields, is_listed, join_fields
+from nfd.sources.device_labels import choose_fields, is_listed, join_fields
 from nfd.sources.reading import Reading, gather
 
 DEVICE = "usb.device"

@@ -21,7 +21,7 @@ from typing import Any
 
 from nfd import names
 from nfd.config import yamltext
-from nfd.config.reading import read_bytes
+from nfd.config.named_files import read_bytes
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
 from nfd.runtime import log, tasks
 from nfd.runtime.files import replace_file

@@ -26,9 +26,9 @@ from nfd.runtime.health import HttpServer, alive_answer, probes
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
 from nfd.runtime.tasks import Asked
-from nfd.topology.claims import Claims
 from nfd.topology.kubelet import check_uri, default_uri
 from nfd.topology.metrics import Metrics
+from nfd.topology.pods import Claims
 from nfd.topology.publisher import Publisher
 from nfd.topology.triggers import Triggers
 from nfd.topology.updater import Settings, Updater

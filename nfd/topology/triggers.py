@@ -11,7 +11,7 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-from nfd.config.reading import read_bytes
+from nfd.config.named_files import read_bytes
 from nfd.runtime import log
 from nfd.runtime.watches import Folder, Watches
 

@@ -18,10 +18,10 @@ from nfd.runtime.failures import failed
 from nfd.topology import podresources
 from nfd.topology.accounting import EVERY_NAMESPACE, account, counted, excluded_for
 from nfd.topology.allocations import Allocatable, Pod
-from nfd.topology.claims import Claims
 from nfd.topology.kubelet import Manager, read_manager
 from nfd.topology.metrics import Metrics
 from nfd.topology.numa import read_hybrid, read_nodes
+from nfd.topology.pods import Claims
 from nfd.topology.publisher import Publisher
 from nfd.topology.triggers import Triggers
 from nfd.topology.zones import FINGERPRINT, Json, fingerprint, topology, zones_of

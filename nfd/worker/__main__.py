@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from nfd.runtime.malloc import OPENSSL, absent
 from nfd.runtime.signals import begin
-from nfd.worker.memory import OPENSSL, absent
 
 
 def main() -> int:

@@ -18,13 +18,13 @@ from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.runtime import log
 from nfd.runtime.failures import failed
+from nfd.runtime.malloc import release
 from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
 from nfd.runtime.watches import Folder
-from nfd.worker.memory import release
 from nfd.worker.metrics import Metrics
-from nfd.worker.pace import Pace
-from nfd.worker.state import Content, derive_content, doubtful, idle_patterns
+from nfd.worker.report_content import Content, derive_content, doubtful, idle_patterns
+from nfd.worker.schedule import Pace
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 ONESHOT_SECONDS = 30.0

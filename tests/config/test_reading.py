@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nfd.config import reading
-from nfd.config.reading import read_bytes
+from nfd.config import named_files
+from nfd.config.named_files import read_bytes
 from nfd.errors import ConfigError, KubeError, ReportError
 from nfd.kube.client import connect
 from nfd.report import Report
@@ -32,7 +32,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for(pipe: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(OSError, match="is a pipe that nobody writes to"):
         read_bytes(pipe, pipes=True)
-    assert time.monotonic() - begun >= reading.PATIENCE
+    assert time.monotonic() - begun >= named_files.PATIENCE
 
 
 def test_one_who_writes_is_waited_for(pipe: Path) -> None:
@@ -42,7 +42,7 @@ def test_one_who_writes_is_waited_for(pipe: Path) -> None:
         with pipe.open("wb") as file:
             file.write(b"a")
             file.flush()
-            time.sleep(reading.PATIENCE + 0.5)
+            time.sleep(named_files.PATIENCE + 0.5)
             file.write(b"b")
 
     with ThreadPoolExecutor() as pool:
@@ -54,7 +54,7 @@ def test_one_who_writes_is_waited_for(pipe: Path) -> None:
 def test_one_who_thinks_first_is_waited_for(pipe: Path) -> None:
     read, write = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), os.open(pipe, os.O_WRONLY)
     os.close(read)
-    timer = threading.Timer(reading.PATIENCE + 0.5, lambda: (os.write(write, b"ab"), os.close(write)))
+    timer = threading.Timer(named_files.PATIENCE + 0.5, lambda: (os.write(write, b"ab"), os.close(write)))
     timer.start()
     assert read_bytes(pipe, pipes=True) == b"ab"
     timer.join()

@@ -28,7 +28,7 @@ from nfd.runtime.signals import Signals
 from nfd.runtime.watches import Folder, Watches
 from nfd.sources import BUILT_IN
 from nfd.worker import agent as agent_module
-from nfd.worker import pace
+from nfd.worker import schedule
 from nfd.worker.agent import BOOT_ID, Agent, Settings
 from nfd.worker.config import model
 from tests.faults.conftest import FaultMasters, Made
@@ -54,7 +54,7 @@ def signals() -> Iterator[Signals]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "AGAIN", (0.05, 0.2))
     monkeypatch.setattr(agent_module, "POLL", 0.5)
-    monkeypatch.setattr(pace, "BACK_OFF", (0.05, 0.2))
+    monkeypatch.setattr(schedule, "BACK_OFF", (0.05, 0.2))
     failures._told.clear()
 
 

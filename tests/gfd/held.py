@@ -27,7 +27,7 @@ from nfd.master.service import Service
 from nfd.report import Order, Report, SourceState
 from nfd.rpc.client import Reporter
 from nfd.runtime.signals import Signals
-from nfd.worker.state import derive_content
+from nfd.worker.report_content import derive_content
 from tests.master.places import Folder, labels_of, until
 
 NODE = "n1"

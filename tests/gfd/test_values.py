@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gfd.cli import renamed
 from gfd.families import built_in, family_of, overlay, parse_capability
-from gfd.gaps import resume
 from gfd.inventory import (
     Driver,
     Gpu,
@@ -28,6 +27,7 @@ from gfd.labels import label
 from gfd.labels.gpus import keys
 from gfd.labels.productname import compose, is_product_of, product, sanitize
 from gfd.labels.settings import MIG_STRATEGIES, LabelSettings
+from gfd.last_reading import resume
 from gfd.nvml.mig import gigabytes, parse_profile, profile_name
 from gfd.options import Config
 from gfd.pci import parse_names, parse_vgpu

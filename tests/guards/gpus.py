@@ -11,43 +11,43 @@ OWNERS = "tests/gfd/test_nodefeature.py::"
 
 GPUS = (
     Guard(  # a GPU that is emptied keeps its MIG devices
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         "return replace(merged, unread=still, mig_held=True), old",
         "return merged, found",
         "tests/gfd/test_source.py::test_mig_devices_are_held_while_a_gpu_is_carved_anew",
     ),
     Guard(  # MIG devices that nobody knows are no MIG devices that are gone
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         "bare = [gpu for gpu in inventory.compute_gpus if is_bare(inventory, gpu)]",
         "bare = [gpu for gpu in () if is_bare(inventory, gpu)]",
         RESTART,
     ),
     Guard(  # nor does what was not known before fill what cannot be read now
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         " - ({Fact.MIGS} if is_bare(last, before) else set())",
         "",
         HELD + "test_one_state_after_another_loses_nothing",
     ),
     Guard(
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         " | (before.unknown & {Fact.MIGS})",
         "",
         HELD + "test_one_state_after_another_loses_nothing",
     ),
     Guard(
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         "held = gpu.unknown - before.unknown",
         "held = gpu.unknown",
         RESTART,
     ),
     Guard(  # a driver that lists no device says nothing of those on PCI
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         "return asked and not inventory.gpus and node.pci_gpus > node.pci_passed",
         "return False",
         HELD + "test_what_a_driver_that_lists_no_device_leaves_is_stale",
     ),
     Guard(  # nor one that lists some of them
-        "gfd/gaps.py",
+        "gfd/last_reading.py",
         "return 0 if inventory.stale else inventory.node.pci_missing - carried",
         "return 0",
         RESTART,
@@ -59,7 +59,7 @@ GPUS = (
         RESTART,
     ),
     Guard(  # and that of the file stays
-        "gfd/restart.py",
+        "gfd/previous_labels.py",
         "return {**_full(added), **labels, **_full(instead)}",
         "return {**_full(added), **labels}",
         RESTART,
@@ -71,13 +71,13 @@ GPUS = (
         HELD + "test_the_gpu_of_a_tegra_is_there_while_its_driver_is_not",
     ),
     Guard(
-        "gfd/restart.py",
+        "gfd/previous_labels.py",
         " or (not on_pci and inventory.trouble is not None)",
         "",
         HELD + "test_the_gpu_of_a_tegra_is_there_while_its_driver_is_not",
     ),
     Guard(  # one that left PCI is gone
-        "gfd/restart.py",
+        "gfd/previous_labels.py",
         "(not on_pci and inventory.trouble is not None)",
         "inventory.trouble is not None",
         HELD + "test_a_gpu_that_left_pci_takes_its_labels_along",

@@ -225,7 +225,7 @@ WRITES = (
 
 CONFIGURATION = (
     Guard(  # a configuration file that is gone or empty is no news
-        "nfd/config/held.py",
+        "nfd/config/reload_guard.py",
         "if layer is None or layer.blank:",
         "if layer is None and not layers:",
         "tests/config/test_held.py::test_an_empty_file_is_no_news",

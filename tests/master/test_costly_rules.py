@@ -26,8 +26,8 @@ from nfd.master.rules.status import MOST_ADVICES, MOST_RULES, Tally, render_stat
 from nfd.master.rules.suspensions import STRIKES
 from nfd.report import Report
 from nfd.rule_clock import CLOCKS
-from nfd.rules.meter import RULE_SECONDS, Clocks
 from nfd.rules.policy import Policy
+from nfd.rules.time_limit import RULE_SECONDS, Clocks
 from tests.master.rulebooks import evaluate
 from tests.rules.clocks import FROZEN, Ticking, slowness
 

@@ -23,8 +23,8 @@ from nfd.master.rules.suspensions import FIRST, LONGEST, STRIKES, WINDOW, Suspen
 from nfd.report import Report
 from nfd.rule_clock import CLOCKS
 from nfd.rules.compile import CompiledRule
-from nfd.rules.meter import RULE_SECONDS
 from nfd.rules.policy import Policy
+from nfd.rules.time_limit import RULE_SECONDS
 from tests.master.rulebooks import evaluate
 from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, features_of, sheet, steady, template
 from tests.rules.clocks import FROZEN, Ticking, slowness

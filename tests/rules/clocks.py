@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import cache
 
-from nfd.rules.meter import Clocks
+from nfd.rules.time_limit import Clocks
 
 FROZEN = Clocks(lambda: 0.0, lambda: 0.0)
 """No time passes: nothing takes too long, and nothing is interrupted."""

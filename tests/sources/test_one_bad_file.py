@@ -17,7 +17,7 @@ from nfd.host.replay import Replay
 from nfd.report import State
 from nfd.source import Source
 from nfd.sources import custom, local
-from nfd.worker.state import derive_states
+from nfd.worker.report_content import derive_states
 
 START, EXPIRED = 1_717_200_000.0, "2024-06-01T00:10:00Z"
 """Ten minutes before that time."""

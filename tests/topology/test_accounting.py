@@ -15,9 +15,9 @@ from nfd.host import Host
 from nfd.quantity import parse_quantity
 from nfd.topology.accounting import Amount, account, counted, excluded_for
 from nfd.topology.allocations import Allocatable, Claim, Container, Devices, Memory, Pod
-from nfd.topology.claims import claim_of
 from nfd.topology.numa import NumaNode, cpu_list, hugepage_resource, read_hybrid, read_nodes
 from nfd.topology.podresources import allocatable_of, pods_of
+from nfd.topology.pods import claim_of
 from nfd.topology.zones import fingerprint, owned, policy_in_one_word, quantity, same, topology, zones_of
 from tests.topology import scene
 from tests.topology.machine import GIB, write_machine

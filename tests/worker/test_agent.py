@@ -23,7 +23,7 @@ from nfd.runtime.failures import COUNTS
 from nfd.runtime.signals import Signals
 from nfd.source import Source
 from nfd.worker.agent import Agent, Settings
-from nfd.worker.state import Content, derive_content
+from nfd.worker.report_content import Content, derive_content
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from nfd.report import State
 from nfd.runtime.health import render
 from nfd.source import Source
 from nfd.worker.metrics import Metrics
-from nfd.worker.pace import BACK_OFF, BEAT_LIMITS, HOPELESS, Pace
-from nfd.worker.state import derive_content, derive_states, doubtful, idle_patterns, matches
+from nfd.worker.report_content import derive_content, derive_states, doubtful, idle_patterns, matches
+from nfd.worker.schedule import BACK_OFF, BEAT_LIMITS, HOPELESS, Pace
 
 
 def source(name: str, *, rules: bool = False) -> Source:

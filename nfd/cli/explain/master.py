@@ -10,8 +10,9 @@ from nfd.cli.cluster import ask_cluster, read_node
 from nfd.cli.explain.command import evidence, labels_of_rules, outcome_of_rules, overridden_rules
 from nfd.cli.explain.local import Case
 from nfd.cli.machine import Seen
+from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.namespace_selector import read_objects
-from nfd.cli.plan.cluster import authorization, present_config, read_reports
+from nfd.cli.plan.cluster import present_config
 from nfd.cli.plan.recorded import plan_of
 from nfd.cli.rule_check import name_of
 from nfd.discovery import Discovery

@@ -6,36 +6,30 @@ started with --serve-reports.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
-from urllib.parse import urlsplit
-
-import aiohttp
 
 from nfd.cli.cluster import ask_cluster, read_nodes
+from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.namespace_selector import read_objects
 from nfd.cli.plan.model import Files, Scene, Situation, with_master, with_rules, worker_config
 from nfd.cli.plan.recorded import plan_of, states_of
 from nfd.config.load import layer_of, load
-from nfd.config.reading import read_bytes
 from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again
-from nfd.errors import ConfigError, KubeError, NotFound
+from nfd.errors import NotFound
 from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, read_object
 from nfd.kube.paths import RULES
-from nfd.master.http.reports_api import PATH, MasterState, TimedReport, parse_line, parse_state
+from nfd.master.http.reports_api import TimedReport
 from nfd.report import Report
 from nfd.store.base import trim
 from nfd.worker.config import WorkerConfig, model
-from nfd.worker.state import matches
+from nfd.worker.report_content import matches
 
-_FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a master with --serve-reports"
 WORKER_CONFIG = ("nfd-worker-conf", "nfd-worker.conf")
 """ConfigMap and key that the workers of a cluster read."""
 
@@ -75,59 +69,6 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
         return Scene(situations, with_rules(rules, new.rules, gone), after, tuple(warnings))
 
     return ask_cluster(args.kubeconfig, ask)
-
-
-async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedReport], MasterState]:
-    """All reports, and what the master goes by. Raises: ConfigError, KubeError."""
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigError(f"--master {url}: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"--master {url}: must be http://HOST:PORT or https://HOST:PORT")
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise ConfigError(f"--master {url}: a token is not sent in plain text; use {_FORWARD}")
-    headers = {"Authorization": authorization} if authorization else {}
-    limit = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=30.0)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=limit, read_bufsize=2**26) as session,
-            session.get(f"{url.rstrip('/')}{PATH}", headers=headers, allow_redirects=False) as response,
-        ):
-            if response.status != 200:
-                raise KubeError(f"--master {url}: {_reason(response.status, await response.text())}")
-            return _parse(await response.read())
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise KubeError(f"--master {url}: {error or type(error).__name__}; use {_FORWARD}") from error
-
-
-def _reason(status: int, text: str) -> str:
-    if status == 404:
-        return "it serves no reports; start nfd-master with --serve-reports"
-    return " ".join(text.split())[:500] or f"status {status}"
-
-
-def _parse(data: bytes) -> tuple[dict[str, TimedReport], MasterState]:
-    """Raises: ValueError for what is no answer of ours."""
-    first, *rest = data.splitlines()
-    contents: dict[int, Any] = {}
-    try:
-        standing = parse_state(json.loads(first)["settings"])
-        found = [heard for line in rest if (heard := parse_line(json.loads(line), contents)) is not None]
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the answer makes no sense: {error}") from error
-    return {heard.report.node: heard for heard in found}, standing
-
-
-async def authorization(client: KubeClient, token_file: str | None) -> str:
-    """The token of the file, else the one that the kubeconfig has."""
-    if token_file:
-        try:
-            return f"Bearer {read_bytes(token_file, pipes=True).decode().strip()}"
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--token-file {token_file}: {getattr(error, 'strerror', None) or error}") from error
-    settings: Mapping[str, Any] = await client.api.configuration.auth_settings()
-    return next((str(one["value"]) for one in settings.values() if str(one["value"]).startswith("Bearer ")), "")
 
 
 async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:

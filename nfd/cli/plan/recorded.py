@@ -26,7 +26,7 @@ from nfd.master.node.plan import NodePlan
 from nfd.report import Report, SourceState, State
 from nfd.store.base import Kind, Node
 from nfd.worker.config import WorkerConfig
-from nfd.worker.state import derive_content
+from nfd.worker.report_content import derive_content
 
 UNSELECTED = (
     "nodeFeatureNamespaceSelector is not looked at: NodeFeature objects and the labels of namespaces are in a cluster, "

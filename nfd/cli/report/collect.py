@@ -9,7 +9,7 @@ from typing import Any
 
 from nfd import __version__
 from nfd.cli.cluster import ask_cluster, read_node
-from nfd.cli.plan.cluster import authorization, read_reports
+from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.report.bundle import Documents
 from nfd.errors import KubeError, NfdError, NotFound
 from nfd.features import to_json

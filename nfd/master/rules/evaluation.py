@@ -18,9 +18,9 @@ from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
 from nfd.rules.compile import Group
 from nfd.rules.evaluate import Given, Watch, run_rule
-from nfd.rules.meter import RULE_SECONDS, Clocks, Exhausted
 from nfd.rules.policy import Policy
 from nfd.rules.terms import View
+from nfd.rules.time_limit import RULE_SECONDS, Clocks, Exhausted
 
 OBJECT_SECONDS = 0.25
 """CPU time that the rules of one object may take on a node."""

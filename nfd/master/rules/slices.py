@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nfd.rule_clock import CLOCKS
-from nfd.rules.meter import Clocks
+from nfd.rules.time_limit import Clocks
 
 SLICE = 0.01
 """Seconds after which a computation lets others go on, between two of its steps."""

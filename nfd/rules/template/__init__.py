@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from nfd.rules.meter import FREE, Meter
 from nfd.rules.regexp import encode
 from nfd.rules.template.calls import Clock
 from nfd.rules.template.lexer import tokenize
 from nfd.rules.template.nodes import Body
 from nfd.rules.template.values import TemplateError, wrap_data
+from nfd.rules.time_limit import FREE, Meter
 
 MAX_TEXT = 65_536
 """Bytes that the text of a template may have."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
-from nfd.rules.meter import EVERY, FREE, Exhausted, Meter
 from nfd.rules.template.values import TemplateError
+from nfd.rules.time_limit import EVERY, FREE, Exhausted, Meter
 
 STEPS = 100_000
 """Actions, calls and visited values of one execution: as a rule less than the CPU time that a rule has in a master.

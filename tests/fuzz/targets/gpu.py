@@ -14,10 +14,10 @@ from typing import Any
 from unittest.mock import patch
 
 from gfd.families import built_in
-from gfd.gaps import gaps, resume
 from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node, from_features, from_json, to_features, to_json
 from gfd.labels import label
 from gfd.labels.settings import LabelSettings
+from gfd.last_reading import gaps, resume
 from gfd.nvml import NvmlReading
 from gfd.pci import parse_names, parse_vgpu
 from gfd.sharing import Sharing

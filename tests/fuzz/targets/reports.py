@@ -24,7 +24,7 @@ from nfd.rpc.content import digest
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, trim
-from nfd.worker.pace import Pace
+from nfd.worker.schedule import Pace
 from tests.fuzz import legal, wire
 from tests.fuzz.mutate import Bytes, below, either
 from tests.fuzz.target import Made, Target, check

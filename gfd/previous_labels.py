@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gfd.gaps import gaps, lists_none, unread
 from gfd.inventory import Inventory
 from gfd.labels.gpus import models
 from gfd.labels.productname import is_product_of
 from gfd.labels.uncertain import OF_ONE_MODEL, is_of_mig, is_uncertain
+from gfd.last_reading import gaps, lists_none, unread
 from nfd.features import Labels
 
 NS = "nvidia.com/"

@@ -1,0 +1,70 @@
+"""The reports of all workers, as the leading master serves them at `/reports` (`--master URL`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from nfd.config.named_files import read_bytes
+from nfd.errors import ConfigError, KubeError
+from nfd.kube.client import KubeClient
+from nfd.master.http.reports_api import PATH, MasterState, TimedReport, parse_line, parse_state
+
+_FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a master with --serve-reports"
+
+
+async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedReport], MasterState]:
+    """All reports, and what the master goes by. Raises: ConfigError, KubeError."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"--master {url}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"--master {url}: must be http://HOST:PORT or https://HOST:PORT")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ConfigError(f"--master {url}: a token is not sent in plain text; use {_FORWARD}")
+    headers = {"Authorization": authorization} if authorization else {}
+    limit = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=30.0)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=limit, read_bufsize=2**26) as session,
+            session.get(f"{url.rstrip('/')}{PATH}", headers=headers, allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                raise KubeError(f"--master {url}: {_reason(response.status, await response.text())}")
+            return _parse(await response.read())
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise KubeError(f"--master {url}: {error or type(error).__name__}; use {_FORWARD}") from error
+
+
+def _reason(status: int, text: str) -> str:
+    if status == 404:
+        return "it serves no reports; start nfd-master with --serve-reports"
+    return " ".join(text.split())[:500] or f"status {status}"
+
+
+def _parse(data: bytes) -> tuple[dict[str, TimedReport], MasterState]:
+    """Raises: ValueError for what is no answer of ours."""
+    first, *rest = data.splitlines()
+    contents: dict[int, Any] = {}
+    try:
+        standing = parse_state(json.loads(first)["settings"])
+        found = [heard for line in rest if (heard := parse_line(json.loads(line), contents)) is not None]
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the answer is invalid: {error}") from error
+    return {heard.report.node: heard for heard in found}, standing
+
+
+async def authorization(client: KubeClient, token_file: str | None) -> str:
+    """The token of the file, else the one that the kubeconfig has."""
+    if token_file:
+        try:
+            return f"Bearer {read_bytes(token_file, pipes=True).decode().strip()}"
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--token-file {token_file}: {getattr(error, 'strerror', None) or error}") from error
+    settings: Mapping[str, Any] = await client.api.configuration.auth_settings()
+    return next((str(one["value"]) for one in settings.values() if str(one["value"]).startswith("Bearer ")), "")
