@@ -11,34 +11,22 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class LruCache(Generic[K, V]):
-    """The `size` values used last, by key; None is no value."""
+class LruCache(OrderedDict[K, V]):
+    """The latest `size` values by key: a `put` is a use, and a hit after `move_to_end`. Use no other way to write."""
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self._size = size
-        self._values: OrderedDict[K, V] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def clear(self) -> None:
-        self._values.clear()
-
-    def get(self, key: K) -> V | None:
-        value = self._values.get(key)
-        if value is not None:
-            self._values.move_to_end(key)
-        return value
 
     def put(self, key: K, value: V) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > self._size:
+            self.popitem(last=False)
 
 
 class ExpiringCache(Generic[V]):
-    """The same, each value until a time of the clock `now`."""
+    """The latest `size` values by key, each until a time of the clock `now`."""
 
     def __init__(self, size: int, now: Callable[[], float]) -> None:
         self._now = now

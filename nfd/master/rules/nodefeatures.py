@@ -86,10 +86,8 @@ class FeatureInterner:
         )
 
     def _known(self, key: Any, value: T) -> T:
-        known: T | None = self._values.get(key)
-        if known is None:
-            self._values.put(key, value)
-            return value
+        known: T = self._values.get(key, value)
+        self._values.put(key, known)
         return known
 
 
