@@ -11,6 +11,7 @@ NfdError
       ├── NotFound      no such object
       ├── Conflict      somebody else wrote in between; read and plan again
       ├── Forbidden     our credentials do not allow it
+      │    └── Unauthorized  they are not accepted at present
       ├── Invalid       the content is refused; sending it again cannot help
       ├── Expired       the version asked for is no longer known; list again
       └── Unavailable   nobody answered, or asked us to wait
@@ -96,6 +97,10 @@ class Conflict(KubeError):
 
 class Forbidden(KubeError):
     """Not authenticated or not authorised."""
+
+
+class Unauthorized(Forbidden):
+    """Not authenticated, such as with a token that is just being replaced: it says nothing about any right."""
 
 
 class Invalid(KubeError):

@@ -25,7 +25,18 @@ from aiohttp.abc import AbstractStreamWriter
 
 from nfd import __version__
 from nfd.config.named_files import check_file, read_bytes
-from nfd.errors import ConfigError, Conflict, Expired, Forbidden, Invalid, KubeError, NotFound, Unavailable, said
+from nfd.errors import (
+    ConfigError,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+    said,
+)
 from nfd.runtime import log
 
 CONNECTIONS = 36
@@ -243,7 +254,7 @@ async def connect(kubeconfig: str = "") -> KubeClient:
 
 
 _KINDS: dict[int, type[KubeError]] = {
-    401: Forbidden,
+    401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,

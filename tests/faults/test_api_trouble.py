@@ -11,13 +11,16 @@ import aiohttp
 import pytest
 
 from nfd.kube.client import TIMEOUT
+from nfd.master.rules.resources import ResourceOptions
 from nfd.master.service import Service
 from tests.e2e.nodes import Node
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import Fault, FaultProxy
+from tests.faults.test_fleets import changes, deliver, version
 from tests.faults.trouble import answer, cut, cut_after, cut_half, garbage, hang, silence, too_old
 from tests.master.conftest import Worker, send
 from tests.master.places import Cluster, labels_of, until
+from tests.master.rulebooks import PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 BEFORE = {F + "cpu-a": "1", F + "cpu-b": "1"}
@@ -104,6 +107,30 @@ async def test_patches(masters: FaultMasters, place: Cluster, make: Made, caplog
 
     await all_cases(masters, PATCHES, case)
     assert caplog.messages.count("node not updated; trying again") <= len(PATCHES)
+
+
+async def test_patches_of_the_status(masters: FaultMasters, place: Cluster, make: Made, kinds: Kinds) -> None:
+    """Whatever is wrong with one of them, labels and extended resources of a rule come together."""
+    kinds.rules("amounts", rule(labels={"ruled": "1"}, extendedResources={"example.com/ruled": "3"}))
+
+    async def case(fault: Fault, proxy: FaultProxy) -> None:
+        name = make()
+        master, worker = await masters.start(proxy, wishes=ResourceOptions()), Worker(name)
+        await send(master, worker.report(BEFORE))
+        since = version(place.plane)
+        with proxy.inject(fault, method="PATCH", path="/status", times=2) as met:
+            await deliver([master], worker.report(BEFORE, features=PCI))
+            await until(lambda: labels_of(place, name) == BEFORE | {F + "ruled": "1"})
+            await master.queue.idle()
+        assert met.hits >= 1
+        events = await asyncio.to_thread(changes, place.plane, since)
+        states = [one["object"] for one in events if one["object"]["metadata"]["name"] == name]
+        assert states
+        for state in states:
+            amounts = (state.get("status") or {}).get("capacity") or {}
+            assert (F + "ruled" in state["metadata"]["labels"]) == ("example.com/ruled" in amounts)
+
+    await all_cases(masters, PATCHES, case)
 
 
 async def test_retry_after_is_obeyed(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nfd.errors import Conflict, Forbidden, Invalid
+from nfd.errors import Conflict, Forbidden, Invalid, Unauthorized
 from nfd.master.http.metrics import CONFLICT, FAILED, PATCH, PATCHED, REFUSED, Metrics
 from nfd.master.node.ownership import ORIGINS, annotation, bookkeeping
 from nfd.master.node.patch import guarded, patches
@@ -124,6 +124,8 @@ class _Pass:
         """Try everything; a missing right to the status holds up extended resources alone. Raises: Forbidden."""
         try:
             return await self._try()
+        except Unauthorized:  # the whole change comes with the next token
+            raise
         except Forbidden:
             if resources := [act for act in self._planned().acts() if act[0] is Kind.RESOURCES]:
                 await self._try(resources)
