@@ -16,10 +16,10 @@ from nfd.kube.lease import Lifetimes as LeaseTiming
 from nfd.kube.reviews import TokenReviews
 from nfd.master.app import LEASE
 from nfd.master.leadership import Election
-from nfd.master.security.authentication import TokenAuthenticator
+from nfd.master.security.authentication import AUDIENCE, TokenAuthenticator
 from nfd.master.security.authority import Lifetimes
 from nfd.master.security.rotation import Certificates
-from nfd.master.security.setup import AUDIENCE, LOOPBACK, Security
+from nfd.master.security.setup import LOOPBACK, Security
 from nfd.master.service import Options, Service
 from nfd.runtime import log
 from nfd.store.kube import KubeStore

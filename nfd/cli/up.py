@@ -28,9 +28,9 @@ from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
 from nfd.runtime import log, tasks
+from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals
 from nfd.runtime.threads import start_thread
-from nfd.runtime.watches import Folder
 from nfd.store.file import FileStore, check_node
 from nfd.text import visible
 from nfd.worker.agent import Agent, Settings

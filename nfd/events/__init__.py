@@ -20,8 +20,8 @@ from nfd.events.listing import POLLED, Listings
 from nfd.host import Host
 from nfd.runtime import log
 from nfd.runtime.failures import failed
+from nfd.runtime.file_watches import Folder, Watches, visible_names
 from nfd.runtime.signals import Signals
-from nfd.runtime.watches import Folder, Watches, visible_names
 from nfd.source import Source
 
 QUIET = 0.15

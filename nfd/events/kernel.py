@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nfd.runtime.watches import finding
+from nfd.runtime.file_watches import finding
 
 UID_MAP = Path("/proc/self/uid_map")
 WHOLE_MAP = ["0", "0", "4294967295"]

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from nfd.errors import ReportError
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, seconds_to_wait
-from nfd.rpc.authentication import Authenticator, Caller, NoAuthentication, Peer
+from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rpc.interceptors import HELD, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
 from nfd.rpc.tls import Pem, ServerTls, names_of, server_credentials

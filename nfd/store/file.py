@@ -24,8 +24,8 @@ from nfd.config import yamltext
 from nfd.config.named_files import read_bytes
 from nfd.errors import ConfigError, Conflict, Invalid, KubeError, NotFound, Unavailable
 from nfd.runtime import log, tasks
+from nfd.runtime.file_watches import Folder, Watches
 from nfd.runtime.files import replace_file
-from nfd.runtime.watches import Folder, Watches
 from nfd.store.base import Node, Patch, trim
 
 LOOK_AGAIN = 10.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nfd.config.named_files import read_bytes
 from nfd.runtime import log
-from nfd.runtime.watches import Folder, Watches
+from nfd.runtime.file_watches import Folder, Watches
 
 FILES = (
     "cpu_manager_state",

@@ -18,10 +18,10 @@ from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.runtime import log
 from nfd.runtime.failures import failed
+from nfd.runtime.file_watches import Folder
 from nfd.runtime.malloc import release
 from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
-from nfd.runtime.watches import Folder
 from nfd.worker.metrics import Metrics
 from nfd.worker.report_content import Content, derive_content, doubtful, idle_patterns
 from nfd.worker.schedule import Pace

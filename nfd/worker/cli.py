@@ -22,10 +22,10 @@ from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
 from nfd.runtime import log
+from nfd.runtime.file_watches import Folder, visible_names
 from nfd.runtime.health import Family, HttpServer, alive_answer, probes
 from nfd.runtime.signals import Signals, begin
 from nfd.runtime.stdout import say
-from nfd.runtime.watches import Folder, visible_names
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 

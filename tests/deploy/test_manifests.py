@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nfd.master.security.setup import AUDIENCE
+from nfd.master.security.authentication import AUDIENCE
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import (
     OVERLAYS,

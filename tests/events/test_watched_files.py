@@ -15,8 +15,8 @@ import pytest
 from nfd.config.load import Contents, contents
 from nfd.events import MAX_WAIT, QUIET, RELOAD, Wake
 from nfd.master.app import signature
+from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals
-from nfd.runtime.watches import Folder
 from nfd.worker.cli import config_folders
 from tests.events.machine import FEATURES_D, Maker
 

@@ -16,9 +16,9 @@ import pytest
 from nfd.kube.client import connect
 from nfd.kube.reviews import TokenReviews
 from nfd.master.leadership import Phase
-from nfd.master.security.authentication import CertificateAuthenticator, TokenAuthenticator
+from nfd.master.security.authentication import AUDIENCE, CertificateAuthenticator, TokenAuthenticator
 from nfd.master.security.rotation import BUNDLE, Certificates
-from nfd.master.security.setup import AUDIENCE, Security
+from nfd.master.security.setup import Security
 from nfd.master.service import Service
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles

@@ -19,7 +19,7 @@ from nfd.kube.client import KubeClient, connect
 from nfd.master.security.authority import Authority, Lifetimes, read_authorities
 from nfd.master.security.rotation import BUNDLE, Certificates
 from nfd.report import Reply, Report
-from nfd.rpc.authentication import Peer
+from nfd.rpc.caller import Peer
 from nfd.rpc.client import Reporter
 from nfd.rpc.server import LabelerServer
 from nfd.rpc.tls import TlsFiles

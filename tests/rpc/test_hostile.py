@@ -20,7 +20,7 @@ from nfd.features import Features
 from nfd.report import Order, Report
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.authentication import Caller, Peer
+from nfd.rpc.caller import Caller, Peer
 from nfd.rpc.content import from_blob
 from nfd.rpc.interceptors import BURST, CALLERS, CALLS, HELD, LINGER, RATE, READ_SECONDS, STREAMS, Limits
 from nfd.rpc.server import LabelerServer

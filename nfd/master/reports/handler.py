@@ -17,7 +17,7 @@ from nfd.master.node.queue import Queue
 from nfd.master.reports.heartbeats import Heartbeats
 from nfd.master.reports.store import ReportStore
 from nfd.report import Reply, Report
-from nfd.rpc.authentication import Peer
+from nfd.rpc.caller import Peer
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.runtime import log
 from nfd.store.base import Node, NodeStore

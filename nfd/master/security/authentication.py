@@ -8,11 +8,13 @@ from time import monotonic
 
 from nfd.errors import Forbidden, ReportError, Unavailable
 from nfd.kube.reviews import TokenReviews
-from nfd.rpc.authentication import Caller, Peer
+from nfd.rpc.caller import Caller, Peer
 from nfd.rpc.tls import ServerTls, names_of
 from nfd.runtime import log
 from nfd.runtime.cache import Throttle
 
+AUDIENCE = "nfd-master"
+"""Audience of the tokens that workers show."""
 RETRY = 5.0
 """Seconds after which a caller may try again whom the API server could not be asked about."""
 LONGEST_NAME = 253

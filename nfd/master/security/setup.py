@@ -17,12 +17,10 @@ from nfd.config.flags import Extra, Parsed, certificate_files
 from nfd.errors import ConfigError
 from nfd.kube.client import KubeClient
 from nfd.kube.reviews import TokenReviews
-from nfd.master.security.authentication import CertificateAuthenticator, TokenAuthenticator
-from nfd.rpc.authentication import Authenticator, NoAuthentication
+from nfd.master.security.authentication import AUDIENCE, CertificateAuthenticator, TokenAuthenticator
+from nfd.rpc.caller import Authenticator, NoAuthentication
 from nfd.rpc.tls import ServerTls, TlsFiles
 
-AUDIENCE = "nfd-master"
-"""Audience of the tokens that workers show."""
 LOOPBACK = "localhost"
 MODES = ("token", "mtls", "none")
 _FILES = ("ca-file", "cert-file", "key-file")
