@@ -19,9 +19,15 @@ RULES = (
     ),
     Guard(  # what a failed rule gave stays
         "nfd/master/node/outcome.py",
-        "if unsure := found.evaluation.unsure | rules.relying_on(fresh.failed):",
-        "if unsure := rules.relying_on(fresh.failed):",
+        "unsure = found.evaluation.unsure | rules.relying_on(fresh.failed)",
+        "unsure = rules.relying_on(fresh.failed)",
         "tests/master/test_rule_defects_cluster.py::test_rule_that_recurses_for_ever",
+    ),
+    Guard(  # so does what refers to a feature that could not be read
+        "nfd/master/node/outcome.py",
+        "if unsure := unsure | found.evaluation.missing(fresh.failed):",
+        "if unsure:",
+        "tests/master/test_references.py::test_reference_into_a_source_that_failed_in_part",
     ),
     Guard(  # so does what those after it gave that look at what it gives
         "nfd/master/rules/evaluation.py",

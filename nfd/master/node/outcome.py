@@ -124,7 +124,8 @@ def evaluate_node(
     found, fresh = evaluate(report, others, False), derive_freshness(report)
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
     lost = lists.lost
-    if unsure := found.evaluation.unsure | rules.relying_on(fresh.failed):
+    unsure = found.evaluation.unsure | rules.relying_on(fresh.failed)
+    if unsure := unsure | found.evaluation.missing(fresh.failed):
         lost = lost | unsure
     fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, lost=lost)
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)

@@ -7,6 +7,7 @@ are left once the whole pass does. Whoever evaluates many nodes counts how often
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd.errors import RuleError, reason_of
@@ -18,7 +19,7 @@ from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
 from nfd.rules.compile import Group
 from nfd.rules.evaluate import Given, Watch, run_rule
-from nfd.rules.policy import Policy
+from nfd.rules.policy import Lookup, Policy
 from nfd.rules.terms import View
 from nfd.rules.time_limit import RULE_SECONDS, Clocks, Exhausted
 
@@ -72,6 +73,8 @@ class Evaluation:
     """Whether a value may stand for one of the node's own features, so that nodes alike may get another."""
     unsure: frozenset[str] = frozenset()
     """Origins of rules that failed, and of those that depend on what one of them gives: what they gave before stays."""
+    unresolved: frozenset[tuple[str, str]] = frozenset()
+    """Origins of rules that hold and refer to an attribute that is not there, each with the feature it would be in."""
     groups: tuple[GroupKey, ...] = ()
     """The NodeFeatureGroups that it belongs to."""
     group_problems: Mapping[GroupKey, Problems] = field(default_factory=dict)
@@ -84,8 +87,14 @@ class Evaluation:
 
     def same_outcome(self, other: Evaluation) -> bool:
         """Whether both ask the same of the node."""
-        mine, others = ((one.contributions, one.matched, one.complete, one.unsure) for one in (self, other))
+        mine, others = (
+            (one.contributions, one.matched, one.complete, one.unsure, one.unresolved) for one in (self, other)
+        )
         return mine == others
+
+    def missing(self, sources: AbstractSet[str]) -> frozenset[str]:
+        """Origins of the rules that refer to what is not there of the features of one of these sources."""
+        return frozenset(origin for origin, name in self.unresolved if name.partition(".")[0] in sources)
 
     def took_too_long(self) -> bool:
         """Whether rules, objects or groups did, or all together."""
@@ -205,6 +214,7 @@ class _Run:
     refers: bool = False
     slow: list[int] = field(default_factory=list)
     unsure: set[str] = field(default_factory=set)
+    unresolved: set[tuple[str, str]] = field(default_factory=set)
     groups: list[GroupKey] = field(default_factory=list)
     group_problems: dict[GroupKey, Problems] = field(default_factory=dict)
 
@@ -245,8 +255,15 @@ class _Run:
 
     def check(self, index: int, placed: PlacedRule, asked: Contribution) -> None:
         """What of a rule that holds the node does not get, now that all rules have run."""
+
+        def lookup(feature: str, element: str) -> str | None:
+            value = self.view.attribute(feature, element)
+            if not value:
+                self.unresolved.add((placed.origin, feature))
+            return value
+
         try:
-            refused = () if placed.fixed else tuple(_refused(asked, self.view, self.policy))
+            refused = () if placed.fixed else tuple(_refused(asked, lookup, self.policy))
         except Exception as error:
             refused = (reason_of(error),)
             self.unsure.add(placed.origin)
@@ -281,6 +298,7 @@ class _Run:
             self.view.matched or {},
             self.refers,
             frozenset(self.unsure),
+            frozenset(self.unresolved),
             tuple(self.groups),
             self.group_problems,
             slow=tuple(self.slow),
@@ -310,12 +328,12 @@ def _judge_group(group: Group, view: View, spending: Spending) -> Steps[tuple[bo
     return is_member, problems
 
 
-def _refused(asked: Contribution, view: View, policy: Policy) -> list[str]:
+def _refused(asked: Contribution, lookup: Lookup, policy: Policy) -> list[str]:
     """What of it the policy does not let a node have, as text."""
     dropped = [
-        *policies.allow_labels(asked.labels, view.attribute, policy).dropped,
-        *policies.allow_annotations(asked.annotations, view.attribute, policy).dropped,
-        *policies.allow_extended_resources(asked.extended_resources, view.attribute, policy).dropped,
+        *policies.allow_labels(asked.labels, lookup, policy).dropped,
+        *policies.allow_annotations(asked.annotations, lookup, policy).dropped,
+        *policies.allow_extended_resources(asked.extended_resources, lookup, policy).dropped,
         *policies.allow_taints(asked.taints, policy)[1],
     ]
     return [f"{one.kind} {one.key.removeprefix(DEFAULT)!r}: {one.reason}" for one in dropped]

@@ -1,0 +1,55 @@
+"""A reference that finds nothing because something went wrong: the key that it is for stays on the Node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nfd.features import Features
+from nfd.master.node.outcome import Outcome, evaluate_node
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.ruleset import bind, compile_object
+from nfd.report import Report, SourceState, State
+from nfd.rules.policy import Policy
+from nfd.store.base import Node
+from tests.master.rulebooks import rule
+
+POLICY = Policy()
+PARTS = {"cpu.topology": {"sockets": "2"}}
+PRINTED = "{{ range .pci.device }}vendor.io/x=@cpu.model.id\n{{ end }}"
+CARD = {"pci.device": ({"vendor": "10de"},)}
+
+
+def outcome(*rules: dict[str, Any], features: Features, failed: str = "") -> Outcome:
+    """Of a node on which that source failed in part."""
+    book = bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": list(rules)}}, POLICY)], ())
+    sources = {name: SourceState(State.FAILED if name == failed else State.FRESH) for name in ("cpu", "pci")}
+    report = Report("n", sources=sources, features=features)
+    return evaluate_node(Node.bare("n"), report, book, (), Joining(POLICY))
+
+
+def tells(found: Outcome, name: str = "r") -> bool:
+    """Whether a key of that rule that is not wanted is removed."""
+    return found.fresh.tells_of(f"rule:o/{name}")
+
+
+@pytest.mark.parametrize(
+    "gives",
+    [
+        {"labels": {"vendor.io/x": "@cpu.model.id"}},
+        {"annotations": {"vendor.io/x": "@cpu.model.id"}},
+        {"extendedResources": {"vendor.io/x": "@cpu.model.id"}},
+        {"labelsTemplate": PRINTED},
+    ],
+    ids=lambda gives: next(iter(gives)),
+)
+def test_reference_into_a_source_that_failed_in_part(gives: dict[str, Any]) -> None:
+    less, whole = Features({}, PARTS, CARD), Features({}, PARTS | {"cpu.model": {"id": "85"}}, CARD)
+    asked = rule(**gives)
+    assert not tells(outcome(asked, features=less, failed="cpu"))
+    assert tells(outcome(asked, features=whole, failed="cpu"))
+    assert tells(outcome(asked, features=less))
+    assert tells(outcome(asked, features=Features({}, PARTS, {"pci.device": ()}), failed="cpu"))
+    empty = Features({}, PARTS | {"cpu.model": {"id": ""}}, CARD)
+    assert not tells(outcome(asked, features=empty, failed="cpu"))
