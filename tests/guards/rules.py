@@ -25,9 +25,15 @@ RULES = (
     ),
     Guard(  # so does what refers to a feature that could not be read
         "nfd/master/node/outcome.py",
-        "if unsure := unsure | found.evaluation.missing(fresh.failed):",
-        "if unsure:",
+        "found.evaluation.missing(fresh.failed | {GIVEN} if unsure else fresh.failed)",
+        "found.evaluation.missing({GIVEN} if unsure else frozenset())",
         "tests/master/test_references.py::test_reference_into_a_source_that_failed_in_part",
+    ),
+    Guard(  # and what refers to what a failed rule gives
+        "nfd/master/node/outcome.py",
+        "fresh.failed | {GIVEN} if unsure else fresh.failed",
+        "fresh.failed",
+        "tests/master/test_references.py::test_reference_to_what_a_rule_gives_that_fails",
     ),
     Guard(  # so does what those after it gave that look at what it gives
         "nfd/master/rules/evaluation.py",

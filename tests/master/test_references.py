@@ -53,3 +53,25 @@ def test_reference_into_a_source_that_failed_in_part(gives: dict[str, Any]) -> N
     assert tells(outcome(asked, features=Features({}, PARTS, {"pci.device": ()}), failed="cpu"))
     empty = Features({}, PARTS | {"cpu.model": {"id": ""}}, CARD)
     assert not tells(outcome(asked, features=empty, failed="cpu"))
+
+
+LINE = "{{ range .pci.device }}vendor.io/y=@rule.matched.y\n{{ end }}"
+DEEP = '{{ define "a" }}{{ if . }}{{ template "a" . }}{{ end }}{{ end }}{{ template "a" . }}'
+GIVERS = {
+    "raises": ({"name": "giver", "labelsTemplate": DEEP, "matchFeatures": [{"feature": "pci.device"}]}, ""),
+    "cannot be told": ({"name": "giver", "vars": {"y": "1"}, "matchFeatures": [{"feature": "cpu.model"}]}, "cpu"),
+}
+
+
+@pytest.mark.parametrize("gives", [{"labelsTemplate": LINE}, {"labels": {"vendor.io/y": "@rule.matched.y"}}], ids=str)
+@pytest.mark.parametrize("case", GIVERS)
+@pytest.mark.parametrize("first", [True, False])
+def test_reference_to_what_a_rule_gives_that_fails(case: str, gives: dict[str, Any], first: bool) -> None:
+    """It is looked up once all rules have run, so that the place of the one that gives it makes no difference."""
+    giver, failed = GIVERS[case]
+    asking, free = rule(**gives), rule("free", labels={"z": "1"})
+    pair = (giver, asking) if first else (asking, giver)
+    found = outcome(*pair, free, features=Features({}, PARTS, CARD), failed=failed)
+    assert [tells(found, name) for name in ("giver", "r", "free")] == [False, False, True]
+    good = {"name": "giver", "vars": {"other": "1"}}
+    assert tells(outcome(good, asking, features=Features({}, PARTS, CARD)))

@@ -29,8 +29,11 @@ from nfd.report import Report
 from nfd.rules.evaluate import Watch
 from nfd.rules.keys import Overwrite
 from nfd.rules.policy import Policy
+from nfd.rules.terms import MATCHED
 from nfd.store.base import Node
 
+GIVEN = MATCHED.partition(".")[0]
+"""Stands among sources for rules: what a reference to `rule.matched` does not find, one that failed may have given."""
 NO_RULES = RuleSet()
 """Says nothing of which rules there are: keys that a rule gave before are held as if it still existed."""
 
@@ -125,7 +128,7 @@ def evaluate_node(
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
     lost = lists.lost
     unsure = found.evaluation.unsure | rules.relying_on(fresh.failed)
-    if unsure := unsure | found.evaluation.missing(fresh.failed):
+    if unsure := unsure | found.evaluation.missing(fresh.failed | {GIVEN} if unsure else fresh.failed):
         lost = lost | unsure
     fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, lost=lost)
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)
