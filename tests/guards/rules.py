@@ -47,6 +47,12 @@ RULES = (
         "if self._silent(node)",
         "tests/master/test_rule_defects_cluster.py::test_group_whose_rule_fails_keeps_its_members",
     ),
+    Guard(  # and one on which a source failed that the group looks at
+        "nfd/master/rules/status_writer.py",
+        "tally.group(group).unsure.add(node)",
+        "pass",
+        "tests/master/test_group_members.py::test_source_of_the_feature_failed_in_part",
+    ),
     Guard(  # what a failed rule of the worker gave stays
         "nfd/sources/custom.py",
         'error = "; ".join(filter(None, (config.error, *failed)))',

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.master.node.desired import Contribution
-from nfd.master.rules.ruleset import PlacedRule, Problems, Steps, size_of
+from nfd.master.rules.ruleset import GroupKey, PlacedRule, Problems, Steps, size_of
 from nfd.names import FEATURE_NS
 from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
@@ -37,8 +37,6 @@ ROOM = 128 * 1024
 """Letters of keys and values that all rules may ask of a node; the annotations of a Node may have 256 KiB."""
 
 DEFAULT = f"{FEATURE_NS}/"
-GroupKey = tuple[str, str]
-"""Namespace and name of a NodeFeatureGroup."""
 
 
 @dataclass(frozen=True, slots=True)

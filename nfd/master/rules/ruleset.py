@@ -34,6 +34,8 @@ LONGEST_NAME = 100
 """Letters of a rule's name that are noted on nodes."""
 
 Problems = tuple[str, ...]
+GroupKey = tuple[str, str]
+"""Namespace and name of a NodeFeatureGroup."""
 Steps = Generator[None, None, T]
 """A long computation that may be interrupted between any two steps."""
 
@@ -109,6 +111,14 @@ class RuleSet:
             if (rule.dependent and found) or any(name.partition(".")[0] in sources for name in rule.features):
                 found.add(rule.origin)
         return frozenset(found)
+
+    def groups_relying_on(self, sources: AbstractSet[str]) -> list[GroupKey]:
+        """The groups whose rules look at features of one of these sources."""
+        return [
+            group.key
+            for group in (self.groups if sources else ())
+            if any(name.partition(".")[0] in sources for rule in group.rules for name in looked_at(rule))
+        ]
 
 
 def bind(sheets: Iterable[CompiledObject], groups: Iterable[Group]) -> RuleSet:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.master.node.desired import find_overwrites, name_origin
-from nfd.master.rules.evaluation import DEFAULT, Evaluation, GroupKey
-from nfd.master.rules.ruleset import CompiledObject, PlacedRule, Steps, exhaust
+from nfd.master.rules.evaluation import DEFAULT, Evaluation
+from nfd.master.rules.ruleset import CompiledObject, GroupKey, PlacedRule, Steps, exhaust
 from nfd.report import Report
 from nfd.rules.keys import Overwrite
 from nfd.rules.known_features import KNOWN, did_you_mean

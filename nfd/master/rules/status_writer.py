@@ -16,6 +16,7 @@ from nfd.kube.informer import Store
 from nfd.kube.paths import GROUPS, RULES, in_namespace, object_path
 from nfd.kube.responses import Key
 from nfd.master.http.metrics import Metrics
+from nfd.master.node.desired import derive_freshness
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.rule_store import RawObject
 from nfd.master.rules.ruleset import CompiledObject, RuleSet, Steps
@@ -132,6 +133,8 @@ class StatusWriter:
                 if verdict.book is not book:
                     return
                 tally.add(node, verdict.evaluation, verdict.joined)
+                for group in book.groups_relying_on(derive_freshness(verdict.report).failed):
+                    tally.group(group).unsure.add(node)
             yield
         tally.complete = True
 
@@ -160,7 +163,10 @@ class StatusWriter:
         return self._refused_for(RULE)
 
     async def _write_group(self, key: Key, tally: Tally) -> float:
-        """Nodes that nothing is heard of stay members for as long as they exist, and those on which a rule failed."""
+        """Nodes that nothing is heard of stay members for as long as they exist.
+
+        So do those on which a rule of the group failed, or a source whose features the group looks at.
+        """
         found, known = tally.group(key), self._groups.statuses.get(key, {})
         kept = {node for node in listed_nodes(known) if node in found.unsure or self._silent(node)}
         status = render_group(found.nodes | kept, found)

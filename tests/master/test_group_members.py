@@ -1,0 +1,68 @@
+"""A node leaves a group only if its features are known to fit no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+import pytest
+
+from nfd.features import Features
+from nfd.kube.client import KubeClient
+from nfd.kube.informer import Store
+from nfd.master.http.metrics import Metrics
+from nfd.master.rules.evaluator import Evaluator
+from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.rule_store import written
+from nfd.master.rules.ruleset import exhaust, group_steps
+from nfd.master.rules.status import listed_nodes
+from nfd.master.rules.status_writer import StatusWriter
+from nfd.report import Report, SourceState, State
+from nfd.rules.policy import Policy
+
+PARTS = {"cpu.topology": {"sockets": "2"}}
+FEATURE, ANY = ("matchFeatures", "matchAny")
+
+
+class Written:
+    """Remembers what was written last."""
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self.status = status
+
+    async def json(self, _method: str, _path: str, body: Mapping[str, Any], **_options: Any) -> Mapping[str, Any]:
+        self.status = body["status"]
+        return {}
+
+
+async def members_after(form: str, *failed: str) -> frozenset[str]:
+    """Of a group of cpu.model that had nodes `n` and `stays`, once `n` reports without it and these sources failed."""
+    terms = [{"feature": "cpu.model", "matchExpressions": {"id": {"op": "Exists"}}}]
+    parts = {FEATURE: terms} if form == FEATURE else {ANY: [{"matchFeatures": terms}]}
+    before = {"nodes": [{"name": "n"}, {"name": "stays"}], "count": 2, "truncated": False}
+    item = {
+        "metadata": {"namespace": "ns", "name": "g", "uid": "u", "generation": 1},
+        "spec": {"featureGroupRules": [{"name": "a", **parts}]},
+        "status": before,
+    }
+    rules = Store(partial(written, "rules"), keep_status=True)
+    groups = Store(partial(written, "featureGroupRules"), keep_status=True)
+    groups.put(item)
+    metrics, client = Metrics("1", 0.0), Written(before)
+    verdicts = Evaluator(Joining(Policy()), metrics, lambda: None, lambda: None)
+    verdicts.bind([], [exhaust(group_steps(item))])
+    states = {name: SourceState(State.FAILED if name in failed else State.FRESH) for name in ("cpu", "pci")}
+    features = {"n": PARTS, "stays": PARTS | {"cpu.model": {"id": "85"}}}
+    for node, attributes in features.items():
+        verdicts.judge(node, Report(node, sources=states, features=Features({}, attributes)), ())
+    writer = StatusWriter(cast(KubeClient, client), verdicts, (rules, groups), metrics, lambda: 2, lambda _: False)
+    await writer._write_all()
+    return listed_nodes(client.status)
+
+
+@pytest.mark.parametrize("form", [FEATURE, ANY])
+async def test_source_of_the_feature_failed_in_part(form: str) -> None:
+    assert await members_after(form, "cpu") == {"n", "stays"}
+    assert await members_after(form, "pci") == {"stays"}
+    assert await members_after(form) == {"stays"}
