@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nfd.features import Features
-from nfd.master.node.outcome import Outcome, evaluate_node
+from nfd.master.node.desired import ALL_FRESH
+from nfd.master.node.outcome import Known, Outcome, evaluate_node
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import bind, compile_object
 from nfd.report import Report, SourceState, State
@@ -21,12 +23,13 @@ PRINTED = "{{ range .pci.device }}vendor.io/x=@cpu.model.id\n{{ end }}"
 CARD = {"pci.device": ({"vendor": "10de"},)}
 
 
-def outcome(*rules: dict[str, Any], features: Features, failed: str = "") -> Outcome:
-    """Of a node on which that source failed in part."""
+def outcome(*rules: dict[str, Any], features: Features, failed: str = "", lost: tuple[str, ...] = ()) -> Outcome:
+    """Of a node on which that source failed in part; `lost` are origins of which nothing can be read."""
     book = bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": list(rules)}}, POLICY)], ())
     sources = {name: SourceState(State.FAILED if name == failed else State.FRESH) for name in ("cpu", "pci")}
+    known = Known(lists=replace(ALL_FRESH, lost=frozenset(lost)))
     report = Report("n", sources=sources, features=features)
-    return evaluate_node(Node.bare("n"), report, book, (), Joining(POLICY))
+    return evaluate_node(Node.bare("n"), report, book, (), Joining(POLICY), known)
 
 
 def tells(found: Outcome, name: str = "r") -> bool:
@@ -75,3 +78,18 @@ def test_reference_to_what_a_rule_gives_that_fails(case: str, gives: dict[str, A
     assert [tells(found, name) for name in ("giver", "r", "free")] == [False, False, True]
     good = {"name": "giver", "vars": {"other": "1"}}
     assert tells(outcome(good, asking, features=Features({}, PARTS, CARD)))
+
+
+def test_rules_that_may_depend_on_an_object_that_cannot_be_read() -> None:
+    """After a restart of the master nobody knows what the object gave before it became invalid."""
+    term = {"feature": "rule.matched", "matchExpressions": {"y": {"op": "Exists"}}}
+    asked = (
+        {"name": "term", "labels": {"t": "1"}, "matchFeatures": [term]},
+        rule("reference", labels={"r": "@rule.matched.y"}),
+        rule("template", labelsTemplate=LINE),
+        rule("free", labels={"z": "1"}),
+    )
+    names = [one["name"] for one in asked]
+    for lost, expected in ((("rule:a",), [False, False, False, True]), (("object:n/o",), [True] * 4), ((), [True] * 4)):
+        found = outcome(*asked, features=Features({}, PARTS, CARD), lost=lost)
+        assert [tells(found, name) for name in names] == expected

@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from nfd.master.node.desired import ALL_FRESH, Desired, Freshness, derive_desired, derive_freshness, find_overwrites
+from nfd.master.node.desired import (
+    ALL_FRESH,
+    RULE,
+    Desired,
+    Freshness,
+    derive_desired,
+    derive_freshness,
+    find_overwrites,
+)
 from nfd.master.node.ownership import parse_owned
 from nfd.master.node.plan import Goal, plan_node
 from nfd.master.node.proof import ASSUMED, Proof
@@ -126,9 +134,9 @@ def evaluate_node(
         return Outcome(joined, fresh, Evaluation(), joining.policy, unused)
     found, fresh = evaluate(report, others, False), derive_freshness(report)
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
-    lost = lists.lost
-    unsure = found.evaluation.unsure | rules.relying_on(fresh.failed)
-    if unsure := unsure | found.evaluation.missing(fresh.failed | {GIVEN} if unsure else fresh.failed):
+    lost, unknown = lists.lost, any(one.startswith(RULE) for one in lists.lost)
+    unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unknown)
+    if unsure := unsure | found.evaluation.missing(fresh.failed | {GIVEN} if unsure or unknown else fresh.failed):
         lost = lost | unsure
     fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, lost=lost)
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)

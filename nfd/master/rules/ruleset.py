@@ -104,11 +104,15 @@ class RuleSet:
     repeatable: bool = False
     """Whether the outcome depends on these features alone, references to others apart."""
 
-    def relying_on(self, sources: AbstractSet[str]) -> frozenset[str]:
-        """Origins of the rules that look at features of one of these sources, or depend on a rule that does."""
+    def relying_on(self, sources: AbstractSet[str], unknown: bool = False) -> frozenset[str]:
+        """Origins of the rules that look at features of one of these sources, or depend on a rule that does.
+
+        With `unknown` there are rules besides these, which nobody can read: others may depend on them.
+        """
         found: set[str] = set()
-        for rule in self.rules if sources else ():
-            if (rule.dependent and found) or any(name.partition(".")[0] in sources for name in rule.features):
+        for rule in self.rules if sources or unknown else ():
+            looks = any(name.partition(".")[0] in sources for name in rule.features)
+            if looks or (rule.dependent and (found or unknown)):
                 found.add(rule.origin)
         return frozenset(found)
 
