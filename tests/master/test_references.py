@@ -10,7 +10,7 @@ import pytest
 from nfd.features import Features
 from nfd.master.node.desired import ALL_FRESH
 from nfd.master.node.outcome import Known, Outcome, evaluate_node
-from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.nodefeatures import FeatureObject, Joining
 from nfd.master.rules.ruleset import bind, compile_object
 from nfd.report import Report, SourceState, State
 from nfd.rules.policy import Policy
@@ -23,13 +23,19 @@ PRINTED = "{{ range .pci.device }}vendor.io/x=@cpu.model.id\n{{ end }}"
 CARD = {"pci.device": ({"vendor": "10de"},)}
 
 
-def outcome(*rules: dict[str, Any], features: Features, failed: str = "", lost: tuple[str, ...] = ()) -> Outcome:
+def outcome(
+    *rules: dict[str, Any],
+    features: Features,
+    failed: str = "",
+    lost: tuple[str, ...] = (),
+    objects: tuple[FeatureObject, ...] = (),
+) -> Outcome:
     """Of a node on which that source failed in part; `lost` are origins of which nothing can be read."""
     book = bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": list(rules)}}, POLICY)], ())
     sources = {name: SourceState(State.FAILED if name == failed else State.FRESH) for name in ("cpu", "pci")}
     known = Known(lists=replace(ALL_FRESH, lost=frozenset(lost)))
     report = Report("n", sources=sources, features=features)
-    return evaluate_node(Node.bare("n"), report, book, (), Joining(POLICY), known)
+    return evaluate_node(Node.bare("n"), report, book, objects, Joining(POLICY), known)
 
 
 def tells(found: Outcome, name: str = "r") -> bool:
@@ -93,3 +99,13 @@ def test_rules_that_may_depend_on_an_object_that_cannot_be_read() -> None:
     for lost, expected in ((("rule:a",), [False, False, False, True]), (("object:n/o",), [True] * 4), ((), [True] * 4)):
         found = outcome(*asked, features=Features({}, PARTS, CARD), lost=lost)
         assert [tells(found, name) for name in names] == expected
+
+
+def test_label_of_an_object_that_refers_to_a_source_that_failed_in_part() -> None:
+    """Labels of NodeFeature objects may be references, too; other objects go on."""
+    asked = FeatureObject("n", "asks", "n", {"vendor.io/x": "@cpu.model.id"}, Features())
+    other = FeatureObject("n", "other", "n", {"vendor.io/z": "1"}, Features())
+    names = ("object:n/asks", "object:n/other")
+    for failed, expected in (("cpu", [False, True]), ("pci", [True, True]), ("", [True, True])):
+        found = outcome(features=Features({}, PARTS, CARD), failed=failed, objects=(asked, other))
+        assert [found.fresh.tells_of(name) for name in names] == expected

@@ -136,8 +136,8 @@ def evaluate_node(
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
     lost, unknown = lists.lost, any(one.startswith(RULE) for one in lists.lost)
     unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unknown)
-    if unsure := unsure | found.evaluation.missing(fresh.failed | {GIVEN} if unsure or unknown else fresh.failed):
-        lost = lost | unsure
+    if sources := fresh.failed | {GIVEN} if unsure or unknown else fresh.failed:
+        lost = lost | unsure | found.evaluation.missing(sources) | _referring(found.joined, sources)
     fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, lost=lost)
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)
 
@@ -146,6 +146,12 @@ def evaluate_report(report: Report, rules: RuleSet, policy: Policy, watch: Watch
     """The outcome of a node of which there is a report and nothing else; `watch` sees the result of each rule."""
     joining = Joining(policy)
     return evaluate_node(Node.bare(report.node), report, rules, (), joining, evaluate=at_once(rules, joining, watch))
+
+
+def _referring(report: Report, sources: AbstractSet[str]) -> frozenset[str]:
+    """Origins of the labels, of objects, that refer to features of one of these sources."""
+    texts = ((key, text) for key, text in report.labels.items() if text[:1] == "@" and key in report.origins)
+    return frozenset(report.origins[key] for key, text in texts if text[1:].partition(".")[0] in sources)
 
 
 def at_once(rules: RuleSet, joining: Joining, watch: Watch | None = None) -> Evaluate:
