@@ -11,15 +11,18 @@ import pytest
 from nfd.features import Features
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import Store
+from nfd.kube.paths import NODE_FEATURES
 from nfd.master.http.metrics import Metrics
 from nfd.master.rules.evaluator import Evaluator
-from nfd.master.rules.nodefeatures import Joining
+from nfd.master.rules.nodefeatures import NODE_NAME, Joining
+from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.rules.rule_store import written
 from nfd.master.rules.ruleset import exhaust, group_steps
 from nfd.master.rules.status import listed_nodes
 from nfd.master.rules.status_writer import StatusWriter
 from nfd.report import Report, SourceState, State
 from nfd.rules.policy import Policy
+from nfd.store.base import Node, NodeStore
 
 PARTS = {"cpu.topology": {"sockets": "2"}}
 FEATURE, ANY = ("matchFeatures", "matchAny")
@@ -66,3 +69,25 @@ async def test_source_of_the_feature_failed_in_part(form: str) -> None:
     assert await members_after(form, "cpu") == {"n", "stays"}
     assert await members_after(form, "pci") == {"stays"}
     assert await members_after(form) == {"stays"}
+
+
+class Nodes:
+    """Every node exists but `gone`."""
+
+    def get(self, name: str) -> Node | None:
+        return None if name == "gone" else Node.bare(name)
+
+
+async def test_objects_that_are_not_known_speak_for_no_absence() -> None:
+    """A list that has not come, or an object that was never valid, may have what made the node a member."""
+    resources = CustomResources(cast(KubeClient, Written({})), ResourceOptions(groups=True), Metrics("1", 0.0))
+    resources._store = cast(NodeStore, Nodes())
+    for node in ("n", "named", "gone"):
+        resources.verdicts.judge(node, Report(node, features=Features({}, PARTS)), ())
+    told = resources._statuses._silent
+    assert [told(node) for node in ("n", "named", "gone", "unreported")] == [True, True, False, True]
+    resources._informers[NODE_FEATURES].synced.set()
+    assert [told(node) for node in ("n", "named", "gone", "unreported")] == [False, False, False, True]
+    metadata = {"namespace": "ns", "name": "o", "labels": {NODE_NAME: "named"}}
+    resources.objects.put({"metadata": metadata, "spec": {"features": 1}})
+    assert [told(node) for node in ("n", "named", "gone", "unreported")] == [False, True, False, True]

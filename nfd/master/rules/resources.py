@@ -243,8 +243,10 @@ class CustomResources:
         return replace(one, features=self._pool.share(one.features))
 
     def _is_silent(self, node: str) -> bool:
-        verdict = self.verdicts.get(node)
-        return self._exists(node) and (verdict is None or derive_freshness(verdict.report).blind)
+        """Whether less is known of a node that exists than there is: of its worker, or of objects that join it."""
+        verdict, lists = self.verdicts.get(node), self._lists(node)
+        blind = verdict is None or derive_freshness(verdict.report).blind or lists.blind or not lists.objects_settled
+        return blind and self._exists(node)
 
     def _nodes(self) -> int:
         return len(self._store.names()) if self._store is not None else 0

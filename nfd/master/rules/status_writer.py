@@ -44,7 +44,7 @@ _log = log.get("master")
 class StatusWriter:
     """`everybody` tells how many nodes there are: counts are written once all of them are judged, or time is up.
 
-    `silent` tells whether nothing at present speaks for a node that exists, `lost` why a status of rules would be lost
+    `silent` tells whether less is known of a node that exists than there is, `lost` why a status of rules would be lost
     ("" if it would not). Problems of which no status can tell are logged; without `publish` none is written.
     """
 
@@ -163,7 +163,7 @@ class StatusWriter:
         return self._refused_for(RULE)
 
     async def _write_group(self, key: Key, tally: Tally) -> float:
-        """Nodes that nothing is heard of stay members for as long as they exist.
+        """Nodes of which less is known than there is stay members for as long as they exist.
 
         So do those on which a rule of the group failed, or a source whose features the group looks at.
         """
