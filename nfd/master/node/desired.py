@@ -84,7 +84,8 @@ class Freshness:
     all rules that exist, None if nobody says. `reported` is False while the worker has yet to speak. `alone` tells that
     there is none, only objects of third parties. `lost` are objects that exist but make no sense:
     `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules (`rule:OBJECT/RULE`) that failed on the
-    node, look at features of a source that did, or depend on such a rule.
+    node, look at features of a source that did, or depend on such a rule. So do rules and objects that refer to what
+    such a source or rule gives.
     """
 
     sources: Mapping[str, bool] | None = None
