@@ -359,15 +359,15 @@ def test_table(rules: list[Json], labels: dict[str, str], expected: Json) -> Non
 
 
 CALLERS = {
-    "derive_desired": {"master/outcome.py"},
-    "evaluation_steps": {"master/outcome.py", "master/verdicts.py"},
-    "run_rule": {"rules/engine.py", "master/evaluation.py", "cli/suitability.py"},
+    "derive_desired": {"master/node/outcome.py"},
+    "evaluation_steps": {"master/node/outcome.py", "master/rules/evaluator.py"},
+    "run_rule": {"rules/evaluate.py", "master/rules/evaluation.py", "cli/compat.py"},
     "run_custom": {"sources/custom.py"},
-    "join_objects": {"master/outcome.py", "master/verdicts.py"},
-    "speak_alone": {"master/outcome.py"},
-    "report_of": {"master/outcome.py"},
-    "allow_sources": {"master/desired.py"},
-    "split_resource_labels": {"master/desired.py"},
+    "join_objects": {"master/node/outcome.py", "master/rules/evaluator.py"},
+    "speak_alone": {"master/node/outcome.py"},
+    "report_of": {"master/node/outcome.py"},
+    "allow_sources": {"master/node/desired.py"},
+    "split_resource_labels": {"master/node/desired.py"},
 }
 """What an outcome is made of, and the only files that call it; a method of the name is no such call."""
 
