@@ -7,7 +7,7 @@ import ctypes
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Protocol
 
 from gfd import cuda
@@ -144,7 +144,10 @@ _TEGRA_RELEASE = "etc/nv_tegra_release"
 _TEGRA_FAMILY = "sys/devices/soc0/family"
 
 _late: list[Thread] = []
-"""A reading that is still at it after its time was over; as long as it is, no other one is begun in this process."""
+"""The reading that is under way, perhaps after its time was over; until it ends, no other begins in this process.
+
+Its thread keeps the list: whoever waits for it may be asked to end, and `Thread.join` then takes it for ended.
+"""
 
 
 class Reading(Protocol):
@@ -223,17 +226,19 @@ def is_loadable(library: str) -> bool:
 
 def within(timeout: float, reading: Reading) -> Inventory:
     """Run a reading for at most `timeout` seconds; devices that did not get their turn count as failing."""
-    _late[:] = [thread for thread in _late if thread.is_alive()]
     if _late:
         return Inventory(trouble=Trouble.DRIVER_ERROR, reason="a call into the driver has not come back yet")
     defects: list[Exception] = []
 
     def run() -> None:
+        _late.append(current_thread())
         try:
             reading.run()
         except Exception as error:
             failed("gpu reading", error)
             defects.append(error)
+        finally:
+            _late.remove(current_thread())
 
     thread = start_thread("gpu reading", run)
     thread.join(timeout)
@@ -241,7 +246,6 @@ def within(timeout: float, reading: Reading) -> Inventory:
         return Inventory(trouble=Trouble.DRIVER_ERROR, reason=f"{type(defects[0]).__name__}: {defects[0]}")
     if not thread.is_alive():
         return reading.inventory()
-    _late.append(thread)
     reason = f"the driver did not answer within {timeout:g} s"
     found = reading.inventory(reason)
     return found if found.gpus else Inventory(found.backend, trouble=Trouble.DRIVER_ERROR, reason=reason)

@@ -21,6 +21,8 @@ from nfd.host.replay import Replay
 from nfd.source import Labelled, Source
 
 NAME = "nvidia"
+MARGIN = 30.0
+"""Seconds for all that is read besides what the driver is asked, which has its own limit."""
 
 
 def discover(host: Host, config: Config) -> Features:
@@ -101,6 +103,11 @@ def devices(features: Features) -> dict[str, int]:
     return {"present": inventory.node.pci_gpus, "usable": usable, "failing": failing}
 
 
+def needs(config: Config) -> float:
+    """More than the driver may take: a run that is given up loses the reading, also one that has just come."""
+    return config.timeout + MARGIN
+
+
 def program_model() -> type[Section]:
     """The configuration file of `gpu-feature-discovery` and the device plugin."""
     from gfd.options import Config
@@ -120,4 +127,5 @@ SOURCE = Source(
     wakes=frozenset({"pci", "module"}),
     program=program_model,
     seconds=120.0,  # without persistence mode the driver sets up each GPU when NVML is opened, seconds for each
+    needs=needs,
 )

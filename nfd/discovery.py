@@ -167,7 +167,7 @@ def _scan(host: Host, source: Source, config: Any, before: Scan | None, run: Run
         return found
 
     try:
-        found = run(source.name, source.seconds, read)
+        found = run(source.name, source.limit(config), read)
         scan = _partial(before, found) if isinstance(found, Partial) else Scan(found)
     except NfdError as error:
         scan = _stale(before, str(error))
@@ -209,7 +209,8 @@ class _Labelling:
     def run(self, host: Host, source: Source, config: Any, features: Features, unknown: str, run: Run) -> None:
         """Make the labels of one source, isolated; `unknown` names the sources that no scan has read yet."""
         try:
-            found = run(f"labels of {source.name}", source.seconds, partial(_labels_of, host, source, config, features))
+            work = partial(_labels_of, host, source, config, features)
+            found = run(f"labels of {source.name}", source.limit(config), work)
             if source.dependent and unknown and (found.whole or not found.error):
                 found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
             self.add(source, found)

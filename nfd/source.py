@@ -81,5 +81,11 @@ class Source:
     """Model of the configuration file of a program that comes with the source, for `nfd config`."""
     seconds: float = 30.0
     """How long a run, or the derivation of labels, may take in a worker; then its last good result stands."""
+    needs: Callable[[Any], float] | None = None
+    """Seconds that a run may need as its configuration says; the time limit is then no shorter."""
     settled: bool = False
     """Its inputs change only with an event it wakes on, or a reboot: the timer need not read them again."""
+
+    def limit(self, config: Any) -> float:
+        """Seconds for a run, or for the derivation of labels, with this configuration."""
+        return self.seconds if self.needs is None else max(self.seconds, self.needs(config))

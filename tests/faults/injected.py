@@ -92,7 +92,7 @@ MASTER = (
     Row("reload", "the new configuration: the one in use stays", GRAMMAR),
 )
 
-DEADLINE = "30 s (`Source.seconds`), in a thread"
+DEADLINE = "30 s (`Source.limit`), in a thread"
 WORKER = (
     Row("source", "this source: its last good result stands", DEADLINE),
     Row("label", "the labels of this source: those on the Node stay", DEADLINE),
