@@ -1,9 +1,9 @@
 """Lays one layer of configuration over another, as NFD decodes YAML onto its structs.
 
 Sections are merged key by key and maps too, lists are replaced, lists of objects laid over index by index; keys match
-without regard to case; null leaves a section or a single value as it is and empties a list or map. Where text belongs,
-a number or boolean becomes text as in Go, with a warning. (sigs.k8s.io/yaml, encoding/json; NFD "Worker configuration
-reference".)
+without regard to case. Null leaves a section or a single value as it is and empties a list or map; in a section that is
+`nullable` it stands for a key's default. Where text belongs, a number or boolean becomes text as in Go, with a warning.
+(sigs.k8s.io/yaml, encoding/json; NFD "Worker configuration reference".)
 """
 
 from __future__ import annotations
@@ -108,10 +108,12 @@ class Overlay:
             last[name] = written
             one = model.model_fields[name]
             key = key_of(name, one)
-            old = tree[key] if key in tree else _plain(one.get_default(call_default_factory=True))
             shape = shape_of(one, loose=model.loose)
             if value is None and model.nullable and shape.kind is not Kind.SECTION:
-                value = _plain(one.get_default(call_default_factory=True))
+                tree.pop(key, None)  # so that it is the default itself, which no text of a file need be able to give
+                self._writers.pop((*path, key), None)
+                continue
+            old = tree[key] if key in tree else _plain(one.get_default(call_default_factory=True))
             new = self._value(shape, old, value, (*path, key))
             if new is _KEEP:
                 continue

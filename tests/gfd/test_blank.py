@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from gfd.agent import make_run, read_families
 from gfd.families import overlay
-from gfd.options import Choice, Flags, Loaded, parse_options
+from gfd.options import Choice, Config, Flags, Loaded, parse_options
+from nfd.config.options import Option, options
 from nfd.errors import ConfigError
 
 BLANK = ["", "\n", " \t\r\n\n", "\ufeff", "\ufeff \n"]
@@ -40,6 +43,17 @@ def test_at_the_start_nothing_means_defaults(file: Path, text: str) -> None:
     file.write_text(text)
     config = read(file)
     assert (config.config.flags, config.warnings) == (Flags(), ())
+
+
+@pytest.mark.parametrize("leaf", [leaf for leaf in options(Config) if not leaf.mark.outside], ids=lambda leaf: leaf.key)
+def test_null_means_the_default(file: Path, leaf: Option) -> None:
+    """Of every type: a default need not be what the text of a file gives (a number is nanoseconds)."""
+    data: Any = None
+    for key in reversed(leaf.path):
+        data = {key: data}
+    file.write_text(yaml.safe_dump(data))
+    loaded = read(file)
+    assert (loaded.config, loaded.warnings) == (Config(config_file=str(file)), ())
 
 
 @pytest.mark.parametrize("text", BLANK)
