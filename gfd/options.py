@@ -95,7 +95,7 @@ class PluginFlags(Part):
 class Flags(Part):
     """`flags`."""
 
-    mig_strategy: Annotated[str, Flag("mig-strategy", env=("GFD_MIG_STRATEGY", "MIG_STRATEGY"))] = "none"
+    mig_strategy: Annotated[str, Flag("mig-strategy", env=("GFD_MIG_STRATEGY", "MIG_STRATEGY"), filled=True)] = "none"
     """How MIG devices are offered: none, single or mixed."""
     fail_on_init_error: Annotated[
         bool, Flag("fail-on-init-error", env=("GFD_FAIL_ON_INIT_ERROR", "FAIL_ON_INIT_ERROR"))
@@ -184,13 +184,13 @@ class Config(Part):
     """Accepted, without effect."""
     kube_api_burst: Annotated[int, Flag("kube-api-burst", env=("KUBE_API_BURST",), outside=True)] = 10
     """Accepted, without effect."""
-    namespace: Annotated[str, Flag("namespace", env=("NAMESPACE",), outside=True)] = "default"
+    namespace: Annotated[str, Flag("namespace", env=("NAMESPACE",), outside=True, filled=True)] = "default"
     """Namespace of the NodeFeature object."""
     node_name: Annotated[str, Flag("node-name", env=("NODE_NAME",), outside=True)] = ""
     """Name of this node."""
     pod_name: Annotated[str, Flag("pod-name", env=("POD_NAME",), outside=True)] = ""
     """Name of this pod, for owner references."""
-    host_root: Annotated[str, Flag("host-root", env=("NFD_HOST_ROOT",), outside=True)] = "/"
+    host_root: Annotated[str, Flag("host-root", env=("NFD_HOST_ROOT",), outside=True, filled=True)] = "/"
     """Where the machine's file systems are mounted."""
     replay: Annotated[str, Flag("replay", outside=True)] = ""
     """Recorded or hand-made machine to label instead of the running one."""
@@ -202,9 +202,9 @@ class Config(Part):
     """How long the driver may take for one reading."""
     cleanup: Annotated[bool, Flag("cleanup", outside=True)] = False
     """Remove the feature file or NodeFeature object and exit."""
-    log_level: Annotated[str, AfterValidator(check_level), Flag("log-level", env=("GFD_LOG_LEVEL",), outside=True)] = (
-        "info"
-    )
+    log_level: Annotated[
+        str, AfterValidator(check_level), Flag("log-level", env=("GFD_LOG_LEVEL",), outside=True, filled=True)
+    ] = "info"
     """One of debug, info, warning, error."""
 
     def remarks(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

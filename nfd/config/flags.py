@@ -11,7 +11,8 @@
 `-name` and `--name` are the same, values follow `=` or come as the next word, a switch takes a value only after `=`,
 and a flag given twice counts with its last value. Every leaf of the model is a flag of its own
 (`--core.sleep-interval`) beside its established names. A flag or variable overrides the configuration only if it is
-given. Variables of an empty text stand for an empty text or list, or for false; for other types they count as unset.
+given. Variables of an empty text stand for an empty text or list, or for false. Where that is no legal value, they
+count as unset.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ def certificate_files(parsed: Parsed, advice: str = "") -> tuple[str, ...]:
     if any(files) and not all(files):
         raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none{advice}")
     return files if all(files) else ()
+
+
+def or_root(text: str) -> str:
+    """A folder; an empty text is not the one that the program happens to run in."""
+    return text or "/"
 
 
 def daemon_flags(config_file: str) -> tuple[Extra, ...]:
@@ -227,16 +233,22 @@ def _environment(leaves: Iterable[Option], variables: Mapping[str, str]) -> list
     """One layer for each option that a variable sets."""
     layers: list[Layer] = []
     for leaf in leaves:
-        name = next((name for name in leaf.env if name in variables and not _is_link(name, variables[name])), None)
+        name = next((name for name in leaf.env if name in variables and _is_set(leaf, name, variables[name])), None)
         if name is None:
             continue
         try:
             value = from_environment(leaf.shape, variables[name], exact=leaf.mark.exact)
         except ValueError as error:
             raise ConfigError(f"{name}: {error}") from error
-        if value is not None:
-            layers.append(Layer(name, _nest(leaf.path, value), Origin.VARIABLE))
+        layers.append(Layer(name, _nest(leaf.path, value), Origin.VARIABLE))
     return layers
+
+
+def _is_set(leaf: Option, name: str, text: str) -> bool:
+    """Whether a variable that exists says anything."""
+    if not text:
+        return not leaf.mark.filled and from_environment(leaf.shape, text) is not None
+    return not _is_link(name, text)
 
 
 def _is_link(name: str, text: str) -> bool:

@@ -66,7 +66,8 @@ class Flag:
 
     `name` is a flag without dashes, `env` are variables of which the first that exists counts. `exact` splits a list
     flag at commas and no more (`-deny-label-ns`); otherwise items are trimmed and blank ones dropped. `hidden` leaves
-    it out of the help text. With `outside` no file may set the option, only its flag and variables.
+    it out of the help text. With `outside` no file may set the option, only its flag and variables. With `filled` the
+    empty text means nothing, and an empty variable counts as unset.
     """
 
     name: str = ""
@@ -75,6 +76,7 @@ class Flag:
     exact: bool = False
     hidden: bool = False
     outside: bool = False
+    filled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

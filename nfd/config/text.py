@@ -85,8 +85,13 @@ def _pair(item: str) -> tuple[str, str]:
 
 
 def from_environment(shape: Shape, text: str, *, exact: bool = False) -> Any:
-    """As `parse_text`; an empty variable is an empty text or list, false, and otherwise None: as if it were unset."""
+    """As `parse_text`; an empty variable is an empty text or list, false, and otherwise None: as if it were unset.
+
+    So it is too where only some texts are legal, and this is none of them.
+    """
     if text:
         return parse_text(shape, text, exact=exact)
+    if shape.choices and "" not in shape.choices:
+        return None
     empty: dict[Kind, Any] = {Kind.TEXT: "", Kind.BOOL: False, Kind.LIST: [], Kind.MAP: {}, Kind.PATTERN: ""}
     return empty.get(shape.kind)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import Field
 
 from nfd import names
-from nfd.config.flags import Extra, Parsed, parse
+from nfd.config.flags import Extra, Parsed, or_root, parse
 from nfd.config.klog import Klog
 from nfd.config.load import files, load
 from nfd.config.section import Section, parse_duration
@@ -200,7 +200,7 @@ FLAGS = (
     Extra("podresources-socket", f"the kubelet's pod-resources socket; else HOST-ROOT/{SOCKET}"),
     Extra("pods-fingerprint", "publish a fingerprint of the set of pods", True, switch=True),
     Extra("kubelet-state-dir", f"the kubelet's folder, watched for changes; empty for none; else HOST-ROOT/{STATE}"),
-    Extra("host-root", "where this machine's / is mounted", "/", env=("NFD_HOST_ROOT",)),
+    Extra("host-root", "where this machine's / is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
     Extra("grpc-health", "accepted, without effect: health is on the HTTP port", 8082, parse_port, hidden=True),
 )
 

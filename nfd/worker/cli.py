@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nfd import names
-from nfd.config.flags import Extra, Gate, Parsed, certificate_files, configure, daemon_flags, feature_gates, parse
+from nfd.config.flags import (
+    Extra,
+    Gate,
+    Parsed,
+    certificate_files,
+    configure,
+    daemon_flags,
+    feature_gates,
+    or_root,
+    parse,
+)
 from nfd.config.load import Contents
 from nfd.config.text import parse_port
 from nfd.discovery import make_plan
@@ -201,7 +211,7 @@ FLAGS = (
     Extra("server-ca-file", "CA certificates (PEM) for TLS in which we show a token; -ca-file goes before it"),
     Extra("token-file", "service-account token (audience nfd-master) that shows the master which pod we are", TOKEN),
     Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
-    Extra("host-root", "where this machine's / is mounted", "/", env=("NFD_HOST_ROOT",)),
+    Extra("host-root", "where this machine's / is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
     Extra("replay", "directory of a recorded machine, to be scanned instead of this one"),
     Extra(
         "http-port",

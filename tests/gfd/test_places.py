@@ -190,7 +190,7 @@ WORDS = [
     for name, (key, variables) in STRATEGIES.items()
     for variable in variables
     for where in ("file", "variable", "flag")
-    for text in ("Odd", "''" if where == "file" else "")
+    for text in {"file": ("Odd", "''"), "variable": ("Odd",), "flag": ("Odd", "")}[where]
 ]
 
 
