@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 from gfd.config import check_timeout
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT
 from gfd.labels.settings import MIG_STRATEGIES
-from gfd.sharing import Sharing, resource_name
+from gfd.sharing import FileSharing, resource_name
 from nfd.config.flags import Parsed, parse
 from nfd.config.load import file_layer, load, place_of
 from nfd.config.overlay import Layer
@@ -162,7 +162,7 @@ class Config(Part):
     """Version of the file; only v1 is supported."""
     flags: Flags = Flags()
     resources: Resources = Resources()
-    sharing: Sharing = Sharing()
+    sharing: FileSharing = FileSharing()
     """How GPUs and MIG devices are shared: `timeSlicing` and `mps`."""
     imex: Imex = Imex()
 

@@ -136,8 +136,9 @@ class Sharing(Section):
 
     whole: ClassVar[bool] = True
     derived: ClassVar[bool] = False
+    removable: ClassVar[bool] = True
 
-    time_slicing: Annotated[Replicated | None, AfterValidator(check_section)] = None
+    time_slicing: Replicated | None = None
     mps: Replicated | None = None
 
     @property
@@ -155,3 +156,11 @@ class Sharing(Section):
         for key, section in (("mps", self.mps), ("timeSlicing", self.time_slicing)):
             for path, reason in section.without_effect() if section else ():
                 yield (key, *path), reason
+
+
+class FileSharing(Sharing):
+    """As the device plugin's file has it, whose decoder refuses a `timeSlicing` of null."""
+
+    removable: ClassVar[bool] = False
+
+    time_slicing: Annotated[Replicated | None, AfterValidator(check_section)] = None

@@ -176,6 +176,8 @@ class Overlay:
             return self._fail(path, "expected a section, found nothing")
         if shape.optional:
             return None
+        if shape.model is not None and shape.model.removable:
+            return {}
         return {Kind.LIST: [], Kind.MAP: {}}.get(shape.kind, _KEEP)
 
     def _nested(self, model: type[Section], old: Any, new: Any, path: Path) -> Any:

@@ -36,6 +36,8 @@ class Section(BaseModel):
     """Keys count letter by letter, and a null is not an entry of a list of such sections."""
     nullable: ClassVar[bool] = False
     """A null stands for the default of a key; elsewhere it changes nothing."""
+    removable: ClassVar[bool] = False
+    """A null takes away the section as earlier layers have it; elsewhere it changes nothing."""
     derived: ClassVar[bool] = True
     """Every key is a flag and a variable, in addition to the established ones."""
 
