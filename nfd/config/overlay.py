@@ -101,7 +101,7 @@ class Overlay:
         tree, last = dict(before), dict[str, str]()
         for written, value in sorted(self._renamed(model, data, path).items()):
             if (name := names.get(written if model.exact else written.lower())) is None:
-                self._warn((*path, written), "no such key" + _nearest(written, model))
+                self._warn((*path, written), "no such key" + _advice(written, model, names))
                 continue
             if (other := last.get(name)) is not None:
                 self._warn((*path, other), f"is the same key as {written}, which is laid over it")
@@ -280,11 +280,17 @@ def _folded(path: Path) -> Path:
     return tuple(part.lower() if isinstance(part, str) else part for part in path)
 
 
-def _nearest(written: str, model: type[Section]) -> str:
+def _advice(written: str, model: type[Section], names: Mapping[str, str]) -> str:
+    """The flag that alone may set it, or the nearest key of those that the layer may set (`names`, key → field)."""
     from difflib import get_close_matches
 
+    for name, one in model.model_fields.items():
+        mark = find_mark(one, Flag)
+        if mark and mark.outside and written.lower() in (key_of(name, one).lower(), mark.name):
+            return f"; use the flag --{mark.name}"
     known = {key_of(name, one).lower(): key_of(name, one) for name, one in model.model_fields.items()}
-    found = get_close_matches(written.lower(), known, n=1)
+    settable = [key for key in known if known[key] in names or key in names]
+    found = get_close_matches(written.lower(), settable, n=1)
     return f"; did you mean {known[found[0]]}?" if found else ""
 
 

@@ -11,7 +11,7 @@ from gfd.inventory import Gpu, Inventory
 from gfd.options import Config, Loaded, parse_options
 from nfd.config.load import layer_of
 from nfd.config.load import load as load_config
-from nfd.config.options import Kind, options
+from nfd.config.options import Kind, Option, options
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
 from tests.gfd.cases import prepare, run_process
@@ -153,7 +153,7 @@ UNKNOWN = {
     "flags:\n  gdf: {}\n": "2: flags.gdf: no such key; did you mean gfd?",
     "flags:\n  gfd:\n    sleepintervall: 5\n": "3: flags.gfd.sleepintervall: no such key; did you mean sleepInterval?",
     "flags:\n  plugin:\n    x: 5\n": "3: flags.plugin.x: no such key",
-    "kubeconfig: a\n": "1: kubeconfig: no such key",
+    "kubeconfig: a\n": "1: kubeconfig: no such key; use the flag --kubeconfig",
     "imex: {a: b}\n": "1: imex.a: no such key",
     "resources:\n  gpu: []\n": "2: resources.gpu: no such key; did you mean gpus?",
     "sharing:\n  MPSS: 1\n": "2: sharing.MPSS: no such key; did you mean mps?",
@@ -164,6 +164,17 @@ UNKNOWN = {
         "1: sharing.mps.resources[0].Devices: no such key"
     ),
 }
+
+
+@pytest.mark.parametrize("leaf", [leaf for leaf in options(Config) if leaf.mark.outside], ids=lambda leaf: leaf.key)
+def test_a_key_that_only_a_flag_may_set_is_named_with_it(leaf: Option) -> None:
+    """And a misspelt one is never said to be the key that no file may have."""
+    for written in (leaf.key, leaf.key.upper(), leaf.mark.name):
+        (warning,) = read(f"{written}: 1\n")[1]
+        assert warning == f"config.yaml:1: {written}: no such key; use the flag --{leaf.mark.name}"
+    (warning,) = read(f"{leaf.key}x: 1\n")[1]
+    assert "use the flag" not in warning
+    assert f"did you mean {leaf.key}?" not in warning
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
