@@ -117,7 +117,8 @@ def metrics_answer(families: Iterable[Family], accept: str) -> Answer:
 
 
 def alive_answer(busy_since: float | None) -> Answer:
-    """`/healthz` of a program whose pass began then (monotonic seconds; None: it is between two)."""
+    """`/healthz` of a program whose pass began then, or has time until then for what it does (monotonic seconds; None:
+    it is between two)."""
     busy = 0.0 if busy_since is None else time.monotonic() - busy_since
     return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else OK
 

@@ -49,12 +49,17 @@ def _supervise(task: str, run: Callable[[], None], again: bool) -> None:
 class Limits:
     """Does work under a name, within a time; for use by one thread. `ending` says whether the program is to end.
 
+    `allowed` is called with the seconds for which all is well: those of work that begins, none when it is over.
+
     What has not ended in time goes on in the background. It is asked to end, which a computation in Python does and a
     call that hangs does not, and is not started again before it has ended: then the name is free again.
     """
 
-    def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, ending: Callable[[], bool] = lambda: False, allowed: Callable[[float], None] = lambda seconds: None
+    ) -> None:
         self._ending = ending
+        self._allowed = allowed
         self._left: dict[str, Thread] = {}
         self._last: float | None = None
 
@@ -64,8 +69,11 @@ class Limits:
             _ask_to_end(left)
             raise Overdue(f"an earlier run has not ended, which may take {seconds:g} s")
         done = _Done(work)
+        self._allowed(seconds)
         self._left[name] = thread = start_thread("work with a time limit", done.do)
-        if not self._wait(thread, seconds):
+        ended = self._wait(thread, seconds)
+        self._allowed(0.0)
+        if not ended:
             _ask_to_end(thread)
             raise Overdue(f"has not ended within {seconds:g} s")
         del self._left[name]

@@ -73,13 +73,14 @@ class Agent:
     ) -> None:
         self.metrics = Metrics(__version__, node, time.time())
         self.busy_since: float | None = None
-        """Since when a scan or report has been under way, by the monotonic clock."""
+        """Since when a scan or report has been under way, by the monotonic clock; while a source is at it, the end of
+        its time: a scan in which several hang takes long, and ends."""
         self._log = log.get("worker")
         self._host, self._node, self._signals = host, node, signals
         self._send, self._load = send, load
         self._folders, self._changed, self._live = tuple(folders), changed, live
         self._settings = settings
-        self._limits = Limits(lambda: signals.stop)
+        self._limits = Limits(lambda: signals.stop, self._allow)
         self._events = self._listen()
         self._found: Discovery | None = None
         self._content = Content()
@@ -199,6 +200,9 @@ class Agent:
             self._content = content
             self._pace.changed(now)
         return found
+
+    def _allow(self, seconds: float) -> None:
+        self.busy_since = time.monotonic() + seconds
 
     def _tell_changes(self, before: Discovery, found: Discovery) -> None:
         """Log what differs from the last pass."""
