@@ -79,11 +79,11 @@ RULES = (
     ),
     Guard(  # an outcome is not current before it is there
         "nfd/master/rules/evaluator.py",
-        "        book = self.book\n        found = yield from self._judgement(book, features)\n"
+        "        book = self.book\n        found = yield from self._judgement(key[0], book, features)\n"
         "        now = self._find(key)\n",
         "        book, now = self.book, self._find(key)\n        if now is not None:\n"
         "            now.book, now.judged = book, features\n"
-        "        found = yield from self._judgement(book, features)\n",
+        "        found = yield from self._judgement(key[0], book, features)\n",
         "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",
     ),
     Guard(  # while the rules of a node are not done, nothing is taken off it
@@ -94,9 +94,15 @@ RULES = (
     ),
     Guard(  # what takes too long is suspended
         "nfd/master/rules/suspensions.py",
-        "            self._known[name] = _Suspended(members[name], now + seconds, seconds)\n",
-        "",
+        "return len(recent) == STRIKES and self._everywhere.suspend(members, now)",
+        "return False",
         "tests/master/test_costly_rules.py::test_heavy_object_is_suspended_with_all_its_rules",
+    ),
+    Guard(  # but not on all nodes for what one of them reports
+        "nfd/master/rules/suspensions.py",
+        "        times.pop(node, None)\n        recent = [*times.items(), (node, now)][-STRIKES:]\n",
+        "        recent = [*times.items(), (f'{node} {now}', now)][-STRIKES:]\n",
+        "tests/master/test_suspensions.py::test_one_node_suspends_nothing_on_others",
     ),
     Guard(  # what is suspended is tried again
         "nfd/master/rules/suspensions.py",

@@ -155,7 +155,9 @@ def test_pass_that_is_too_much() -> None:
 class Rules:
     """Evaluations, and what they say. They take as long as their work is counted, and all of it is done at once."""
 
-    def __init__(self, *sheets: CompiledObject, groups: Any = (), turns: Slices | None = None) -> None:
+    def __init__(
+        self, *sheets: CompiledObject, groups: Any = (), turns: Slices | None = None, node: float = 10.0
+    ) -> None:
         self.rebinds, self.changed = list[None](), list[str]()
         self.sheets, self.groups = sheets, groups
         self.clock = Ticking()
@@ -165,7 +167,7 @@ class Rules:
             lambda: None,
             lambda: self.rebinds.append(None),
             turns or Slices(FROZEN),
-            Limits(self.clock.clocks, node=10.0),
+            Limits(self.clock.clocks, node=node),
         )
         self.bind()
 

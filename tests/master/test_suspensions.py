@@ -13,7 +13,7 @@ import pytest
 from bench import rules as normal
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.desired import Contribution
-from nfd.master.rules.evaluation import SUSPENDED, Limits
+from nfd.master.rules.evaluation import SUSPENDED, SUSPENDED_HERE, Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import PlacedRule, compile_object
@@ -47,7 +47,7 @@ async def suspended(rules: Rules) -> int:
 
 
 async def test_suspended_rule_is_tried_again_after_a_while() -> None:
-    """If it still takes too long, one node will do to suspend it again, for longer."""
+    """If it still takes too long on as many nodes, it is suspended again, for longer."""
     rules = Rules(sheet(template(SLOW), name="slow"))
     number = await suspended(rules)
     waits = []
@@ -58,9 +58,10 @@ async def test_suspended_rule_is_tried_again_after_a_while() -> None:
         rules.clock.now += wait + 1
         rules.bind()
         number += 1
-        found = await rules.judge(f"node-{number}", features_of(number))
+        found = await rules.judge(f"node-{number}", features_of(number))  # and those before
         assert SUSPENDED not in found.problems[0]
         assert rules.rebinds
+        rules.rebinds.clear()
         rules.bind()
     assert waits[:2] == [pytest.approx(FIRST, abs=10), pytest.approx(2 * FIRST, abs=10)]
     assert waits[-1] == pytest.approx(LONGEST, abs=10)
@@ -139,36 +140,106 @@ def placed(name: str) -> PlacedRule:
     return PlacedRule(name, CompiledRule(name), Contribution(f"rule:o/{name}"), True)
 
 
+def strike(found: Suspensions, rule: PlacedRule, *nodes: str) -> bool:
+    struck = [found.strike(node, 1, {1: rule}) for node in nodes]
+    return any(struck)
+
+
+NODES = tuple(f"n{number}" for number in range(STRIKES))
+
+
 def test_strikes_count_for_a_while() -> None:
     clock, rule = Time(), placed("r")
     found = Suspensions(clock)
     found.bind({1: rule})
-    for _ in range(3 * STRIKES):
+    for number in range(3 * STRIKES):
         clock.now += WINDOW / (STRIKES - 1)
-        assert not found.strike(1, {1: rule}, at_once=False)
+        assert not strike(found, rule, f"n{number}")
     clock.now += 1
-    assert found.strike(1, {1: rule}, at_once=False)
+    assert strike(found, rule, "another")
     assert found.active == {1}
+
+
+def test_one_node_suspends_nothing_on_others() -> None:
+    rule = placed("r")
+    found = Suspensions(Time())
+    found.bind({1: rule})
+    assert not strike(found, rule, *(["n"] * 10 * STRIKES))
+    assert not strike(found, rule, *NODES[: STRIKES - 2])
+    found.forget("n")
+    assert not strike(found, rule, NODES[-1])
+    assert strike(found, rule, "n")
 
 
 def test_suspension_ends_with_its_rule_and_with_time() -> None:
     clock, rule, other = Time(), placed("r"), placed("other")
     found = Suspensions(clock)
-    assert not found.strike(1, {1: rule}, at_once=True)
+    assert not strike(found, rule, *NODES)
     found.bind({1: rule, 2: other})
-    assert found.strike(1, {1: rule}, at_once=True)
+    assert strike(found, rule, *NODES)
     found.bind({1: rule, 2: other})
     assert found.active == {1}
     found.bind({1: other})
     assert found.active == set()
-    assert found.strike(1, {1: other}, at_once=True)
+    assert strike(found, other, *NODES)
     clock.now += FIRST
     found.bind({1: other})
     assert (found.active, found.retry_in()) == (set(), None)
-    assert found.strike(1, {1: other}, at_once=False)
+    assert strike(found, other, *NODES)
     assert found.retry_in() == 2 * FIRST
     clock.now += 2 * FIRST + LONGEST
-    assert not found.strike(1, {1: other}, at_once=False)
+    found.bind({1: other})
+    assert strike(found, other, *NODES)
+    assert found.retry_in() == FIRST
+
+
+def test_suspension_on_one_node_ends_with_its_rule_with_time_and_with_the_node() -> None:
+    clock, rule, other = Time(), placed("r"), placed("other")
+    found = Suspensions(clock)
+    found.bind({1: rule, 2: other})
+    assert found.suspend_on("n", {1: rule})
+    assert not found.suspend_on("n", {1: rule})
+    assert (found.active_on("n"), found.active_on("m"), found.active) == ({1}, (), set())
+    assert (found.retry_in(), found.release_in(), found.release()) == (None, FIRST, [])
+    clock.now += FIRST
+    assert (found.release(), found.active_on("n"), found.release_in()) == (["n"], set(), None)
+    assert found.suspend_on("n", {1: rule})
+    assert found.release_in() == 2 * FIRST
+    found.bind({1: other})
+    assert (found.active_on("n"), found.release_in()) == ((), None)
+    assert found.suspend_on("n", {1: other})
+    found.forget("n")
+    assert (found.active_on("n"), found.release_in()) == ((), None)
+
+
+async def test_node_that_reports_too_much_concerns_no_other() -> None:
+    """However often it reports, even if all rules together take too long there. The rest of them is evaluated there."""
+    good = sheet({"name": "good", "labels": {"y": "1"}}, name="z")
+    heavy = sheet(*(template(SLOW, f"r{number}") for number in range(10)), name="heavy")
+    rules = Rules(heavy, good, node=0.2)
+    for number in range(3 * STRIKES):
+        found = await rules.judge("evil", features_of(number))
+        assert found.complete
+        assert [one.origin for one in found.contributions] == ["rule:z/good"]
+        assert {*found.problems.values()} == {(SUSPENDED_HERE,)}
+    assert not rules.rebinds
+    rules.clock.tick = 1e-6
+    elsewhere = await rules.judge("good", features_of(0))
+    assert SUSPENDED_HERE not in {texts[0] for texts in elsewhere.problems.values()}
+    rules.clock.now += FIRST - 60
+    rules.verdicts.release()
+    assert (await rules.judge("evil", features_of(0))).problems == dict.fromkeys(range(10), (SUSPENDED_HERE,))
+    rules.clock.now += 60
+    rules.verdicts.release()
+    await rules.verdicts.judge_due(rules.changed.append)
+    assert (await rules.judge("evil", features_of(0))) == elsewhere
+
+
+async def test_what_a_node_makes_of_the_rules_that_are_left_is_no_other_nodes_outcome() -> None:
+    rules = Rules(sheet({**template(SLOW), "labels": {"x": "1"}}, name="slow"))
+    await rules.judge("evil", features_of(0))
+    assert (await rules.judge("evil", features_of(1))).problems == {0: (SUSPENDED_HERE,)}
+    assert (await rules.judge("good", features_of(1))).problems != {0: (SUSPENDED_HERE,)}
 
 
 class Play:

@@ -1,7 +1,7 @@
 """All rules and groups over the features of one node, a rule at a time, and what that may cost (pure).
 
 A rule that takes too long fails on the node. So do the rules of an object that together take too long, and all that
-are left once the whole pass does. Whoever evaluates many nodes counts how often that was so, and suspends the cause.
+are left once the whole pass does. Whoever evaluates many nodes counts on how many that was so, and suspends the cause.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ NODE_SECONDS = 1.0
 NOTICED = 0.001
 """Seconds that rules may take together before their CPU time is read: most take some microseconds."""
 SUSPENDED = "suspended: it takes too long; it is tried again later, and once it is changed"
+SUSPENDED_HERE = "suspended on this node: it takes too long there; it is tried again later, and once it is changed"
 CROWDED = f"left out: the rules of its object take more than {OBJECT_SECONDS} s on this node"
 CUT_OFF = f"left out: all rules together take more than {NODE_SECONDS} s on this node"
 
@@ -167,11 +168,13 @@ def evaluation_steps(
     suspended: Collection[int | str] = (),
     limits: Limits = LIMITS,
     watch: Watch | None = None,
+    suspended_here: Collection[int | str] = (),
 ) -> Steps[Evaluation]:
     """Run the rules in order, then the groups; one that fails gives nothing, and the others go on.
 
     A step is some milliseconds, or one rule. `suspended` are identities (`id`) of rules, and origins of groups, which
-    are not run; it may change meanwhile. `watch` sees the result of each rule that is run.
+    are not run; it may change meanwhile. `suspended_here` are those of this node alone. `watch` sees the result of each
+    rule that is run.
     """
     spending, wall = Spending(limits), limits.clocks.wall
     run = _Run(View(features, metered(limits.clocks, limits.rule), watch), policy)
@@ -181,6 +184,8 @@ def evaluation_steps(
             break
         if id(placed) in suspended:
             run.fail(index, placed, RuleError(SUSPENDED))
+        elif suspended_here and id(placed) in suspended_here:
+            run.fail(index, placed, RuleError(SUSPENDED_HERE))
         elif spending.over and placed.sheet in spending.over:
             run.fail(index, placed, RuleError(CROWDED))
         else:
@@ -194,7 +199,9 @@ def evaluation_steps(
             yield
             spending.resume()
     for group in groups:
-        yield from run.join(group, features, suspended, spending)
+        origin = group_origin(group.key)
+        reason = SUSPENDED if origin in suspended else SUSPENDED_HERE if origin in suspended_here else ""
+        yield from run.join(group, features, reason, spending)
     return run.outcome(spending)
 
 
@@ -268,13 +275,13 @@ class _Run:
         if refused:
             self.problems[index] = refused
 
-    def join(
-        self, group: Group, features: Features, suspended: Collection[int | str], spending: Spending
-    ) -> Steps[None]:
-        """Whether the node belongs to a group, which starts afresh. A rule that fails leaves it open."""
-        origin = group_origin(group.key)
-        if origin in suspended:
-            problems: list[str] = [SUSPENDED]
+    def join(self, group: Group, features: Features, suspended: str, spending: Spending) -> Steps[None]:
+        """Whether the node belongs to a group, which starts afresh. A rule that fails leaves it open.
+
+        `suspended` is why the group is not looked at, "" if it is.
+        """
+        if suspended:
+            problems: list[str] = [suspended]
         elif spending.is_over():
             problems = [CUT_OFF]
         else:

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from nfd.features import Features
 from nfd.master.http.metrics import RULES, Metrics
 from nfd.master.node.outcome import Evaluated
-from nfd.master.rules.evaluation import LIMITS, SUSPENDED, Evaluation, Limits, evaluation_steps, group_origin
+from nfd.master.rules.evaluation import (
+    LIMITS,
+    SUSPENDED,
+    SUSPENDED_HERE,
+    Evaluation,
+    Limits,
+    evaluation_steps,
+    group_origin,
+)
 from nfd.master.rules.nodefeatures import FeatureObject, Joining, join_objects
 from nfd.master.rules.ruleset import CompiledObject, RuleSet, Steps, bind
 from nfd.master.rules.slices import SLICE, Slices
@@ -31,6 +39,8 @@ EVALUATION = "rule evaluation"
 """What failed, where something outside of every rule did."""
 MOST_SAID = 1000
 """Rules and reasons of failures that are logged until there are other rules; the status of each says all of them."""
+NAMED = 3
+"""Rules that are named where several are suspended on a node."""
 
 _log = log.get("master")
 
@@ -156,10 +166,11 @@ class Evaluator:
         if self._due.get(key) is None:
             steps = self._evaluation(key, verdict.joined.features)
             try:
-                if self.turns.advance(steps, keep=SLICE if self._due else 0.0):
+                done = self.turns.advance(steps, keep=SLICE if self._due else 0.0)
+                if done and verdict.is_current(self.book):
                     self._due.pop(key, None)
                     return
-                self._leave(key, steps)
+                self._leave(key, None if done else steps)
             except Exception as error:
                 self._tell_defect(key, error)
         verdict.asked = True
@@ -173,6 +184,7 @@ class Evaluator:
         self._considered.pop(node, None)
         for considered in (False, True):
             self._due.pop((node, considered), None)
+        self.suspensions.forget(node)
         if (verdict := self._verdicts.pop(node, None)) is not None:
             self._count_failing((node, False), verdict, -1)
             self._told()
@@ -180,6 +192,17 @@ class Evaluator:
     def failing(self) -> int:
         """How many rules are wrong, or could not be evaluated on some node."""
         return len(self._wrong | self._failing.keys())
+
+    def release(self) -> None:
+        """Judge nodes again on which something was suspended for a time that is over."""
+        for node in self.suspensions.release():
+            self._again(node)
+
+    def _again(self, node: str) -> None:
+        """The last outcome stands until there is another, and is not current."""
+        if (verdict := self._verdicts.get(node)) is not None:
+            verdict.judged = None
+            self._leave((node, False), None)
 
     async def judge_due(self, changed: Callable[[str], None]) -> None:
         """Judge what is left; `changed` names nodes with another outcome, or for which somebody waits."""
@@ -219,7 +242,7 @@ class Evaluator:
     def _evaluation(self, key: Key, features: Features) -> Steps[Evaluation]:
         """Evaluate, and note the outcome for whatever the node is to be judged on by then."""
         book = self.book
-        found = yield from self._judgement(book, features)
+        found = yield from self._judgement(key[0], book, features)
         now = self._find(key)
         if now is None:
             return found
@@ -234,16 +257,16 @@ class Evaluator:
             self._note(key[0], book, found)
         return found
 
-    def _judgement(self, book: RuleSet, features: Features) -> Steps[Evaluation]:
+    def _judgement(self, node: str, book: RuleSet, features: Features) -> Steps[Evaluation]:
         """What rules and groups make of these features, from memory if they made it of the same before."""
         seen = look(features, book.features) if book.repeatable else ()
         found = self._alike.get(seen) if book.repeatable else None
         if found is None:
-            alike = self._alike
-            found = yield from self._computed(book, features)
+            alike, here = self._alike, self.suspensions.active_on(node)
+            found = yield from self._computed(book, features, here)
             if self._surprises(book, found):
-                found = yield from self._computed(book, features)  # once more: it may have been the machine
-            if not found.took_too_long() and book.repeatable and not found.refers:
+                found = yield from self._computed(book, features, here)  # once more: it may have been the machine
+            if not (found.took_too_long() or here) and book.repeatable and not found.refers:
                 alike.put(seen, found)
         return found
 
@@ -252,9 +275,17 @@ class Evaluator:
         keys: tuple[int | str, ...] = (*(id(book.rules[index]) for index in found.slow), *found.heavy)
         return not all(map(self.suspensions.is_expected, keys)) or (not found.complete and not keys)
 
-    def _computed(self, book: RuleSet, features: Features) -> Steps[Evaluation]:
-        suspended = self.suspensions.active
-        found = yield from evaluation_steps(book.rules, book.groups, features, self.policy, suspended, self._limits)
+    def _computed(self, book: RuleSet, features: Features, here: Collection[int | str]) -> Steps[Evaluation]:
+        """`here` is what is suspended on the node alone."""
+        found = yield from evaluation_steps(
+            book.rules,
+            book.groups,
+            features,
+            self.policy,
+            self.suspensions.active,
+            self._limits,
+            suspended_here=here,
+        )
         if book.rules:
             self._metrics.observe(RULES, found.seconds)
         return found
@@ -271,7 +302,11 @@ class Evaluator:
         rules = ((book.rules[index].origin, texts) for index, texts in found.failed().items())
         groups = ((group_origin(key), texts) for key, texts in found.group_problems.items())
         for rule, texts in (*rules, *groups):
-            if texts != (SUSPENDED,) and (rule, texts) not in self._said and len(self._said) < MOST_SAID:
+            if (
+                not {SUSPENDED, SUSPENDED_HERE}.issuperset(texts)
+                and (rule, texts) not in self._said
+                and len(self._said) < MOST_SAID
+            ):
                 self._said.add((rule, texts))
                 _log.warning("rule failed; what it gave before stays", rule=rule, node=node, error="; ".join(texts))
 
@@ -283,21 +318,37 @@ class Evaluator:
                     del self._failing[index]
 
     def _count_strikes(self, node: str, book: RuleSet, found: Evaluation) -> None:
-        """What takes too long on one node does so on thousands: a pass over them must not take hours."""
-        for index in found.slow:
-            placed = book.rules[index]
-            self._strike(node, id(placed), placed.origin, {id(placed): placed}, at_once=not found.complete)
-        for origin in found.heavy:
-            members: dict[int | str, object] = {id(rule): rule for rule in book.rules if rule.sheet == origin}
-            members |= {name: one for one in book.groups if (name := group_origin(one.key)) == origin}
-            self._strike(node, origin, origin, members, at_once=not found.complete)
+        """What takes too long on several nodes may do so on thousands: a pass over them must not take hours.
 
-    def _strike(
-        self, node: str, key: int | str, origin: str, members: dict[int | str, object], *, at_once: bool
-    ) -> None:
-        if self.suspensions.strike(key, members, at_once=at_once):
-            _log.warning("suspended for a while, since it takes too long", rule=origin, node=node)
-            self._rebind()
+        Until then it is suspended on those nodes alone: what one of them reports concerns no other.
+        """
+        here = []
+        for key, origin, members in _too_long(book, found):
+            if self.suspensions.strike(node, key, members):
+                _log.warning("suspended for a while, since it takes too long", rule=origin, node=node)
+                self._rebind()
+            elif self.suspensions.suspend_on(node, members):
+                here.append(origin)
+        if here:
+            _log.warning(
+                "suspended on this node for a while, since it takes too long there",
+                rule=", ".join(here[:NAMED]),
+                rules=len(here),
+                node=node,
+            )
+            if not found.complete:
+                self._again(node)  # those that were left out have their turn
+            self.waiting.set()
+
+
+def _too_long(book: RuleSet, found: Evaluation) -> Iterator[tuple[int | str, str, dict[int | str, object]]]:
+    """What took too long: its key and origin, and itself or its rules by their keys."""
+    for index in found.slow:
+        placed = book.rules[index]
+        yield id(placed), placed.origin, {id(placed): placed}
+    for origin in found.heavy:
+        members: dict[int | str, object] = {id(rule): rule for rule in book.rules if rule.sheet == origin}
+        yield origin, origin, members | {name: one for one in book.groups if (name := group_origin(one.key)) == origin}
 
 
 KNOWN = 256

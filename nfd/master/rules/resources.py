@@ -323,7 +323,10 @@ class CustomResources:
     async def _judge_due(self) -> None:
         """Nodes whose rules are not short, or are others now, have their turn one after the other."""
         while True:
-            await self.verdicts.waiting.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.verdicts.suspensions.release_in()):
+                    await self.verdicts.waiting.wait()
+            self.verdicts.release()
             await self.verdicts.judge_due(self._queue.add)
 
     async def _compile(self) -> None:
