@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -40,15 +41,17 @@ class Compiled(Generic[T]):
         self._steps = steps
         self._turns = turns
         self._known: dict[Key, tuple[RawObject, T | None]] = {}
+        self._updating = asyncio.Lock()
 
     async def update(self) -> None:
-        """Compile what is new, as of now."""
-        for key, written in list(self._written.items.items()):
-            known = self._known.get(key)
-            if known is None or known[0] is not written:
-                self._known[key] = written, await self._compile(key, written, known[1] if known else None)
-        for key in self._known.keys() - self._written.items.keys():
-            del self._known[key]
+        """Compile what is new; one that changes while it is compiled is new for the next update."""
+        async with self._updating:  # of two at once, one would put an older text in the place of a newer one
+            for key in list(self._written.items):
+                written, known = self._written.items.get(key), self._known.get(key)
+                if written is not None and (known is None or known[0] is not written):
+                    self._known[key] = written, await self._compile(key, written, known[1] if known else None)
+            for key in self._known.keys() - self._written.items.keys():
+                del self._known[key]
 
     async def _compile(self, key: Key, written: RawObject, before: T | None) -> T | None:
         """What stood before, if this cannot be compiled."""
