@@ -79,9 +79,9 @@ RULES = (
     ),
     Guard(  # an outcome is not current before it is there
         "nfd/master/rules/evaluator.py",
-        "        book = self.book\n        found = yield from self._judgement(key[0], book, features)\n"
-        "        now = self._find(key)\n",
-        "        book, now = self.book, self._find(key)\n        if now is not None:\n"
+        "        last = begun.book if begun is not None else None\n"
+        "        found = yield from self._judgement(key[0], book, features)\n        now = self._find(key)\n",
+        "        last, now = None, begun\n        if now is not None:\n"
         "            now.book, now.judged = book, features\n"
         "        found = yield from self._judgement(key[0], book, features)\n",
         "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",

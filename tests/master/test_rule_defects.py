@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +23,7 @@ from nfd.rules.compile import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.policy import Policy
 from tests.master.rulebooks import evaluate
-from tests.rules.clocks import FROZEN
+from tests.rules.clocks import FROZEN, Ticking
 from tests.rules.raising import HERE, UNFORESEEN, Unreadable, raising
 
 POLICY = Policy(enable_taints=True)
@@ -120,6 +122,47 @@ async def test_outcome_is_current_only_once_it_is_there(error: Exception) -> Non
     verdict = verdicts.judge("n", report, ())
     assert verdicts.is_current(verdict)
     assert verdict.evaluation.contributions[0].labels == {F + "x": "2"}
+
+
+class Busy(Slices):
+    """Nothing is done at once while it is busy; what is left goes on step by step, and others have their turn."""
+
+    busy = True
+
+    def advance(self, steps: Iterator[Any], seconds: float = 0.0, keep: float = 0.0) -> bool:
+        return not self.busy and all(True for _ in steps)
+
+    async def run(self, steps: Iterator[Any]) -> None:
+        for _ in steps:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["current", "newer"])
+async def test_outcome_of_older_rules_does_not_replace_a_newer_one(again: bool) -> None:
+    turns = Busy(FROZEN)
+    limits = Limits(Ticking().clocks, sheet=10.0, node=10.0)
+    verdicts = Evaluator(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, turns, limits)
+    report = Report("n", features=HERE)
+
+    def put_in_force(value: str) -> None:
+        rules = [{"name": f"r{number}", "labels": {"x": value}} for number in range(10)]
+        verdicts.bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": rules}}, POLICY)], ())
+
+    put_in_force("1")
+    assert not verdicts.is_current(verdicts.judge("n", report, ()))
+    judging = asyncio.create_task(verdicts.judge_due(lambda node: None))
+    await asyncio.sleep(0)
+    put_in_force("2")
+    turns.busy = False
+    verdict = verdicts.judge("n", report, ())
+    assert verdicts.is_current(verdict)
+    if again:
+        put_in_force("3")
+    while not judging.done():
+        assert {value for one in verdict.evaluation.contributions for value in one.labels.values()} <= {"2", "3"}
+        await asyncio.sleep(0)
+    assert verdicts.is_current(verdict)
+    assert verdict.evaluation.contributions[0].labels == {F + "x": "3" if again else "2"}
 
 
 def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixture) -> None:

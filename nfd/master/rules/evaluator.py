@@ -240,11 +240,12 @@ class Evaluator:
         return (self._considered if key[1] else self._verdicts).get(key[0])
 
     def _evaluation(self, key: Key, features: Features) -> Steps[Evaluation]:
-        """Evaluate, and note the outcome for whatever the node is to be judged on by then."""
-        book = self.book
+        """Evaluate, and note the outcome for whatever the node is to be judged on by then; a newer one stays."""
+        book, begun = self.book, self._find(key)
+        last = begun.book if begun is not None else None
         found = yield from self._judgement(key[0], book, features)
         now = self._find(key)
-        if now is None:
+        if now is None or now.is_current(self.book) or (now.book is not last and now.book is not book):
             return found
         self._count_failing(key, now, -1)
         if now.evaluation.same_outcome(found):
