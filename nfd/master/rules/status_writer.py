@@ -104,13 +104,13 @@ class StatusWriter:
 
     async def _write_all(self) -> float:
         """Answers after how many seconds to come again, 0 if everything is said. Raises: KubeError."""
+        book = self._verdicts.book
+        self._forget_gone(book)
         if not self._rules.items and not self._groups.items:
             return 0.0
-        book = self._verdicts.book
         tally = await self._count()
         if tally is None or book is not self._verdicts.book:
             return DEBOUNCE
-        self._logged.keep({*(sheet.name for sheet in book.sheets), *map("/".join, self._groups.items)})
         waits = [0.0]
         first = 0
         for sheet in book.sheets:
@@ -119,6 +119,15 @@ class StatusWriter:
         for key in [group.key for group in book.groups if group.key in self._groups.items]:
             waits.append(await _alone(self._write_group(key, tally), group="/".join(key)))
         return min((wait for wait in waits if 0 < wait < math.inf), default=0.0)
+
+    def _forget_gone(self, book: RuleSet) -> None:
+        """Forget objects that are neither among the rules in force nor among the groups."""
+        rules = {(object_path(RULES, sheet.name, "status"), sheet.uid) for sheet in book.sheets}
+        present = rules | {(_group_path(key), "") for key in self._groups.items}
+        paths = {path for path, _ in present}
+        self._sent = {one: status for one, status in self._sent.items() if one in present}
+        self._written = {path: at for path, at in self._written.items() if path in paths}
+        self._logged.keep({*(sheet.name for sheet in book.sheets), *map("/".join, self._groups.items)})
 
     async def _count(self) -> Tally | None:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
@@ -176,7 +185,7 @@ class StatusWriter:
         return wait
 
     async def _offer_group(self, key: Key, status: Mapping[str, Any], known: Mapping[str, Any]) -> float:
-        path = object_path(in_namespace(GROUPS, key[0]), key[1], "status")
+        path = _group_path(key)
         if wait := self._refused_for(GROUP):
             return wait
         if status == known or (known and status == self._sent.get((path, ""))):
@@ -243,6 +252,10 @@ class StatusWriter:
                 accept=METADATA_ONLY,
                 fenced=True,
             )
+
+
+def _group_path(key: Key) -> str:
+    return object_path(in_namespace(GROUPS, key[0]), key[1], "status")
 
 
 async def _alone(work: Awaitable[float], **about: str) -> float:
