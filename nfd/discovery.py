@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Does what one source has to do; the name tells what of whom. `nfd.threads.Limits.run` is one."""
+    """Does what one source has to do; the name tells what of whom. `nfd.runtime.threads.Limits.run` is one."""
 
     def __call__(self, name: str, seconds: float, work: Callable[[], T], /) -> T: ...
 

@@ -9,7 +9,7 @@ from pathlib import Path
 STARTERS = ("nfd/runtime/tasks.py", "nfd/runtime/threads.py")
 """The files that may."""
 _TASK = "a task is started with nfd.runtime.tasks: start, ask, first_of"
-_THREAD = "a thread is started with nfd.threads.start_thread"
+_THREAD = "a thread is started with nfd.runtime.threads.start_thread"
 _LOOP = "an event loop is run with nfd.runtime.tasks: run, serve"
 _LIMIT = "asyncio.wait_for forgets a cancellation (Python issue 86296): use asyncio.timeout"
 FORBIDDEN = {

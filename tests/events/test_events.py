@@ -122,7 +122,7 @@ import os, resource, signal
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
 taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-from nfd.signals import Signals
+from nfd.runtime.signals import Signals
 signals = Signals()
 signals.wait(0.01)
 os.kill(os.getpid(), signal.SIGHUP)

@@ -105,7 +105,7 @@ def refuse(event, args):
         raise RuntimeError(event)
 sys.addaudithook(refuse)
 from nfd.events.kernel import KernelEvents
-from nfd.runtime.watches import Watches
+from nfd.runtime.file_watches import Watches
 Watches([])
 try:
     KernelEvents({"pci"})

@@ -37,7 +37,7 @@ def test_a_signal_at_any_moment_ends_it(program: str, lives: int, terms: Terms) 
 
 HANGS = """
 import asyncio, signal, sys
-from nfd import signals, tasks
+from nfd.runtime import signals, tasks
 signals.begin()
 signals.GRACE = 1.0
 
@@ -56,7 +56,7 @@ tasks.serve(work)
 """
 WAITS = """
 import time
-from nfd import signals
+from nfd.runtime import signals
 signals.begin()
 print("ready", flush=True)
 time.sleep(60)

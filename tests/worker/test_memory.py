@@ -8,7 +8,7 @@ from tests.children import run
 SCRIPT = """
 import json, re, sys
 from pathlib import Path
-from nfd.worker.memory import release, unchanged
+from nfd.runtime.malloc import release, unchanged
 
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
