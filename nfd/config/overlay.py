@@ -173,7 +173,10 @@ class Overlay:
 
     def _null(self, shape: Shape, path: Path) -> Any:
         if shape.model is not None and shape.model.exact and isinstance(path[-1], int):
-            return self._fail(path, "expected a section, found nothing")
+            needed = [key_of(name, one) for name, one in shape.model.model_fields.items() if one.is_required()]
+            return self._fail(
+                path, f"expected a section{' with ' + ' and '.join(needed) if needed else ''}, found nothing"
+            )
         if shape.optional:
             return None
         if shape.model is not None and shape.model.removable:
