@@ -110,13 +110,13 @@ async def test_lines_are_read_as_they_were_meant() -> None:
     parts = [part async for part in reports_api.lines(standing, ["a", "b"], {"a": TimedReport(report("a"))}.get)]
     found = [json.loads(line) for line in b"".join(parts).splitlines()]
     settings = found[0]["settings"]
-    again = reports_api.parse_standing(settings)
+    again = reports_api.parse_state(settings)
     assert replace(again, policy=policy) == standing
     assert again.policy.extra_label_ns == policy.extra_label_ns
     older = {
         key: value for key, value in settings.items() if key not in ("namespace_selector", "node_selector", "publish")
     }
-    assert reports_api.parse_standing({**older, "of a later master": 1}) == replace(
+    assert reports_api.parse_state({**older, "of a later master": 1}) == replace(
         again, namespace_selector=None, node_selector="", publish=True
     )
     assert [line["node"] for line in found if "node" in line] == ["a"]

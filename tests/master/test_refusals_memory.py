@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from nfd.errors import Conflict, Forbidden, Invalid, KubeError, Unavailable
+from nfd.errors import Conflict, Forbidden, Invalid, KubeError, Unauthorized, Unavailable
 from nfd.kube.client import error_of
 from nfd.master.node.plan import Act
 from nfd.master.node.rejections import AT_MOST_EVERY, EVERYTHING, LASTS, MOST, RETRY, Rejections
@@ -138,7 +138,7 @@ def test_memory_has_a_limit_and_a_node_beyond_it_waits_as_a_whole() -> None:
         (422, "Node is invalid", Invalid, "validation"),
         (400, "bad", Invalid, "validation"),
         (403, RIGHT, Forbidden, ""),
-        (401, "Unauthorized", Forbidden, ""),
+        (401, "Unauthorized", Unauthorized, ""),
         (409, "the object has been modified", Conflict, ""),
         *((status, WEBHOOK, Unavailable, "") for status in (408, 429, 500, 503, 504)),
         (500, 'failed calling webhook "w": no endpoints', Unavailable, ""),
