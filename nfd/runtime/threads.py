@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-from threading import Thread
-from typing import Generic, TypeVar
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, Generic, TypeVar
 
 from nfd.errors import Overdue
 from nfd.runtime.failures import COUNTS, failed
@@ -60,7 +61,9 @@ class Limits:
     ) -> None:
         self._ending = ending
         self._allowed = allowed
+        self._runner: _Runner | None = None
         self._left: dict[str, Thread] = {}
+        """By name, the threads of what had not ended in time."""
         self._last: float | None = None
 
     def run(self, name: str, seconds: float, work: Callable[[], T]) -> T:
@@ -68,26 +71,49 @@ class Limits:
         if (left := self._left.get(name)) is not None and left.is_alive():
             _ask_to_end(left)
             raise Overdue(f"an earlier run has not ended, which may take {seconds:g} s")
-        done = _Done(work)
+        done, runner = _Done(work), self._runner or _Runner()
+        self._runner = None
         self._allowed(seconds)
-        self._left[name] = thread = start_thread("work with a time limit", done.do)
-        ended = self._wait(thread, seconds)
+        runner.begin(done)
+        ended = self._wait(done.ended, seconds)
         self._allowed(0.0)
         if not ended:
-            _ask_to_end(thread)
+            self._left[name] = runner.thread
+            runner.end()
+            _ask_to_end(runner.thread)
             raise Overdue(f"has not ended within {seconds:g} s")
-        del self._left[name]
+        self._left.pop(name, None)
+        self._runner = runner
         return done.outcome()
 
-    def _wait(self, thread: Thread, seconds: float) -> bool:
+    def _wait(self, ended: Event, seconds: float) -> bool:
         """Whether it ended in time."""
         until = time.monotonic() + seconds
-        while thread.is_alive() and (left := until - time.monotonic()) > 0:
+        while not ended.is_set() and (left := until - time.monotonic()) > 0:
             if self._ending():
                 self._last = self._last or time.monotonic() + LAST
                 until = min(until, self._last)
-            thread.join(min(left, SLICE))
-        return not thread.is_alive()
+            ended.wait(min(left, SLICE))
+        return ended.is_set()
+
+
+class _Runner:
+    """A thread that does one piece of work after the other: a scan has two for each source."""
+
+    def __init__(self) -> None:
+        self._work = SimpleQueue[_Done[Any] | None]()
+        self.thread = start_thread("work with a time limit", self._run)
+
+    def begin(self, done: _Done[Any]) -> None:
+        self._work.put(done)
+
+    def end(self) -> None:
+        """After what it is at."""
+        self._work.put(None)
+
+    def _run(self) -> None:
+        while (done := self._work.get()) is not None:
+            done.do()
 
 
 class _Done(Generic[T]):
@@ -97,12 +123,15 @@ class _Done(Generic[T]):
         self._work = work
         self._given: list[T] = []
         self._error: BaseException | None = None
+        self.ended = Event()
 
     def do(self) -> None:
         try:
             self._given.append(self._work())
         except BaseException as error:
             self._error = error
+        finally:
+            self.ended.set()
 
     def outcome(self) -> T:
         if self._error is not None:
