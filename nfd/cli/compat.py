@@ -8,26 +8,16 @@ import json
 import platform
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
 from nfd.cli.output import Style, columns, screen_width, style_of
 from nfd.config.named_files import read_standard_input
 from nfd.config.text import split_items
-from nfd.errors import ConfigError, NfdError
-from nfd.text import visible
-
-if TYPE_CHECKING:
-    from nfd.oci.client import Login
-
-
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from nfd.config.yamltext import parse, scalar_text
-from nfd.errors import RuleError
+from nfd.errors import ConfigError, NfdError, RuleError
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule, compile_rule
 from nfd.rules.evaluate import run_rule
@@ -36,6 +26,10 @@ from nfd.rules.model import Term as WrittenTerm
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import parse_rule
 from nfd.rules.terms import Expressions, Feature, Term, View, match_term
+from nfd.text import visible
+
+if TYPE_CHECKING:
+    from nfd.oci.client import Login
 
 EXAMPLES = (
     ("compat validate-node --image registry.example.com/team/app:1.2", "a table for each rule"),

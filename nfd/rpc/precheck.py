@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from nfd.rpc import labeler_pb2 as pb
+
+M = TypeVar("M", bound=Message)
 
 SMALL = 64 * 1024
 """Bytes; what is no larger is read at once, whatever it holds."""
@@ -18,50 +21,30 @@ MAX_ELEMENTS = 100_000
 
 def check_report(data: bytes) -> None:
     """A `Report` call. Raises: ValueError; what is malformed is left to who reads it."""
-    if len(data) <= SMALL:
-        return
-    try:
-        outline = pb.ReportOutline.FromString(data)
-    except DecodeError:
-        return
-    for where in ("labels", "annotations", "origins", "sources"):
-        check_entries(len(getattr(outline, where)), where)
+    if (outline := _outline(pb.ReportOutline, data)) is not None:
+        for where in ("labels", "annotations", "origins", "sources"):
+            check_entries(len(getattr(outline, where)), where)
 
 
 def check_plain(data: bytes) -> None:
     """A `SetLabels` call, in the form of today; as above."""
-    if len(data) <= SMALL:
-        return
-    try:
-        outline = pb.SetLabelsOutline.FromString(data)
-    except DecodeError:
-        return
-    check_entries(len(outline.labels), "labels")
-    _check_sets(_sets(outline.features))
+    if (outline := _outline(pb.SetLabelsOutline, data)) is not None:
+        check_entries(len(outline.labels), "labels")
+        _check_sets(_sets(outline.features))
 
 
 def check_domains(data: bytes) -> None:
     """A `SetLabels` call, in its older form; as above."""
-    if len(data) <= SMALL:
-        return
-    try:
-        outline = pb.DomainSetLabelsOutline.FromString(data)
-    except DecodeError:
-        return
-    check_entries(len(outline.labels), "labels")
-    check_entries(len(outline.features), "features")
-    _check_sets(one for entry in outline.features for one in _sets(entry.value))
+    if (outline := _outline(pb.DomainSetLabelsOutline, data)) is not None:
+        check_entries(len(outline.labels), "labels")
+        check_entries(len(outline.features), "features")
+        _check_sets(one for entry in outline.features for one in _sets(entry.value))
 
 
 def check_blob(data: bytes) -> None:
     """A serialised Feature; as above."""
-    if len(data) <= SMALL:
-        return
-    try:
-        outline = pb.FeatureOutline.FromString(data)
-    except DecodeError:
-        return
-    _check_sets((*outline.flags, *outline.attributes, *outline.instances))
+    if (outline := _outline(pb.FeatureOutline, data)) is not None:
+        _check_sets((*outline.flags, *outline.attributes, *outline.instances))
 
 
 def check_entries(count: int, where: str) -> None:
@@ -72,6 +55,16 @@ def check_entries(count: int, where: str) -> None:
 def check_elements(count: int) -> None:
     if count > MAX_ELEMENTS:
         raise ValueError(f"{count} elements in one report's features are more than {MAX_ELEMENTS}")
+
+
+def _outline(kind: type[M], data: bytes) -> M | None:
+    """How much the message holds; None if it is small, or malformed."""
+    if len(data) <= SMALL:
+        return None
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        return None
 
 
 def _sets(features: pb.FeaturesOutline) -> Iterable[pb.SetOutline]:
