@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 from gfd.config import check_timeout
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT
 from gfd.labels.settings import MIG_STRATEGIES
-from gfd.sharing import FileSharing, resource_name
+from gfd.sharing import Entry, FileSharing, resource_name
 from nfd.config.flags import Parsed, parse
 from nfd.config.load import file_layer, load, place_of
 from nfd.config.overlay import Layer
@@ -127,11 +127,8 @@ class Flags(Part):
     plugin: PluginFlags = PluginFlags()
 
 
-class Renamed(Section):
+class Renamed(Entry):
     """An entry of `resources`."""
-
-    exact: ClassVar[bool] = True
-    derived: ClassVar[bool] = False
 
     pattern: str | None
     name: Annotated[str, AfterValidator(resource_name)]

@@ -79,11 +79,15 @@ class Shared:
         return "-SHARED" if self.replicas > 1 and not self.renamed else ""
 
 
-class Resource(Section):
-    """One shared resource."""
+class Entry(Section):
+    """What the file has by its exact keys, and no flag or variable sets."""
 
     exact: ClassVar[bool] = True
     derived: ClassVar[bool] = False
+
+
+class Resource(Entry):
+    """One shared resource."""
 
     name: Annotated[str, AfterValidator(resource_name)]
     """Name of the resource; `nvidia.com/` may be left out."""
@@ -101,11 +105,8 @@ def check_resources(entries: tuple[Resource, ...]) -> tuple[Resource, ...]:
     return entries
 
 
-class Replicated(Section):
+class Replicated(Entry):
     """The resources that one strategy shares."""
-
-    exact: ClassVar[bool] = True
-    derived: ClassVar[bool] = False
 
     rename_by_default: bool = False
     """Call shared resources `<name>.shared`."""

@@ -174,9 +174,7 @@ class Overlay:
     def _null(self, shape: Shape, path: Path) -> Any:
         if shape.model is not None and shape.model.exact and isinstance(path[-1], int):
             needed = [key_of(name, one) for name, one in shape.model.model_fields.items() if one.is_required()]
-            return self._fail(
-                path, f"expected a section{' with ' + ' and '.join(needed) if needed else ''}, found nothing"
-            )
+            return self._fail(path, f"expected a section with {' and '.join(needed)}, found nothing")
         if shape.optional:
             return None
         if shape.model is not None and shape.model.removable:
@@ -291,9 +289,8 @@ def _advice(written: str, model: type[Section], names: Mapping[str, str]) -> str
         mark = find_mark(one, Flag)
         if mark and mark.outside and written.lower() in (key_of(name, one).lower(), mark.name):
             return f"; use the flag --{mark.name}"
-    known = {key_of(name, one).lower(): key_of(name, one) for name, one in model.model_fields.items()}
-    settable = [key for key in known if known[key] in names or key in names]
-    found = get_close_matches(written.lower(), settable, n=1)
+    known = {key.lower(): key_of(name, model.model_fields[name]) for key, name in names.items()}
+    found = get_close_matches(written.lower(), known, n=1)
     return f"; did you mean {known[found[0]]}?" if found else ""
 
 
