@@ -33,6 +33,7 @@ from nfd.rules.compile import Group
 from nfd.rules.policy import Policy
 from nfd.rules.terms import Feature, View
 from nfd.runtime import log
+from nfd.runtime.cache import LruCache
 from nfd.runtime.failures import failed
 
 EVALUATION = "rule evaluation"
@@ -353,7 +354,7 @@ def _too_long(book: RuleSet, found: Evaluation) -> Iterator[tuple[int | str, str
 
 
 KNOWN = 256
-"""Outcomes that are remembered; with one more, all start afresh."""
+"""Outcomes that are remembered, the latest ones."""
 
 Identity = tuple[int, int, int] | None
 Seen = tuple[Feature | None, ...]
@@ -364,16 +365,14 @@ T = TypeVar("T")
 class Latest(Generic[T]):
     """Outcomes by what they were made of."""
 
-    _known: dict[tuple[Identity, ...], tuple[Seen, T]] = field(default_factory=dict)
+    _known: LruCache[tuple[Identity, ...], tuple[Seen, T]] = field(default_factory=lambda: LruCache(KNOWN))
 
     def get(self, seen: Seen) -> T | None:
         found = self._known.get(identity(seen))
         return None if found is None else found[1]
 
     def put(self, seen: Seen, outcome: T) -> None:
-        if len(self._known) >= KNOWN:
-            self._known.clear()
-        self._known[identity(seen)] = seen, outcome
+        self._known.put(identity(seen), (seen, outcome))
 
 
 def look(features: Features, names: Sequence[str]) -> Seen:
