@@ -19,8 +19,8 @@ from nfd.features import Features
 from nfd.master.http.metrics import Metrics
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
-from nfd.master.rules.ruleset import compile_object
-from nfd.master.rules.status import Tally, render_status
+from nfd.master.rules.ruleset import compile_object, exhaust
+from nfd.master.rules.status import Tally, render_steps
 from nfd.report import Report
 from nfd.rules.policy import Policy
 
@@ -100,7 +100,7 @@ def main(nodes: int, rules: int) -> None:
             tally.add(node, verdict.evaluation, verdict.joined)
     first = 0
     for sheet in verdicts.book.sheets:
-        render_status(sheet, first, tally, "")
+        exhaust(render_steps(sheet, first, tally, ""))
         first += len(sheet.rules)
     timed("counting for the status", nodes, began)
     held = sum(tally.held(index).nodes for index in range(len(verdicts.book.rules)))

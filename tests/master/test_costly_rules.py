@@ -22,7 +22,7 @@ from nfd.master.rules.ruleset import (
     group_steps,
 )
 from nfd.master.rules.slices import AT_ONCE, SLICE, Slices
-from nfd.master.rules.status import MOST_ADVICES, MOST_RULES, Tally, render_status
+from nfd.master.rules.status import MOST_ADVICES, MOST_RULES, Tally, render_steps
 from nfd.master.rules.suspensions import STRIKES
 from nfd.report import Report
 from nfd.rule_clock import CLOCKS
@@ -338,6 +338,6 @@ def test_status_of_many_unknown_features_takes_no_time() -> None:
     found = sheet(*rules)
     tally = Tally(found.rules, POLICY)
     began = CLOCKS.cpu()
-    status = render_status(found, 0, tally, "")
+    status = exhaust(render_steps(found, 0, tally, ""))
     assert CLOCKS.cpu() - began < (MOST_ADVICES * 0.01 + 0.1) * GENEROUS
     assert (len(status["rules"]), status["problems"]) == (MOST_RULES, 2 * MOST_RULES)

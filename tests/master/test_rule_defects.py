@@ -17,7 +17,7 @@ from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import PlacedRule, compile_object, exhaust, place_rule
 from nfd.master.rules.slices import Slices
-from nfd.master.rules.status import Tally, render_group, render_status
+from nfd.master.rules.status import Tally, render_group, render_steps
 from nfd.report import Report
 from nfd.rules.compile import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject
@@ -184,7 +184,7 @@ def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixtur
         ("rule:o/deep", "node-0")
     ]
     assert metrics["nodefeaturerule_processing_errors"] >= 1
-    deep, good = render_status(sheet, 0, tally, "")["rules"]
+    deep, good = exhaust(render_steps(sheet, 0, tally, ""))["rules"]
     assert deep["problems"][0]["nodes"] == 3
     assert "deeper than" in deep["problems"][0]["message"]
     assert good["matched"] == 3

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from nfd.kube.informer import Store
 from nfd.kube.responses import spec_version
@@ -13,12 +13,18 @@ from nfd.master.rules.rule_store import Compiled, RawObject, written
 from nfd.master.rules.ruleset import Steps
 from nfd.master.rules.slices import Slices
 
+T = TypeVar("T")
+
 
 class OneByOne(Slices):
     """Others have their turn after each step."""
 
-    async def run(self, steps: Iterator[Any]) -> None:
-        for _ in steps:
+    async def run(self, steps: Steps[T]) -> T:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
             await asyncio.sleep(0)
 
 

@@ -15,9 +15,9 @@ from nfd.master.node.desired import Contribution, find_overwrites
 from nfd.master.rules.evaluation import SUSPENDED, Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
-from nfd.master.rules.ruleset import LONGEST_NAME, NO_TAINTS, CompiledObject, compile_object
+from nfd.master.rules.ruleset import LONGEST_NAME, NO_TAINTS, CompiledObject, compile_object, exhaust
 from nfd.master.rules.slices import Slices
-from nfd.master.rules.status import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_status, same_status
+from nfd.master.rules.status import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_steps, same_status
 from nfd.master.rules.suspensions import STRIKES
 from nfd.report import Report
 from nfd.rules.policy import Policy
@@ -161,7 +161,7 @@ def status(rules: CompiledObject, *nodes: Features, labels: Mapping[str, str] = 
     for number, features in enumerate(nodes):
         report = Report("n", features=features, labels=labels, origins=dict.fromkeys(labels, "cpu"))
         tally.add(f"node-{number:03d}", evaluate(rules.rules, features, POLICY), report)
-    return render_status(rules, 0, tally, "2020-01-01T00:00:00Z")
+    return exhaust(render_steps(rules, 0, tally, "2020-01-01T00:00:00Z"))
 
 
 def test_status_counts_and_samples() -> None:

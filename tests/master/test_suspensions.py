@@ -16,9 +16,9 @@ from nfd.master.node.desired import Contribution
 from nfd.master.rules.evaluation import SUSPENDED, SUSPENDED_HERE, Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
-from nfd.master.rules.ruleset import PlacedRule, compile_object
+from nfd.master.rules.ruleset import PlacedRule, compile_object, exhaust
 from nfd.master.rules.slices import Slices
-from nfd.master.rules.status import Tally, render_status
+from nfd.master.rules.status import Tally, render_steps
 from nfd.master.rules.suspensions import FIRST, LONGEST, STRIKES, WINDOW, Suspensions
 from nfd.report import Report
 from nfd.rule_clock import CLOCKS
@@ -289,7 +289,7 @@ class Play:
                 tally.add(node, verdict.evaluation, verdict.joined)
         first = 0
         for one in book.sheets:
-            render_status(one, first, tally, "")
+            exhaust(render_steps(one, first, tally, ""))
             first += len(one.rules)
         assert 0 <= self.verdicts.failing() <= len(book.rules)
 

@@ -55,16 +55,11 @@ class Compiled(Generic[T]):
 
     async def _compile(self, key: Key, written: RawObject, before: T | None) -> T | None:
         """What stood before, if this cannot be compiled."""
-        found: list[T] = []
-
-        def collect() -> Steps[None]:
-            found.append((yield from self._steps(written.item)))
-
         try:
-            await self._turns.run(collect())
+            return await self._turns.run(self._steps(written.item))
         except Exception as error:
             failed(COMPILING, error, path="/".join(filter(None, key)))
-        return found[0] if found else before
+            return before
 
     def items(self) -> Iterator[tuple[Key, T]]:
         """Those that are compiled and still there, by namespace and name."""

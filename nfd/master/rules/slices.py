@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+from nfd.master.rules.ruleset import Steps
 from nfd.rule_clock import CLOCKS
 from nfd.rules.time_limit import Clocks
 
+T = TypeVar("T")
 SLICE = 0.01
 """Seconds after which a computation lets others go on, between two of its steps."""
 AT_ONCE = 0.02
@@ -48,7 +50,14 @@ class Slices:
             taken = self._seen - began
             self._left -= taken + 3 * max(0.0, taken - 2 * SLICE)
 
-    async def run(self, steps: Iterator[Any]) -> None:
-        """Go on to the end, a slice at a time."""
-        while not self.advance(steps, SLICE):
+    async def run(self, steps: Steps[T]) -> T:
+        """Go on to the end, a slice at a time. The outcome."""
+        found: list[T] = []
+
+        def collect() -> Steps[None]:
+            found.append((yield from steps))
+
+        collecting = collect()
+        while not self.advance(collecting, SLICE):
             await asyncio.sleep(max(0.0, SLICE - self.left()))
+        return found[0]

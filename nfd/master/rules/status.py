@@ -8,7 +8,7 @@ from typing import Any
 
 from nfd.master.node.desired import find_overwrites, name_origin
 from nfd.master.rules.evaluation import DEFAULT, Evaluation
-from nfd.master.rules.ruleset import CompiledObject, GroupKey, PlacedRule, Steps, exhaust
+from nfd.master.rules.ruleset import CompiledObject, GroupKey, PlacedRule, Steps
 from nfd.report import Report
 from nfd.rules.keys import Overwrite
 from nfd.rules.known_features import KNOWN, did_you_mean
@@ -58,8 +58,6 @@ class Tally:
     def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
         self.nodes = 0
         self.known: set[str] = set()
-        self.complete = False
-        """Whether all nodes were added; whoever adds them says so."""
         self._names: dict[str, str] | None = None
         self._reported: set[str] = set()
         self._advices: dict[str, str] = {}
@@ -142,15 +140,11 @@ def _note(found: dict[str, _Count], texts: Iterable[str], node: str) -> None:
             found.setdefault(text, _Count()).add(node)
 
 
-def render_status(sheet: CompiledObject, first: int, tally: Tally, now: str) -> dict[str, Any]:
-    """The status of one object; `first` is the place of its first rule among all, `now` a time as in RFC 3339."""
-    status: dict[str, Any] = {}
-    exhaust(render_steps(sheet, first, tally, now, status))
-    return status
+def render_steps(sheet: CompiledObject, first: int, tally: Tally, now: str) -> Steps[dict[str, Any]]:
+    """The status of one object; `first` is the place of its first rule among all, `now` a time as in RFC 3339.
 
-
-def render_steps(sheet: CompiledObject, first: int, tally: Tally, now: str, status: dict[str, Any]) -> Steps[None]:
-    """The same into `status`, a rule at a time: to look for names that are alike takes long."""
+    It is made a rule at a time: to look for names that are alike takes long.
+    """
     rules: list[dict[str, Any]] = []
     problems = len(sheet.mistakes)
     if sheet.mistakes:
@@ -161,7 +155,7 @@ def render_steps(sheet: CompiledObject, first: int, tally: Tally, now: str, stat
         if len(rules) < MOST_RULES:
             rules.append(rendered)
         yield
-    status |= {
+    return {
         "observedGeneration": sheet.generation,
         "evaluated": now,
         "nodes": tally.nodes,

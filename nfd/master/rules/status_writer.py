@@ -131,26 +131,23 @@ class StatusWriter:
 
     async def _count(self) -> Tally | None:
         """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
-        book = self._verdicts.book
-        tally = Tally(book.rules, self._verdicts.policy)
-        await self._verdicts.turns.run(self._count_steps(book, tally))
-        return tally if tally.complete else None
+        return await self._verdicts.turns.run(self._count_steps(self._verdicts.book))
 
-    def _count_steps(self, book: RuleSet, tally: Tally) -> Steps[None]:
+    def _count_steps(self, book: RuleSet) -> Steps[Tally | None]:
+        tally = Tally(book.rules, self._verdicts.policy)
         for node in self._verdicts.names():
             if (verdict := self._verdicts.get(node)) is not None:
                 if verdict.book is not book:
-                    return
+                    return None
                 tally.add(node, verdict.evaluation, verdict.joined)
                 for group in book.groups_relying_on(derive_freshness(verdict.report).failed):
                     tally.group(group).unsure.add(node)
             yield
-        tally.complete = True
+        return tally
 
     async def _write_rules(self, sheet: CompiledObject, first: int, tally: Tally) -> float:
-        status: dict[str, Any] = {}
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self._verdicts.turns.run(render_steps(sheet, first, tally, now, status))
+        status = await self._verdicts.turns.run(render_steps(sheet, first, tally, now))
         wait = await self._offer_rules(sheet, status)
         if self._is_untold(RULE):
             early = {*sheet.mistakes, *(text for rule in sheet.rules for text in rule.mistakes)}
