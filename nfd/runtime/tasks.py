@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from nfd.errors import NfdError
@@ -81,6 +81,15 @@ def _tell(task: asyncio.Task[Any]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, NfdError):
         failed(task.get_name(), error)
+
+
+async def attempt(task: str, work: Awaitable[bool]) -> bool:
+    """What the work says; False if it fails unforeseen, which is logged and counted, and may be tried again."""
+    try:
+        return await work
+    except Exception as error:
+        failed(task, error)
+        return False
 
 
 async def first_of(*works: Coroutine[Any, Any, object]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from nfd.runtime import failures, tasks
+
 PAGE = "docs/testing.md"
 BEGIN, END = "<!-- injected faults -->\n", "<!-- end of injected faults -->\n"
 ERRORS = (RecursionError("too deep"), MemoryError(), KeyError("x"), OSError(5, "Input/output error"))
@@ -40,6 +42,13 @@ class Broken:
         if self.on:
             self.raised += 1
             raise type(self.error)(*self.error.args)
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """What fails is tried again at once, and logged anew in each test."""
+    patch.setattr(tasks, "BACKOFF", (0.05, 0.1))
+    patch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
+    failures._told.clear()
 
 
 def told(caplog: pytest.LogCaptureFixture, task: str) -> bool:

@@ -17,11 +17,11 @@ from nfd.master.cli import FLAGS
 from nfd.master.config import Config
 from nfd.master.rules.resources import ResourceOptions
 from nfd.master.service import Service
-from nfd.runtime import failures, tasks
+from nfd.runtime import tasks
 from nfd.runtime.failures import COUNTS
 from tests.faults import test_injected, test_injected_tasks
 from tests.faults.conftest import FaultMasters, Made
-from tests.faults.injected import MASTER, Broken, each, told
+from tests.faults.injected import MASTER, Broken, each, hurry, told
 from tests.faults.proxy import FaultProxy
 from tests.faults.test_injected_tasks import Clock
 from tests.master.conftest import Worker, send
@@ -34,10 +34,8 @@ HERE = {"given-up worker", "list of Nodes", "configuration", "reload", "list", "
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "BACKOFF", (0.05, 0.1))
-    monkeypatch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
+    hurry(monkeypatch)
     monkeypatch.setattr(app, "LOOK", 0.1)
-    failures._told.clear()
 
 
 def test_every_stage_has_a_row() -> None:

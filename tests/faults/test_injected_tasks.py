@@ -35,12 +35,11 @@ from nfd.master.security.setup import Security
 from nfd.master.service import Service
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles
-from nfd.runtime import failures, tasks
 from nfd.runtime.failures import COUNTS
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import NAMESPACE, FaultMasters, Made
-from tests.faults.injected import Broken, each, told
+from tests.faults.injected import Broken, each, hurry, told
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import Worker
 from tests.master.places import Cluster, labels_of, until
@@ -58,10 +57,8 @@ STEADY = Timing(duration=60.0, renew=40.0, retry=0.2)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "BACKOFF", (0.05, 0.1))
+    hurry(monkeypatch)
     monkeypatch.setattr(resources, "SYNC_WITHIN", 0.5)
-    monkeypatch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
-    failures._told.clear()
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import SECRETS, in_namespace
 from nfd.master.node.proof import KEY_SIZE, Proof
 from nfd.runtime import log, tasks
-from nfd.runtime.failures import failed
 from nfd.runtime.files import create_file
 
 ENTRY = "ownership"
@@ -50,20 +49,15 @@ class SecretKey:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Get the key if it can be had, and go on to follow it."""
+        """Get the key if it can be had, and go on to follow it.
+
+        A first look that fails is no reason to end: a master without a key does its work, and looks again.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(WITHIN):
-                while not await self._begin():
+                while not await tasks.attempt("key of proofs", self.look()):
                     await asyncio.sleep(0.5)
         self._tasks = [tasks.start("key of proofs", self._run), tasks.start("watch of the key", self._secret.run)]
-
-    async def _begin(self) -> bool:
-        """A first look that fails is no reason to end: a master without a key does its work, and looks again."""
-        try:
-            return await self.look()
-        except Exception as error:
-            failed("key of proofs", error)
-            return False
 
     async def stop(self) -> None:
         """Follow it no more."""

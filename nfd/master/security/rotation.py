@@ -36,7 +36,6 @@ from nfd.master.security.authority import (
 from nfd.master.security.proof_key import ENTRY
 from nfd.rpc.tls import Pem
 from nfd.runtime import log, tasks
-from nfd.runtime.failures import failed
 
 BUNDLE = "ca.crt"
 """Key of the bundle in the ConfigMap: the file that workers mount."""
@@ -80,9 +79,12 @@ class Certificates:
         return Pem(cert=leaf.certificate, key=leaf.key, fellows=self._bundle)
 
     async def start(self) -> None:
-        """Get the first certificate, however long that takes, and go on to renew it."""
+        """Get the first certificate, however long that takes, and go on to renew it.
+
+        A first round that fails is no reason to end: whatever it was, it may be another thing next time.
+        """
         delay = BACKOFF[0]
-        while not await self._begin():
+        while not await tasks.attempt("certificates", self._look()):
             await asyncio.sleep(delay * random.uniform(1.0, 1.25))
             delay = min(delay * 2, BACKOFF[1])
         self._tasks = [
@@ -94,14 +96,6 @@ class Certificates:
     async def stop(self) -> None:
         """Renew no more; what there is stays in use."""
         await tasks.cancel(self._tasks)
-
-    async def _begin(self) -> bool:
-        """A first round that fails is no reason to end: whatever it was, it may be another thing next time."""
-        try:
-            return await self._look()
-        except Exception as error:
-            failed("certificates", error)
-            return False
 
     async def _run(self) -> None:
         while True:
