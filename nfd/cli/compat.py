@@ -151,7 +151,7 @@ class CompatibilitySet:
 
 
 def parse_specification(data: bytes, where: str) -> list[CompatibilitySet]:
-    """Raises: NfdError naming the place that makes no sense."""
+    """Raises: NfdError naming the place that is invalid."""
     value = parse(data, where).data
     sets = value.get("compatibilities") if isinstance(value, Mapping) else None
     if not isinstance(sets, list):
@@ -252,7 +252,7 @@ def _best(expressions: Expressions, feature: Feature) -> set[str]:
 
 
 def _holds(term: Term, view: View) -> bool:
-    """An expression that makes no sense does not hold; its rule tells why."""
+    """An invalid expression does not hold; its rule says why."""
     try:
         return match_term(term, view, None)
     except RuleError:

@@ -48,7 +48,7 @@ def _reason(status: int, text: str) -> str:
 
 
 def _parse(data: bytes) -> tuple[dict[str, TimedReport], MasterState]:
-    """Raises: ValueError for what is no answer of ours."""
+    """Raises: ValueError if it is not what nfd-master answers."""
     first, *rest = data.splitlines()
     contents: dict[int, Any] = {}
     try:

@@ -56,7 +56,7 @@ def judge(rules: RuleSet, features: Features, policy: Policy) -> Iterator[tuple[
 
 
 def failures_in(group: Group, outcome: Outcome, trace: Trace) -> list[tuple[str, str]]:
-    """The rules of a group that failed, and why; what is left out for want of time is told of the group."""
+    """The failed rules of a group, and why. If time ran out before all were evaluated, the group is named instead."""
     found = [(rule.name, trace.found.get(id(rule))) for rule in group.rules]
     problems = outcome.evaluation.group_problems.get(group.key, ())
     left_out = [(group.name, text) for text in problems if not text.startswith("rule ")]

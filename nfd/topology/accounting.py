@@ -81,10 +81,6 @@ def excluded_for(node: str, lists: Mapping[str, Collection[str]]) -> frozenset[s
     return frozenset({*lists.get(node, ()), *lists.get("*", ())})
 
 
-def is_memory(resource: str) -> bool:
-    return resource == MEMORY or resource.startswith(HUGEPAGES)
-
-
 def _open(
     allocatable: Allocatable, home: Mapping[int, int], known: frozenset[int], problems: list[tuple[str, str]]
 ) -> _Ledger:

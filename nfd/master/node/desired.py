@@ -82,7 +82,7 @@ class Freshness:
     report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
     rules see less than there is, or that they have yet to be evaluated on what is known now. `rules` are the origins of
     all rules that exist, None if nobody says. `reported` is False while the worker has yet to speak. `alone` tells that
-    there is none, only objects of third parties. `lost` are objects that exist but make no sense:
+    there is none, only objects of third parties. `lost` are objects that exist but are invalid:
     `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules (`rule:OBJECT/RULE`) that failed on the
     node, look at features of a source that did, or depend on such a rule. So do rules and objects that refer to what
     such a source or rule gives.
@@ -181,7 +181,7 @@ def find_overwrites(
 ) -> list[Overwrite]:
     """Keys of the report, and of rules, that the node would get and a later rule gives another value.
 
-    Who gives them is told by origins. Vars are no keys of a node, and are for whoever tries rules.
+    Origins say who gives them. Vars are not keys of a node: they are for commands that try rules.
     """
     asked = [one.labels for one in contributions]
     names = set().union(*asked)

@@ -21,7 +21,7 @@ async def prune(
     *,
     dry_run: bool = False,
 ) -> AsyncIterator[NodePlan]:
-    """Plan for every node as if its worker had found nothing; yields the plan of each node that has something of ours.
+    """Plan for every node as if its worker had found nothing; yields the plan of each node that has managed keys.
 
     Each plan is carried out, unless `dry_run`.
 

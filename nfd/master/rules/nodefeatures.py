@@ -180,8 +180,8 @@ def _texts(value: Any, where: str) -> Mapping[str, str]:
 
 
 REPORTED = "the node's own worker reports to this master"
-SPOKEN = "a worker has reported to a master of ours for this node, and is waited for"
-WAITED = "a record on the node, without a proof, names a worker of ours; the object is taken when it changes"
+SPOKEN = "nfd-worker has reported for this node before, and its next report is awaited"
+WAITED = "a record on the node without a valid proof names an nfd-worker; the object is used once it changes"
 UNSELECTED = "nodeFeatureNamespaceSelector leaves its namespace out"
 UNLABELLED = "denyNodeFeatureLabels: its features count, its labels do not"
 

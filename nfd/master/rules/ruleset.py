@@ -246,7 +246,7 @@ def _refers_to_matched(asked: Contribution) -> bool:
 
 
 def _noted_name(name: str) -> str:
-    """A name that is very long is told apart by a digest."""
+    """A very long name is cut and ends with a digest, so that two names stay different."""
     if len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
