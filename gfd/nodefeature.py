@@ -6,7 +6,6 @@ Object, names and owner references are those of GPU feature discovery (k8s-devic
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +15,7 @@ from gfd.options import Config
 from nfd.errors import ConfigError, Conflict, KubeError, NotFound, Unavailable
 from nfd.names import NFD_NS
 from nfd.runtime import log, tasks
+from nfd.runtime.extras import extras
 
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
@@ -198,12 +198,11 @@ async def is_served(client: KubeClient) -> bool:
 
 async def with_client(kubeconfig: str, work: Callable[[KubeClient], Awaitable[T]]) -> T:
     """Raises KubeError if there is no cluster to connect to."""
-    if importlib.util.find_spec("kubernetes") is None:
-        raise KubeError("no cluster can be reached: the package kubernetes is not installed")
-    from nfd.kube.client import connect
-
     try:
-        client = await connect(kubeconfig)
+        with extras():
+            from nfd.kube.client import connect
+
+            client = await connect(kubeconfig)
     except ConfigError as error:
         raise KubeError(str(error)) from error
     try:

@@ -97,10 +97,12 @@ def _help(program: str, words: list[str]) -> int:
 def _command(program: str, name: str, words: list[str]) -> int:
     from nfd.cli.parsers import make_parser
     from nfd.errors import ConfigError, NfdError
+    from nfd.runtime.extras import extras
 
     try:
         parser, command = make_parser(program, name)
-        status: int = command.run(parser.parse_args(words))
+        with extras():
+            status: int = command.run(parser.parse_args(words))
     except NfdError as error:
         from nfd.runtime.log import complain
 

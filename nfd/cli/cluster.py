@@ -59,10 +59,7 @@ def _selector(text: str) -> str:
 
 def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T:
     """What `ask` finds out. Raises: ConfigError, KubeError."""
-    try:
-        from nfd.kube.client import connect
-    except ImportError as error:
-        raise ConfigError(f"nfd is installed without what talks to a cluster: {error}") from error
+    from nfd.kube.client import connect
 
     async def run() -> T:
         client = await connect(kubeconfig or own_kubeconfig())

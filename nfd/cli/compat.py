@@ -69,11 +69,9 @@ def run(args: Namespace) -> int:
 
 def fetch(args: Namespace) -> bytes:
     """The specification, from the registry. Raises: ConfigError, NfdError."""
-    try:
-        from nfd.oci.artifact import fetch_specification
-        from nfd.oci.reference import parse_platform, parse_reference
-    except ImportError as error:
-        raise ConfigError(f"nfd is installed without what talks to a registry: {error}") from error
+    from nfd.oci.artifact import fetch_specification
+    from nfd.oci.reference import parse_platform, parse_reference
+
     reference = parse_reference(args.image)
     wanted = parse_platform(args.platform or "linux", platform.machine())
     return fetch_specification(

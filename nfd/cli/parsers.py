@@ -12,7 +12,7 @@ from nfd.errors import ConfigError
 Examples = tuple[tuple[str, str], ...]
 """Command line, without the program's name, and what it does."""
 _HEAD = "examples:"
-_PACKAGES = frozenset(("explain", "plan", "report"))
+_PACKAGES = frozenset(("explain", "plan", "report", "up"))
 """Commands with a package of their own, in which `command` has `add_flags` and `run`."""
 
 

@@ -6,20 +6,16 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from nfd.config.flags import Extra, Parsed, parse
+from nfd.config.flags import Extra, parse
 from nfd.config.klog import Klog
 from nfd.config.load import load
 from nfd.config.section import Section, parse_duration
 from nfd.config.text import parse_integer, parse_port
 from nfd.errors import ConfigError, NfdError
-from nfd.gc.collector import KINDS, Collector
-from nfd.gc.metrics import Metrics
-from nfd.kube.client import connect
 from nfd.runtime import log, tasks
-from nfd.runtime.health import OK, HttpServer, probes
+from nfd.runtime.extras import extras
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
-from nfd.runtime.tasks import Asked
 
 _log = log.get("gc")
 
@@ -45,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(parsed.answer)
             return 0
         config, _ = load(Config, parsed.layers)
+        with extras():
+            from nfd.gc.run import run
     except NfdError as error:
         log.complain("nfd-gc", error)
         return 2 if isinstance(error, ConfigError) else 1
@@ -55,31 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
-
-
-async def run(parsed: Parsed, asked: Asked) -> None:
-    """Until a signal. Raises: ConfigError, KubeError, OSError."""
-    client = await tasks.unless(asked.stop, connect(parsed["kubeconfig"]))
-    if client is None:
-        return
-    metrics = Metrics(kind.name for kind in KINDS)
-    collector = Collector(client, metrics, parsed["gc-interval"], parsed["list-size"])
-    server = serve(parsed["port"], collector, metrics) if parsed["port"] else None
-    try:
-        await tasks.first_of(collector.run(), asked.stop.wait())
-    finally:
-        if server is not None:
-            server.close()
-        await client.close()
-
-
-def serve(port: int, collector: Collector, metrics: Metrics) -> HttpServer:
-    """Raises: OSError if the port cannot be had."""
-
-    def missing() -> str:
-        return "" if collector.synced else "nodes are not listed yet"
-
-    return HttpServer(port, probes(lambda: OK, missing, metrics.families))
 
 
 def _interval(text: str) -> float:

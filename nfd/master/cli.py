@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import re
 import sys
 from collections.abc import Sequence
 
-from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
+from nfd.config.flags import Extra, Gate, configure, daemon_flags, feature_gates, parse
 from nfd.config.text import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.selector import parse_selector
-from nfd.master.app import Master, Signature, open_master, open_store, options_of, signature
 from nfd.master.config import Config
-from nfd.master.node.prune import prune
-from nfd.master.security.setup import FLAGS as SECURITY_FLAGS
-from nfd.master.security.setup import mode_of
+from nfd.master.security.flags import FLAGS as SECURITY_FLAGS
+from nfd.master.security.flags import mode_of
 from nfd.runtime import log, tasks
-from nfd.runtime.ports import raise_descriptors
+from nfd.runtime.extras import extras
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
-from nfd.runtime.tasks import Asked
-from nfd.store.base import Kind
 
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 GATES = {
@@ -31,9 +25,6 @@ GATES = {
     "DisableAutoPrefix": Gate(False),
     "NodeFeatureGroupAPI": Gate(False),
 }
-
-GARBAGE = (20_000, 20, 20)
-"""When Python looks for cycles: seldom, and not among what is there after the start; a report leaves hardly any."""
 _INSTANCE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _STORE_HELP = "where Nodes are kept: `kubernetes`, or `file:DIR` for a folder of NODE.yaml files"
 _log = log.get("master")
@@ -55,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if parsed.answer:
             say(parsed.answer)
             return 0
-        seen = signature(parsed["config"])
+        with extras():
+            from nfd.master import run
+        seen = run.signature(parsed["config"])
         config, findings = configure(Config, parsed)
         mode = mode_of(parsed, os.environ)
     except NfdError as error:
@@ -66,53 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _log.warning("configuration", path=finding.place, error=finding)
     try:
         if parsed["prune"]:
-            tasks.run(_prune(config, parsed))
+            tasks.run(run.remove_all(config, parsed))
         else:
-            tasks.serve(lambda asked: _serve(config, parsed, mode, seen, asked))
+            tasks.serve(lambda asked: run.serve(config, parsed, mode, seen, asked))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
-
-
-async def _serve(config: Config, parsed: Parsed, mode: str, seen: Signature, asked: Asked) -> None:
-    raise_descriptors()
-    master = await tasks.unless(asked.stop, open_master(config, parsed, mode))
-    if master is None:
-        return
-    try:
-        await tasks.first_of(_work(master, asked.hangup, seen), asked.stop.wait())
-    finally:
-        await master.service.stop()
-
-
-async def _work(master: Master, hangup: asyncio.Event, seen: Signature) -> None:
-    """Until cancelled. Raises: NfdError, OSError if the start fails."""
-    await master.service.start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE)
-    await tasks.supervised("configuration", lambda: master.follow(hangup, seen))
-
-
-async def _prune(config: Config, parsed: Parsed) -> None:
-    """Prints each key as `NODE KIND KEY`, as it is removed or, with --dry-run, would be."""
-    if config.no_publish:
-        return
-    store, proof, secret = await open_store(config, parsed)
-    policy = options_of(config, parsed).settings.policy
-    try:
-        await store.start(lambda name: None)
-        async for planned in prune(store, parsed["instance"], policy, proof, dry_run=parsed["dry-run"]):
-            for kind, key in sorted(planned.left):
-                _log.warning("left on the node: not known to be ours", node=planned.node.name, kind=kind, label=key)
-            keys = [(kind, key) for kind, change in planned.changes.items() for key in sorted(change.remove)]
-            for kind, key in [*keys, *((Kind.ANNOTATIONS, key) for key in sorted(planned.forgotten))]:
-                say(f"{planned.node.name} {kind} {key}")
-        if secret is not None and parsed["delete-secret"] and not parsed["dry-run"]:
-            await secret.delete()
-    finally:
-        await store.close()
 
 
 def _store(text: str) -> str:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import aiohttp
-
 from nfd.config.load import read_file
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError, HostError
@@ -74,6 +72,8 @@ def manager_of(config: Any, place: str) -> Manager:
 
 async def _fetch(uri: str, token: str) -> bytes:
     """The kubelet's serving certificate is one of its own making as a rule, so it is not checked; NFD does the same."""
+    import aiohttp
+
     limit = aiohttp.ClientTimeout(total=DEADLINE)
     try:
         async with (

@@ -21,7 +21,8 @@ from nfd.config.flags import Parsed, parse
 from nfd.errors import ConfigError, ReportError
 from nfd.kube.client import connect
 from nfd.master.node.reconcile import ReconcileOptions
-from nfd.master.security.setup import FLAGS, make_security, mode_of
+from nfd.master.security.flags import FLAGS, mode_of
+from nfd.master.security.setup import make_security
 from nfd.master.service import Options, Service
 from nfd.report import LONGEST_UPTIME, MOST_REPORTS
 from nfd.rpc.client import Reporter

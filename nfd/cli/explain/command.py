@@ -66,10 +66,8 @@ def show(key: str, value: str | None, lines: Iterable[str]) -> int:
 def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
     if args.rules:
         raise ConfigError("--rules goes with NODE -; on a cluster its own rules count")
-    try:
-        from nfd.cli.explain.cluster import explain_on_node
-    except ImportError as error:
-        raise ConfigError(f"NODE {args.node}: nfd is installed without what talks to a cluster: {error}") from error
+    from nfd.cli.explain.cluster import explain_on_node
+
     value, lines = explain_on_node(args.kubeconfig, args.node, key)
     if args.master:
         from nfd.cli.explain.master import explain_by_report

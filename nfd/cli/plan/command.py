@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.nodes import as_data
 from nfd.cli.output import style_of
 from nfd.cli.parsers import path
-from nfd.cli.plan.changes import as_text, changes_of, to_json
-from nfd.cli.plan.model import Files, Scene, files_of, foresee, mistakes_of, overwritten_by
 from nfd.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nfd.cli.plan.model import Files, Scene
 
 EXAMPLES = (
     ("plan --rules new-rules.yaml", "what these rules would do to the nodes of the cluster"),
@@ -57,6 +59,9 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from nfd.cli.plan.changes import as_text, changes_of, to_json
+    from nfd.cli.plan.model import files_of, foresee, mistakes_of, overwritten_by
+
     if not (args.config or args.rules or args.delete_rules):
         raise ConfigError("give a change: --config, --rules or --delete-rules")
     new = files_of(args.config, args.program, args.rules)
@@ -75,6 +80,8 @@ def run(args: Namespace) -> int:
 
 def scene_of(args: Namespace, new: Files) -> Scene:
     """Recorded machines or the cluster. Raises: ConfigError, KubeError."""
+    from nfd.cli.plan.model import files_of
+
     current = files_of(args.current_config, args.program, args.current_rules)
     if args.replay:
         from nfd.cli.plan.recorded import recorded_scene
@@ -82,8 +89,6 @@ def scene_of(args: Namespace, new: Files) -> Scene:
         return recorded_scene(args.replay, current, new, args.delete_rules)
     if args.current_rules or current.master:
         raise ConfigError("--current-rules, and a master's --current-config, go with --replay; a cluster has its own")
-    try:
-        from nfd.cli.plan.cluster import cluster_scene
-    except ImportError as error:
-        raise ConfigError(f"nfd is installed without what talks to a cluster: {error}") from error
+    from nfd.cli.plan.cluster import cluster_scene
+
     return cluster_scene(args, current, new, args.delete_rules)

@@ -31,11 +31,8 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    try:
-        from nfd.cli.report.collect import gather
-    except ImportError as error:
-        raise ConfigError(f"nfd is installed without what talks to a cluster: {error}") from error
     from nfd.cli.report.bundle import Cleaner, render, write_bundle
+    from nfd.cli.report.collect import gather
 
     bundle = Path(args.output_file or f"nfd-report-{args.node}.tar.gz")
     if bundle.exists():

@@ -3,15 +3,11 @@ folder, show it, and keep watching until interrupted."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
-import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from nfd import names
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
@@ -22,21 +18,16 @@ from nfd.config.load import Contents
 from nfd.config.reload_guard import Held
 from nfd.errors import NfdError
 from nfd.features import Problem
-from nfd.master.node.reconcile import ReconcileOptions as MasterSettings
-from nfd.master.security.proof_key import file_key
-from nfd.master.service import Options, Service
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
-from nfd.runtime import log, tasks
+from nfd.runtime import log
 from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals
-from nfd.runtime.threads import start_thread
-from nfd.store.file import FileStore, check_node
+from nfd.store.file import check_node
 from nfd.text import visible
 from nfd.worker.agent import Agent, Settings
 from nfd.worker.cli import config_folders, node_name
 
-LOOPBACK = "127.0.0.1"
 BEAT = 60.0
 
 
@@ -56,6 +47,8 @@ def own_folder() -> str:
 
 
 def run(args: Namespace) -> int:
+    from nfd.cli.up.local_master import LOOPBACK, LocalMaster
+
     log.setup("warning")
     host, signals = host_of(args), Signals()
     node = node_name(host)
@@ -123,59 +116,6 @@ def _settings(args: Namespace, held: Held) -> tuple[Settings, tuple[Problem, ...
     config, odd = config_of(args, held)
     core = config.core
     return Settings(plan_with(args, config), core.sleep_interval, unpublished=core.no_publish_features), odd
-
-
-class LocalMaster:
-    """A master on loopback with the embedded node store, in a thread of its own for as long as the context lasts."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = 0
-        self.failed = False
-        self._folder = folder
-        self._ready = threading.Event()
-        self._error: Exception | None = None
-        self._end: Callable[[], object] = lambda: None
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> LocalMaster:
-        self._thread = start_thread("nfd-master", self._run)
-        self._ready.wait()
-        if self._error is not None:
-            raise self._error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            tasks.run(self._serve())
-        except Exception as error:  # whoever has opened us raises it, unless that was long ago
-            if self._ready.is_set():
-                self.failed = True
-                os.kill(os.getpid(), signal.SIGTERM)  # nobody is left to report to: the program ends
-                raise
-            self._error = error
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        settings = MasterSettings(proof=file_key(self._folder))
-        options = Options(host=LOOPBACK, port=0, http_port=None, settings=settings)
-        service = Service(FileStore(self._folder), options)
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        self._end = lambda: loop.call_soon_threadsafe(stop.set)
-        try:
-            await service.start()
-            self.port = service.port
-            self._ready.set()
-            await stop.wait()
-        finally:
-            await service.stop()
 
 
 class Screen:
