@@ -51,7 +51,7 @@ class Parts:
         await self.service._reconciler.reconcile(report.node)
 
     def report(self, outgoing: convert.Outgoing) -> Report:
-        blobs = self.service._labeler.blobs
+        blobs = self.service._labeler.features
         with blobs.use(convert.decode(outgoing.request)) as missing:
             incoming = convert.decode(outgoing.with_blobs(missing))
         with blobs.use(incoming):

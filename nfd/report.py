@@ -93,4 +93,4 @@ class Report:
 class Reply:
     """The master's answer: seconds until the next heartbeat, if nothing changes before."""
 
-    beat: float
+    heartbeat: float

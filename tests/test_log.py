@@ -95,7 +95,7 @@ def test_text_of_any_length_stays_one_line_of_a_container_runtime() -> None:
         for long in ("ä" * 60_000, ValueError("ä" * 60_000)):
             stream = io.StringIO()
             log.setup(form=form, stream=stream)
-            log.get("master").warning("report refused", node="n", error=long)
+            log.get("master").warning("report rejected", node="n", error=long)
             assert len(stream.getvalue().encode()) < 16_384
             assert "… (60000 characters) …" in stream.getvalue()
 

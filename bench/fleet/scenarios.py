@@ -12,7 +12,7 @@ from bench.fleet.machines import LABELS, node_name
 from bench.fleet.relay import relay
 from bench.fleet.run import Cost, Run
 from bench.fleet.watcher import Test
-from nfd.master.reports.heartbeats import BEAT_LIMITS, BEATS_PER_SECOND
+from nfd.master.reports.heartbeats import HEARTBEAT_LIMITS, HEARTBEATS_PER_SECOND
 
 F = "feature.node.kubernetes.io/"
 PATIENCE = 900.0
@@ -217,7 +217,7 @@ async def some_change_on_one(run: Run) -> float:
 
 def pace_of(nodes: int) -> float:
     """Seconds between two beats of a node in a fleet of that size."""
-    return min(max(nodes / BEATS_PER_SECOND, BEAT_LIMITS[0]), BEAT_LIMITS[1])
+    return min(max(nodes / HEARTBEATS_PER_SECOND, HEARTBEAT_LIMITS[0]), HEARTBEAT_LIMITS[1])
 
 
 def has(name: str, value: str) -> Test:

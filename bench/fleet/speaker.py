@@ -92,7 +92,7 @@ class Speaker:
                 await asyncio.sleep(seconds)
             else:
                 tally.taken += 1
-                tally.beat = answer.beat
+                tally.beat = answer.heartbeat
                 return
 
     async def _speak(self, worker: Worker, outgoing: convert.Outgoing, target: str, tally: Tally) -> convert.Answer:

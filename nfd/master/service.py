@@ -85,11 +85,11 @@ class Service:
         self._store = store
         self._make_resources = resources
         self._resources = resources(self.metrics) if resources is not None else None
-        self._hearing = Heartbeats(options.stale_after, options.now)
+        self._heartbeats = Heartbeats(options.stale_after, options.now)
         instance = options.settings.instance
         self._proof = options.settings.proof
         self._intake = ReportHandler(
-            store, self.leadership, self._hearing, self.queue, self.metrics, instance, self._proof
+            store, self.leadership, self._heartbeats, self.queue, self.metrics, instance, self._proof
         )
         self._reconciler = Reconciler(
             store, self._intake.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
@@ -97,8 +97,8 @@ class Service:
         self.metrics.unwritten = self.unwritten
         security = options.security
         self._labeler = LabelerServer(self._intake.accept, security.gate, security.tls, options.service_name)
-        self._intake.blobs = self._labeler.blobs
-        self._labeler.refused = lambda status: self.metrics.add("reports_refused", code=status)
+        self._intake.features = self._labeler.features
+        self._labeler.rejected = lambda status: self.metrics.add("reports_refused", code=status)
         self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
         self._leads = asyncio.Event()
         self._terms = 0
@@ -113,7 +113,7 @@ class Service:
     def heard(self, name: str) -> TimedReport | None:
         """The latest report of a node, and how long ago its worker spoke."""
         report = self._intake.reports.get(name)
-        return None if report is None else TimedReport(report, self._hearing.age(name))
+        return None if report is None else TimedReport(report, self._heartbeats.age(name))
 
     def reported(self) -> list[str]:
         """The nodes of which there is a report."""
@@ -187,7 +187,7 @@ class Service:
         """
         changes = {name: getattr(options, name) for name in ("settings", "resync", "stale_after")}
         self._options = replace(self._options, **changes)
-        self._hearing.stale_after = options.stale_after
+        self._heartbeats.stale_after = options.stale_after
         if resources is not None:
             await self._replace_resources(resources)
         self._reconciler.configure(self._with_resources(options.settings))
@@ -235,7 +235,7 @@ class Service:
             await self._replace_resources(self._make_resources)
         if term == self._terms:
             self._leads.set()
-            self._hearing.clear()
+            self._heartbeats.clear()
             self._add_all()
 
     def _add_all(self) -> None:
@@ -248,7 +248,7 @@ class Service:
             self._reconciler.forget(name)
             if self._resources is not None:
                 self._resources.forget(name)
-            self._hearing.forget(name)
+            self._heartbeats.forget(name)
             self._intake.drop(reports.missing(name))
         if reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
             self.queue.add(name, news=True)
@@ -328,9 +328,9 @@ class Service:
 
     def _give_up_silent(self) -> None:
         """`staleAfter` is over for some nodes."""
-        for name in self._hearing.newly_stale(list(self._store.names())):
+        for name in self._heartbeats.newly_stale(list(self._store.names())):
             if self._do(self._give_up, name):
-                self._hearing.give_up(name)
+                self._heartbeats.give_up(name)
 
     def _give_up(self, name: str) -> None:
         """What came from the node's worker goes, if that was ours."""
@@ -348,8 +348,8 @@ class Service:
     def _gauges(self) -> Mapping[str, float]:
         return {
             "nodes": len(self._store.names()),
-            "reporting_nodes": len(self._hearing),
-            "silent_nodes": self._hearing.silent(),
+            "reporting_nodes": len(self._heartbeats),
+            "silent_nodes": self._heartbeats.count_silent(),
             "waiting_reports": self._intake.reports.waiting,
             "contested_keys": self._reconciler.drift.count(time.monotonic()),
             "queued_nodes": len(self.queue),

@@ -1,4 +1,4 @@
-"""What worker and master say to each other over gRPC: `labeler.proto`, its values, its client and its server."""
+"""The gRPC API between worker and master: `labeler.proto`, its values, its client and its server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 SERVICE = "labeler.Labeler"
 
 RETRY_AFTER = "retry-after-ms"
-"""Trailing metadata of a refusal: milliseconds to wait before the next try."""
+"""Trailing metadata of a rejected call: milliseconds to wait before the next try."""
 
 LONGEST_WAIT = 9
-"""Digits of that."""
+"""The most digits of RETRY_AFTER."""
 
 LEADER = "nfd-leader"
 """Trailing metadata of a FAILED_PRECONDITION: `host:port` of the master that takes reports."""
 
 
 def seconds_to_wait(trailers: Mapping[str, object]) -> float | None:
-    """What RETRY_AFTER says among the trailers of a refusal; None without a sensible one."""
+    """Seconds of RETRY_AFTER in the trailers of a rejected call; None if absent or invalid."""
     wait = trailers.get(RETRY_AFTER, "")
     if not isinstance(wait, str) or not wait.isascii() or not wait.isdecimal() or len(wait) > LONGEST_WAIT:
         return None
@@ -31,7 +31,7 @@ def host_of(target: str) -> str:
 
 
 def port_problem(target: str) -> str | None:
-    """What is wrong with the port of a target; gRPC would dial what is left of one that is too large."""
+    """What is wrong with the port of a target. gRPC would truncate a number that is too large and dial that port."""
     port = target.rpartition("/")[2].rpartition(":")[2]
     if target.startswith(("unix:", "unix-abstract:", "vsock:")) or not port.isdecimal() or 0 < int(port[:9]) < 1 << 16:
         return None

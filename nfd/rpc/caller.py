@@ -1,4 +1,4 @@
-"""Who is calling and for which node: what the server asks before it reads, and again before it parses, a report."""
+"""Authentication: who is calling, and whether it may report for a node."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is calling: its address, its `authorization` header, and the names of its verified client certificate.
+    """The peer of a call: its address, its `authorization` header, and the names of its verified client certificate.
 
-    `forwarded` is what it says itself: that another master has taken this call and passes it on.
+    `forwarded` is what the peer itself claims: that it is another master, which passes on a worker's call.
     """
 
     address: str = ""
@@ -28,11 +28,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A peer that may call.
+    """An authenticated peer.
 
-    `name` is what its limits are counted under, "" where callers cannot be distinguished. `node` is the node it runs
-    on and `node_uid` that Node's uid, "" where its credentials do not tell. `pod` is its pod's uid, and `issued` when
-    its token was made, in seconds since the epoch; "" and 0 where that is not known.
+    `name` is what its limits are counted under, "" where callers cannot be distinguished. `node` is the node it runs on
+    and `node_uid` that Node's uid, "" where its credentials do not say. `pod` is its pod's uid, and `issued` the time
+    at which its token was issued, in seconds since the epoch; "" and 0 where unknown.
     """
 
     peer: Peer
@@ -44,13 +44,13 @@ class Caller:
 
 
 class Authenticator(Protocol):
-    """Decides who may report; a ReportError says why not."""
+    """Decides who may report. A rejection is a ReportError with the reason."""
 
     async def identify(self, peer: Peer) -> Caller:
-        """Who that is, before a byte of the report is read."""
+        """Authenticate the peer. Called before the report is read."""
 
     def admit(self, caller: Caller, node: str) -> None:
-        """Whether it may speak for the node, before any feature is parsed."""
+        """Check that the caller may report for the node. Called before features are parsed."""
 
 
 class NoAuthentication:

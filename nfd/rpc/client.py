@@ -1,12 +1,12 @@
-"""Reporter: connect, speak, close.
+"""The client of the Labeler API: connect, deliver one report, close.
 
-An open TLS connection costs the master memory and both sides CPU for nothing, so a connection lives for one report. The
-first call names features by digest; a second one on the same connection brings those that the master lacks. A peer that
-does not know our call is NFD 0.16 or older and gets the whole report through `SetLabels`.
+An idle TLS connection costs the master memory and both sides CPU, so a connection lasts for one report. The first call
+names features by digest. If the master lacks some, a second call on the same connection sends those. A server without
+the `Report` method is NFD 0.16 or older and gets the whole report through `SetLabels`.
 
-Requests are compressed: keys have their prefixes in common, and a heartbeat is a quarter of its size.
+Requests are compressed: their keys share prefixes, and compression makes a heartbeat four times smaller.
 
-The token that says which pod this is goes with our own call, over TLS or on loopback, and nowhere else.
+The token that identifies this pod is sent only with `Report`, over TLS or on loopback.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from nfd.rpc.tls import TlsFiles, client_credentials
 
 MAX_HOPS = 2
 MAX_ROUNDS = 3
-"""Calls that may be answered with missing digests: the master can drop one between two calls."""
+"""Calls for one report: the master may answer with missing digests again if it dropped a feature between two calls."""
 
 Metadata = tuple[tuple[str, str], ...]
 
-_HOPELESS = frozenset({
+_PERMANENT = frozenset({
     "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "FAILED_PRECONDITION", "OUT_OF_RANGE",
     "UNIMPLEMENTED",
 })  # fmt: skip
@@ -39,31 +39,31 @@ _HOPELESS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Brings reports to `server` (`host:port`).
+    """Delivers reports to `server` (`host:port`).
 
-    `server_name` is the name that the server's certificate must have if not the host's, `pace` the heartbeat in seconds
-    of a peer that sets none, `deadline` limits each call, connecting included, in seconds. `token_file` holds a bearer
-    token and is read for each connection: a kubelet puts a new one there long before the old one expires.
+    `server_name` is the name that the server's certificate must have, if not the host's. `heartbeat` is the interval in
+    seconds for a server that sets none. `deadline` limits each call, connecting included, in seconds. `token_file`
+    holds a bearer token and is read for each connection: the kubelet renews it long before it expires.
     """
 
     server: str
-    pace: float = 60.0
+    heartbeat: float = 60.0
     tls: TlsFiles | None = None
     server_name: str = ""
     deadline: float = 10.0
     token_file: str = ""
     digests: convert.Digests = field(default_factory=dict, compare=False, repr=False)
-    """Of what was sent last: hand them to the next Reporter."""
+    """Digests of the features that were sent last. Pass them to the next Reporter."""
 
     def send(self, report: Report) -> Reply:
-        """Deliver a report; raises ReportError. A master that leads no more says who does, and is followed."""
+        """Deliver a report. If the master names another one as leader, call that. Raises: ReportError."""
         outgoing = convert.encode(report, self.digests)
         target = self.server
         for hop in range(MAX_HOPS + 1):
             try:
                 credentials = self._token(target)
                 with self._connect(target) as channel:
-                    return self._speak(channel, report, outgoing, credentials)
+                    return self._deliver(channel, report, outgoing, credentials)
             except grpc.RpcError as error:
                 failure = _failure(error, target)
                 if not failure.leader or hop == MAX_HOPS:
@@ -73,7 +73,7 @@ class Reporter:
 
     @contextmanager
     def _connect(self, target: str) -> Iterator[Any]:
-        """A channel of its own: no subchannel, and no back-off of one, is shared with the last report's."""
+        """A new channel, which shares no subchannel and no back-off with that of the last report."""
         options: list[tuple[str, Any]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
         if self.tls is None:
             channel = grpc.insecure_channel(target, options)
@@ -91,7 +91,7 @@ class Reporter:
             channel.close()
 
     def _token(self, target: str) -> Metadata:
-        """What shows who we are. Raises: ReportError if the token cannot be read."""
+        """Metadata with the token. Raises: ReportError if the token cannot be read."""
         if not self.token_file or (self.tls is None and not is_loopback(host_of(target))):
             return ()
         try:
@@ -99,10 +99,10 @@ class Reporter:
         except (OSError, ValueError) as error:
             raise ReportError(f"token: {said(error)}", retry=True) from error
         if not token.isprintable() or not token:
-            raise ReportError(f"token: {self.token_file} holds none", retry=True)
+            raise ReportError(f"token: {self.token_file} is empty", retry=True)
         return (("authorization", f"Bearer {token}"),)
 
-    def _speak(self, channel: Any, report: Report, outgoing: convert.Outgoing, credentials: Metadata) -> Reply:
+    def _deliver(self, channel: Any, report: Report, outgoing: convert.Outgoing, credentials: Metadata) -> Reply:
         call = channel.unary_unary(f"/{SERVICE}/Report")
         request = outgoing.request
         for _ in range(MAX_ROUNDS):
@@ -115,11 +115,11 @@ class Reporter:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     raise
                 channel.unary_unary(f"/{SERVICE}/SetLabels")(convert.encode_plain(report), timeout=self.deadline)
-                return Reply(beat=self.pace)
+                return Reply(heartbeat=self.heartbeat)
             if not answer.missing:
-                return Reply(beat=answer.beat)
+                return Reply(heartbeat=answer.heartbeat)
             request = outgoing.with_blobs(answer.missing)
-        raise ReportError(f"{self.server}: keeps asking for features it was given", retry=True)
+        raise ReportError(f"{self.server}: still reports missing features after they were sent", retry=True)
 
 
 def _failure(error: Any, target: str) -> ReportError:
@@ -128,7 +128,7 @@ def _failure(error: Any, target: str) -> ReportError:
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
     return ReportError(
         f"{target}: {code}: {error.details()}",
-        retry=code not in _HOPELESS or LEADER in trailers,  # who leads may be another one by now
+        retry=code not in _PERMANENT or LEADER in trailers,  # the leader may have changed since
         retry_after=seconds_to_wait(trailers),
         code=code,
         leader=trailers.get(LEADER, "") if code == "FAILED_PRECONDITION" else "",

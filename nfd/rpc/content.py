@@ -1,7 +1,7 @@
 """The content of one feature ↔ protobuf.
 
-It travels as a blob, a serialised `Feature` message named by its digest. Serialisation is deterministic (map keys
-sorted), so equal contents have equal digests wherever they were found.
+It is sent as a blob: a serialised `Feature` message, which is identified by its digest. Serialisation is deterministic
+(map keys sorted), so equal contents have equal digests on all nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.precheck import check_blob, check_elements
 
 Content = frozenset[str] | Mapping[str, str] | tuple[Instance, ...]
-"""What one feature holds: flags, attributes or instances."""
+"""The content of one feature: flags, attributes or instances."""
 
 DIGEST_BYTES = 16
 
@@ -70,11 +70,11 @@ def from_blob(blob: bytes) -> Content:
             found = message.instances.elements
             check_elements(sum(1 + len(one.attributes) for one in found))
             return tuple(_elements(one) for one in found)
-    raise ValueError("blob: neither flags nor attributes nor instances")
+    raise ValueError("blob has neither flags, attributes nor instances")
 
 
 def size(content: Content) -> int:
-    """How many elements a feature has, as `MAX_ELEMENTS` of `outline` counts them."""
+    """How many elements a feature has, as `MAX_ELEMENTS` of `precheck` counts them."""
     return sum(1 + len(one) for one in content) if isinstance(content, tuple) else len(content)
 
 
@@ -86,19 +86,19 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 def texts(values: Mapping[str, str]) -> dict[str, str]:
-    """Keys and values as `text` makes them; nearly always they are ASCII and stay as they are."""
+    """Keys and values made valid for protobuf by `text`; nearly always they are ASCII and stay the same."""
     if all(map(str.isascii, values)) and all(map(str.isascii, values.values())):
         return dict(values)
     return {text(key): text(value) for key, value in values.items()}
 
 
 def text(value: str) -> str:
-    """Text fit for protobuf, which takes no lone surrogates: those become '?'."""
+    """The text with lone surrogates, which protobuf rejects, replaced by '?'."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _elements(part: pb.FlagFeatureSet | pb.AttributeFeatureSet | pb.InstanceFeature) -> dict[str, Any]:
-    """The elements of a set; bytes that are not UTF-8, which NFD lets through, become U+FFFD."""
+    """The elements of a set. Bytes that are not UTF-8, which NFD accepts, become U+FFFD."""
     try:
         found = dict(part.attributes if isinstance(part, pb.InstanceFeature) else part.elements)
         clean = bytes not in set(map(type, found.values()))

@@ -1,6 +1,6 @@
-"""Reports ↔ protobuf messages; but for `content`, which does the features, no other module sees a protobuf type.
+"""Reports ↔ protobuf messages. Besides `content`, which converts features, no other module sees a protobuf type.
 
-What cannot be used raises ValueError with a phrase that says what and where.
+Invalid input raises ValueError; the message says what is invalid and where.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ from nfd.rpc.precheck import check_domains, check_elements, check_entries, check
 MAX_FEATURES = 1_000
 """Features of one report."""
 LONGEST_ERROR = 500
-"""Characters kept of what a source says about its failure."""
+"""Characters kept of a source's error message."""
 LONGEST_WORD = 253
 """Characters of an id or a version; they go into annotations and messages."""
 
 SMALL = 64
-"""Bytes of a blob that is sent unasked: a node's own name would cost every first report a second call."""
+"""Blobs of at most that many bytes are always sent: the node's own name, for example, would make every first report
+need a second call."""
 
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A report ready to be sent: `request` lacks all but small blobs; `contents` are those that its digests name."""
+    """A report ready to be sent. `request` contains only the small blobs; `contents` has those that its digests
+    name."""
 
     request: bytes
     contents: Mapping[bytes, Content]
 
     def with_blobs(self, wanted: Iterable[bytes]) -> bytes:
-        """The request again, with those blobs; repeated fields may simply be appended on the wire."""
+        """The request with those blobs added; on the wire, repeated fields may simply be appended."""
         found = [to_blob(to_set(self.contents[one])) for one in wanted if one in self.contents]
         return self.request + pb.ReportRequest(blobs=found).SerializeToString()
 
@@ -65,12 +67,12 @@ class Named(NamedTuple):
 
 
 Digests = dict[str, Named]
-"""By feature, what was encoded last: a kernel's configuration takes as long as all else of a report together."""
+"""The last encoding by feature. Encoding the kernel configuration takes as long as the rest of a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A report as it came: still without features, which `refs` lists by name and digest."""
+    """A report as received, without its features; `refs` lists those by name and digest."""
 
     report: Report
     refs: tuple[tuple[str, bytes], ...]
@@ -79,14 +81,14 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The master's side of a `Report` call; digests in `missing` mean that nothing was taken."""
+    """The answer to a `Report` call. If `missing` has digests, the report was not accepted."""
 
-    beat: float = 0.0
+    heartbeat: float = 0.0
     missing: tuple[bytes, ...] = ()
 
 
 def encode(report: Report, digests: Digests | None = None) -> Outgoing:
-    """A report as the `Report` call sends it; `digests` of the last one are used, and replaced."""
+    """A report as the `Report` call sends it; `digests` of the last report are used and updated."""
     message = pb.ReportRequest(
         version=text(report.version),
         node_name=text(report.node),
@@ -201,7 +203,7 @@ def complete(report: Report, named: Iterable[tuple[str, Content]]) -> Report:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    return pb.ReportReply(beat=answer.beat, missing=answer.missing).SerializeToString()
+    return pb.ReportReply(beat=answer.heartbeat, missing=answer.missing).SerializeToString()
 
 
 def decode_answer(data: bytes) -> Answer:
@@ -220,14 +222,14 @@ def _state(state: SourceState) -> pb.SourceState:
 
 
 def _source_state(message: pb.SourceState) -> SourceState:
-    """A state we do not know counts as failed, which removes nothing."""
+    """An unknown state counts as failed, which removes nothing."""
     known = {pb.SourceState.FRESH: State.FRESH, pb.SourceState.OFF: State.OFF}
     since = message.since if math.isfinite(message.since) and message.since > 0 else 0.0
     return SourceState(known.get(message.state, State.FAILED), _string(message.error, "error")[:LONGEST_ERROR], since)
 
 
 def _entries(values: Mapping[str, V], where: str) -> dict[str, V]:
-    """A map of the request itself, where stray bytes are an error."""
+    """A map of the request itself, where invalid UTF-8 is an error."""
     check_entries(len(values), where)
     try:
         found = dict(values)
@@ -240,7 +242,7 @@ def _entries(values: Mapping[str, V], where: str) -> dict[str, V]:
 
 
 def _string(value: str | bytes, where: str) -> str:
-    """A text field; protobuf gives bytes for what is not UTF-8."""
+    """A text field; protobuf returns bytes for what is not UTF-8."""
     if isinstance(value, bytes):
         raise ValueError(f"{where}: {value[:80]!r} is not UTF-8")
     return value
@@ -263,4 +265,4 @@ def _node_name(value: str) -> str:
 
 def _check_features(count: int) -> None:
     if count > MAX_FEATURES:
-        raise ValueError(f"{count} features are more than {MAX_FEATURES}")
+        raise ValueError(f"{count} features, at most {MAX_FEATURES} are allowed")

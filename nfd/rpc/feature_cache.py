@@ -1,6 +1,6 @@
-"""Feature contents, one parsed copy per digest, kept for as long as a call or a node's latest report uses it.
+"""Feature contents: one parsed copy per digest, kept while a call or a node's latest report uses it.
 
-Thousands of nodes share most of their features, the kernel's configuration above all.
+Thousands of nodes share most of their features, for example the kernel configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Kept:
 
 
 class FeatureCache:
-    """The store; not for several threads."""
+    """Not thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, _Kept] = {}
@@ -35,18 +35,19 @@ class FeatureCache:
 
     @contextmanager
     def use(self, incoming: Incoming) -> Iterator[tuple[bytes, ...]]:
-        """Take in the call's blobs and keep, during the call, what it refers to; gives the digests that are missing.
+        """Store the call's blobs and keep, during the call, all features that it names. Yields the digests that are
+        missing.
 
-        Raises ValueError for a blob that is malformed or not referred to, and for too many bytes.
+        Raises: ValueError for a blob that is malformed or that the report does not name, and for too many bytes.
         """
         wanted = dict.fromkeys(key for _, key in incoming.refs)
         brought = {digest(blob): blob for blob in incoming.blobs}
         if brought.keys() - wanted.keys():
-            raise ValueError("blobs: one of them is no feature of this report")
+            raise ValueError("a blob is not among the features that this report names")
         fresh = {key: _Kept(from_blob(blob), len(blob)) for key, blob in brought.items() if key not in self._kept}
         total = sum((fresh.get(key) or self._kept[key]).size for key in wanted if key in fresh or key in self._kept)
         if total > MAX_BYTES:
-            raise ValueError(f"{total} bytes of features are more than {MAX_BYTES}")
+            raise ValueError(f"{total} bytes of features, at most {MAX_BYTES} are allowed")
         self._kept |= fresh
         found = [key for key in wanted if key in self._kept]
         self._acquire(found)
@@ -60,14 +61,14 @@ class FeatureCache:
         return ((name, self._kept[key].content) for name, key in incoming.refs)
 
     def hold(self, node: str, incoming: Incoming) -> None:
-        """This report is now the node's latest."""
+        """Keep the features of this report, which is now the node's latest."""
         keys = frozenset(key for _, key in incoming.refs)
         self._acquire(keys)
         self._release(self._nodes.get(node, ()))
         self._nodes[node] = keys
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Drop the features that only this node's latest report uses."""
         self._release(self._nodes.pop(node, ()))
 
     def _acquire(self, keys: Iterable[bytes]) -> None:

@@ -1,7 +1,7 @@
-"""What others brought to our port: health and reflection, kept from taking the room of reports, or filling the log.
+"""Limits: for the health and reflection services on the same port, and for each caller of the Labeler API.
 
-grpcio answers UNKNOWN to a message that is none, with a traceback for each, and waits for a silent call for ever; so
-messages are read and parsed here.
+grpcio answers UNKNOWN to an invalid message and logs a traceback for each. It also waits for ever for a call that sends
+nothing. So messages are read and parsed here.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ STREAMS = 64
 STREAM_SECONDS = 600.0
 """Open streams, and how long one may last."""
 SILENT = 64
-"""Calls whose one message has not come; for another one the oldest ends."""
+"""Calls whose one message has not arrived. One more ends the oldest."""
 MAX_ASKED = 16 * 1024
-"""Bytes of a message, which names a service or a symbol; a stream keeps it as long as it lasts."""
+"""Bytes of a message, which contains the name of a service or a symbol. A stream keeps it in memory while it is
+open."""
 
 Behaviour = Callable[[Any, Any], Any]
 Question = Callable[[Any, Any], Awaitable[Any]]
 
 
 class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Bounds the streams of every service but ours, and their messages."""
+    """Limits the open streams, and the size of messages, of every service except the Labeler."""
 
     def __init__(self, ours: str) -> None:
         self._ours = f"/{ours}/"
@@ -41,7 +42,8 @@ class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._silent: dict[asyncio.Timeout, None] = {}
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        """On the wire a unary call is a stream of one message; as a stream, it is ours to say when that is read."""
+        """Handle a unary call as a stream of one message, which it is on the wire: then this code decides when to read
+        it."""
         handler = await continuation(details)
         if handler is None or details.method.startswith(self._ours):
             return handler
@@ -56,7 +58,7 @@ class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return grpc.stream_stream_rpc_method_handler(answer, None, handler.response_serializer)
 
     def _question(self, handler: Any) -> Question:
-        """What makes messages of what comes in."""
+        """The function that parses what is received, for a stream or for a single message."""
 
         async def messages(stream: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async for data in stream:
@@ -73,19 +75,19 @@ class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         """The one message of a call."""
         try:
             async with asyncio.timeout(READ_SECONDS) as patience:
-                self._make_room()
+                self._end_oldest()
                 self._silent[patience] = None
                 try:
                     data = await context.read()
                 finally:
                     self._silent.pop(patience, None)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no message came")
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no message received in time")
         if data is grpc.aio.EOF:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call brings no message")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
         return bytes(data)
 
-    def _make_room(self) -> None:
+    def _end_oldest(self) -> None:
         if len(self._silent) >= SILENT:
             oldest = next(iter(self._silent))
             del self._silent[oldest]
@@ -93,7 +95,7 @@ class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 oldest.reschedule(asyncio.get_running_loop().time())
 
     def _bounded(self, behaviour: Behaviour, question: Question) -> Behaviour:
-        """In the form of the behaviour: grpcio tells a generator from a coroutine by looking at it."""
+        """Limit a behaviour. The result is a generator or a coroutine as the behaviour is: grpcio checks which."""
 
         async def generate(stream: Any, context: Any) -> AsyncIterator[Any]:
             asked = await question(stream, context)
@@ -110,7 +112,7 @@ class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     @asynccontextmanager
     async def _place(self, context: Any) -> AsyncIterator[None]:
-        """One of the streams, for a time."""
+        """Occupy one of the open streams for a limited time."""
         if self._open >= STREAMS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams are open")
         self._open += 1
@@ -118,7 +120,7 @@ class OtherServices(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             async with asyncio.timeout(STREAM_SECONDS):
                 yield
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the stream has lasted long enough")
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the stream was open for too long")
         finally:
             self._open -= 1
 
@@ -128,8 +130,8 @@ def _once(behaviour: Behaviour, question: Question) -> Behaviour:
         asked = await question(stream, context)
         try:
             return await behaviour(asked, context)
-        except NotImplementedError:  # what a service of grpcio declares, and has not
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this is not served")
+        except NotImplementedError:  # grpcio's services declare it without an implementation
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this method is not implemented")
 
     return run
 
@@ -140,31 +142,32 @@ async def _parse(parse: Callable[[bytes], Any], data: bytes, context: Any) -> An
     try:
         return parse(data)
     except DecodeError:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "these bytes are no message of this call")
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the bytes are not a valid message of this method")
 
 
 BURST = 1000.0
 RATE = 5.0
-"""Units that a caller may spend at once, and that come back in a second."""
+"""The most units that a caller has, and the units it regains per second."""
 UNIT_BYTES = 16 * 1024
-"""A call costs one unit, and one for each of these bytes: a first report of a large machine costs some 10."""
+"""A call costs one unit, and one more for each of these bytes: the first report of a large machine costs about 10."""
 CALLS = 2
-"""Calls of one caller at a time: the second is there for a worker whose first went astray."""
-HELD = (128, 512)
+"""Concurrent calls of one caller. The second is for a worker whose first call got lost."""
+DELAYED = (128, 512)
 LINGER = 4.0
-"""Refusals, of one caller and of all, that wait for some seconds.
+"""Rejected calls, of one caller and of all, whose answer is delayed.
 
-A connection has no more than 16 calls at a time, so a flood of them comes to a stand: it costs us four calls a second
-and connection, not as many as the sender can make.
+A connection has at most 16 calls at a time. So delayed answers limit a flood to four calls a second per connection,
+whatever the sender's speed.
 """
 READ_SECONDS = 10.0
 """How long a caller may take to send the message of a call."""
 CALLERS = 20_000
-"""Callers remembered, the latest ones."""
+"""The most recent callers that are remembered."""
 
 
 class Limits:
-    """Budgets by caller; "" is nobody in particular and has none. For one event loop; `now` in seconds."""
+    """A budget for each caller; "" stands for all that cannot be distinguished and has no limit. For one event loop;
+    `now` in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -174,26 +177,26 @@ class Limits:
 
     @asynccontextmanager
     async def turn(self, caller: str) -> AsyncIterator[None]:
-        """One call. Raises: ReportError if the caller has spent its budget, or has calls under way."""
+        """One call. Raises: ReportError if the caller has used up its budget, or has too many calls in progress."""
         if not caller:
             yield
             return
         if (balance := self._balance(caller)) < 0:
             await self._linger(caller)
-            raise _later(f"too much comes from {caller}", -balance / RATE)
+            raise _later(f"{caller} sends too many reports", -balance / RATE)
         if self._busy[caller] >= CALLS:
             await self._linger(caller)
-            raise _later(f"{caller} has {CALLS} calls under way", LINGER)
+            raise _later(f"{caller} already has {CALLS} calls in progress", LINGER)
         with _counted(self._busy, caller):
             yield
 
     def charge(self, caller: str, size: int) -> None:
-        """A call of that many bytes was read; its price may leave a debt."""
+        """Charge a call of that many bytes; the balance may become negative."""
         if caller:
             self._balances.put(caller, (self._balance(caller) - 1 - size / UNIT_BYTES, self._now()))
 
     async def _linger(self, caller: str) -> None:
-        each, together = HELD
+        each, together = DELAYED
         if self._held[caller] < each and self._held.total() < together:
             with _counted(self._held, caller):
                 await asyncio.sleep(LINGER)

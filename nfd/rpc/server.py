@@ -1,7 +1,7 @@
-"""The Labeler service: who is calling, parse, convert, hand over; beside it health and reflection, on the same port.
+"""The Labeler service: authenticate, parse, convert, hand over. Health and reflection are served on the same port.
 
-A call is answered in an order that makes a hostile one cheap: who is calling is known before its body is read, and for
-which node before it is parsed.
+The order of the checks makes a hostile call cheap: the caller is authenticated before the body is read, and authorised
+for the node before features are parsed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, seconds_to_wait
 from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
 from nfd.rpc.feature_cache import FeatureCache
-from nfd.rpc.interceptors import HELD, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
+from nfd.rpc.interceptors import DELAYED, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
 from nfd.rpc.tls import Pem, ServerTls, names_of, server_credentials
 from nfd.runtime.failures import failed
 from nfd.runtime.ports import check_free, connections
@@ -29,44 +29,44 @@ from nfd.runtime.ports import check_free, connections
 MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of one message, gRPC's default; a report is some 50 kB."""
 MAX_CALLS = 256
-"""Reports at a time, beside refusals that wait; more are answered RESOURCE_EXHAUSTED."""
+"""Concurrent reports, apart from rejected calls whose answer is delayed; more are answered RESOURCE_EXHAUSTED."""
 MAX_DETAILS = 1_000
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_concurrent_streams", 16),
     ("grpc.max_metadata_size", 16 * 1024),
-    # NFD's workers keep their connection open between reports a minute apart; half of that gives the memory back.
+    # NFD's workers report every minute and keep the connection open. Closing it after half of that frees the memory.
     ("grpc.max_connection_idle_ms", 30_000),
     ("grpc.max_connection_age_ms", 600_000),
     ("grpc.max_connection_age_grace_ms", 30_000),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # What a call may send before it is read stays at HTTP/2's 64 KiB, instead of growing with the link's speed.
+    # The window of a call that is not read yet stays at HTTP/2's 64 KiB instead of growing with the bandwidth.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),
 )
 
 
 Accept = Callable[[Report, Peer], Awaitable[Reply]]
-"""Takes a report; a ReportError says why not."""
+"""Accepts a report, or raises ReportError with the reason."""
 
 Decode = Callable[[bytes], convert.Incoming]
 
 
 class LabelerServer:
-    """Serves the API; `blobs.forget` is for the master to call when a node is gone.
+    """Serves the API. The master calls `features.forget` for a deleted node.
 
-    `refused` gets the gRPC status of each report that is not accepted.
-    `name` is what the certificates of all masters say: a `SetLabels` that another one has to take is brought to it.
+    `rejected` is called with the gRPC status of each report that is not accepted. `name` is in the certificates of all
+    masters: it verifies another master to which a `SetLabels` is forwarded.
     """
 
     def __init__(
-        self, accept: Accept, gate: Authenticator | None = None, tls: ServerTls | None = None, name: str = ""
+        self, accept: Accept, authenticator: Authenticator | None = None, tls: ServerTls | None = None, name: str = ""
     ) -> None:
-        self.blobs = FeatureCache()
-        self.refused: Callable[[str], None] = lambda status: None
+        self.features = FeatureCache()
+        self.rejected: Callable[[str], None] = lambda status: None
         self._accept = accept
-        self._gate = gate or NoAuthentication()
+        self._authenticator = authenticator or NoAuthentication()
         self._limits = Limits()
         self._tls = tls
         self._name = name
@@ -74,13 +74,13 @@ class LabelerServer:
         self._server: Any = grpc.aio.server(
             options=(*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections())),
             interceptors=(OtherServices(SERVICE),),
-            maximum_concurrent_rpcs=MAX_CALLS + HELD[1] + STREAMS + SILENT,
+            maximum_concurrent_rpcs=MAX_CALLS + DELAYED[1] + STREAMS + SILENT,
         )
 
     async def start(self, address: str) -> int:
         """Listen on `host:port` and return the port; raises OSError if that is impossible."""
         methods = {"SetLabels": self._set_labels, "Report": self._report}
-        # on the wire a unary call is a stream of one message; as a stream, it is ours to say when that is read
+        # a unary call is a stream of one message on the wire; handled as a stream, this code decides when to read it
         handlers = {name: grpc.stream_unary_rpc_method_handler(method) for name, method in methods.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -97,12 +97,12 @@ class LabelerServer:
         return int(port)
 
     async def serving(self, ready: bool) -> None:
-        """Tell the health service."""
+        """Set the status of the health service."""
         states = health_pb2.HealthCheckResponse
         await self._health.set("", states.SERVING if ready else states.NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
-        """Take no new calls, and give those in flight `grace` seconds."""
+        """Reject new calls and wait up to `grace` seconds for those in progress."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
@@ -114,33 +114,33 @@ class LabelerServer:
         return convert.encode_answer(await self._answer(context, convert.decode))
 
     async def _answer(self, context: Any, decode: Decode) -> convert.Answer:
-        """Handle a call; everything that goes wrong ends it with a status."""
+        """Handle a call. Any error ends it with a gRPC status."""
         about: dict[str, str] = {}
         try:
             return await self._handle(context, decode, about)
         except ValueError as error:
-            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await self._reject(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except ReportError as error:
-            await self._refuse(context, _status(error), str(error), _trailers(error))
-        except Exception as error:  # a defect of ours must not look like a verdict on the report
+            await self._reject(context, _status(error), str(error), _trailers(error))
+        except Exception as error:  # a defect of the master must not look like an invalid report
             failed("report", error, **about)
-            await self._refuse(
+            await self._reject(
                 context, grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log"
             )
         raise AssertionError("abort always raises")
 
-    async def _refuse(self, context: Any, status: Any, reason: str, trailers: tuple[tuple[str, str], ...] = ()) -> None:
-        self.refused(status.name)
+    async def _reject(self, context: Any, status: Any, reason: str, trailers: tuple[tuple[str, str], ...] = ()) -> None:
+        self.rejected(status.name)
         await context.abort(status, reason[:MAX_DETAILS], trailers)
 
     async def _handle(self, context: Any, decode: Decode, about: dict[str, str]) -> convert.Answer:
-        """`about` gets the node as soon as it is known."""
-        caller = await self._gate.identify(_peer(context))
+        """`about` gets the node as soon as it is known; it is for the log."""
+        caller = await self._authenticator.identify(_peer(context))
         async with self._limits.turn(caller.name):
             data = await _read(context)
             self._limits.charge(caller.name, len(data))
             about["node"] = node = convert.node_name(data)
-            self._gate.admit(caller, node)
+            self._authenticator.admit(caller, node)
             async with self._limits.turn("" if caller.name else node):
                 self._limits.charge("" if caller.name else node, len(data))
                 try:
@@ -155,26 +155,26 @@ class LabelerServer:
         try:
             await forward(leader, data, caller.peer.authorization, self._tls, self._name)
         except (OSError, ValueError) as error:
-            raise ReportError(f"cannot be passed on to the leading master: {error}", retry=True) from error
+            raise ReportError(f"cannot be forwarded to the leading master: {error}", retry=True) from error
 
     async def _take(self, incoming: convert.Incoming, caller: Caller) -> convert.Answer:
         node = incoming.report.node
-        with self.blobs.use(incoming) as missing:
+        with self.features.use(incoming) as missing:
             if missing:
                 return convert.Answer(missing=missing)
-            report = convert.complete(incoming.report, self.blobs.contents(incoming))
+            report = convert.complete(incoming.report, self.features.contents(incoming))
             if caller.node_uid:
                 report = replace(report, node_uid=caller.node_uid)
             if caller.pod and report.order is not None:
                 report = replace(report, order=replace(report.order, pod=caller.pod, issued=caller.issued))
             reply = await self._hand_over(report, caller.peer)
-            self.blobs.hold(node, incoming)
-        return convert.Answer(beat=reply.beat)
+            self.features.hold(node, incoming)
+        return convert.Answer(heartbeat=reply.heartbeat)
 
     async def _hand_over(self, report: Report, peer: Peer) -> Reply:
         try:
             return await self._accept(report, peer)
-        except ValueError as error:  # the report is well-formed: from here on this is a defect of ours
+        except ValueError as error:  # the report is valid, so this is a defect of the master
             raise RuntimeError(str(error)) from error
 
 
@@ -187,7 +187,7 @@ async def _read(context: Any) -> bytes:
         reason = f"no report within {READ_SECONDS:.0f} s of the call"
         raise ReportError(reason, retry=True, code="DEADLINE_EXCEEDED") from error
     if data is grpc.aio.EOF:
-        raise ValueError("the call brings no report")
+        raise ValueError("the call has no report")
     return bytes(data)
 
 
@@ -204,7 +204,7 @@ def _peer(context: Any) -> Peer:
 
 
 def _status(error: ReportError) -> Any:
-    """RESOURCE_EXHAUSTED and UNAVAILABLE mean: the same report again, later."""
+    """The gRPC status. RESOURCE_EXHAUSTED and UNAVAILABLE mean that the same report may be sent again later."""
     if error.code:
         return grpc.StatusCode[error.code]
     return grpc.StatusCode.UNAVAILABLE if error.retry else grpc.StatusCode.FAILED_PRECONDITION
@@ -220,15 +220,15 @@ def _trailers(error: ReportError) -> tuple[tuple[str, str], ...]:
 
 
 FORWARDED = "nfd-forwarded"
-"""Metadata of a call that was passed on once, and is not again."""
+"""Metadata of a forwarded call, which is not forwarded again."""
 DEADLINE = 10.0
 
 
 async def forward(leader: str, data: bytes, authorization: str, tls: ServerTls | None, name: str) -> None:
-    """Make the caller's call with the caller's token; over TLS, with our own certificate.
+    """Make the caller's call with the caller's token, and over TLS with this master's certificate.
 
-    Masters' certificates have the same names, `name` among them or in its stead. Raises: ReportError with what the
-    leader said, OSError, ValueError.
+    All masters' certificates have the same names, `name` or others. Raises: ReportError with the leader's answer,
+    OSError, ValueError.
     """
     metadata = [(FORWARDED, "1")] + ([("authorization", authorization)] if authorization else [])
     async with _channel(leader, tls, name) as channel:
@@ -245,18 +245,18 @@ def _channel(leader: str, tls: ServerTls | None, name: str) -> Any:
     pem = tls.read()
     if name := _name_of_masters(pem, name):
         options.append(("grpc.ssl_target_name_override", name))
-    credentials = grpc.ssl_channel_credentials(pem.fellows or pem.ca, pem.key, pem.cert)
+    credentials = grpc.ssl_channel_credentials(pem.masters_ca or pem.ca, pem.key, pem.cert)
     return grpc.aio.secure_channel(leader, credentials, options)
 
 
 def _name_of_masters(pem: Pem, name: str) -> str:
     """A name by which the leader's certificate can be verified."""
-    ours = names_of(pem.cert or b"").alternative
-    return name if name in ours else next((one for one in ours if not one.startswith("*")), name)
+    own_names = names_of(pem.cert or b"").alternative
+    return name if name in own_names else next((one for one in own_names if not one.startswith("*")), name)
 
 
 def _failure(error: Any, leader: str) -> ReportError:
-    """What the leader said of the report holds; that it leads no more, or cannot be reached, means: later."""
+    """The leader's error as a ReportError. A call that did not reach the leader is to be retried later."""
     code = error.code().name
     code = "UNAVAILABLE" if code in ("FAILED_PRECONDITION", "DEADLINE_EXCEEDED") else code
     seconds = seconds_to_wait(dict(error.trailing_metadata() or ()))

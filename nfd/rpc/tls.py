@@ -16,34 +16,34 @@ from nfd.runtime import log
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """What one side shows and what it checks the other against; None for what it does without.
+    """The certificates of one side, and those it trusts; None for what is not used.
 
-    `fellows` is what a server checks other servers of its kind against, where that is not `ca`.
+    `masters_ca` is the CA that a server verifies other masters with, where it differs from `ca`.
     """
 
     ca: bytes | None = None
     cert: bytes | None = None
     key: bytes | None = None
-    fellows: bytes | None = None
+    masters_ca: bytes | None = None
 
 
 class Names(NamedTuple):
-    """Whom a certificate names: its common name, and the alternative ones as gRPC spells them."""
+    """The names in a certificate: its common name, and the alternative names as gRPC spells them."""
 
     common: str
     alternative: tuple[str, ...]
 
 
 class ServerTls(Protocol):
-    """Where a server's credentials come from. `read` is called at every handshake, from gRPC's own threads."""
+    """Source of a server's credentials. gRPC's threads call `read` at every handshake."""
 
     def read(self) -> Pem:
-        """As they are now; with a `ca`, clients must show a certificate. Raises: OSError."""
+        """The current PEM data. With a `ca`, clients must present a certificate. Raises: OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. With all three, each side verifies the other; a client needs `ca` alone, a server the other two."""
+    """PEM files. With all three, both sides verify each other. A client needs `ca` alone, a server the other two."""
 
     ca: str = ""
     cert: str = ""
@@ -55,15 +55,15 @@ class TlsFiles:
 
 
 def client_credentials(files: TlsFiles) -> Any:
-    """Credentials from the files as they are now; raises OSError if one cannot be read."""
+    """Credentials from the current files. Raises: OSError if one cannot be read."""
     pem = files.read()
     return grpc.ssl_channel_credentials(pem.ca, pem.key, pem.cert)
 
 
 def server_credentials(tls: ServerTls) -> Any:
-    """Credentials that follow every change, for connections made from then on; raises OSError as above.
+    """Credentials that are read again for each new connection. Raises: OSError as above.
 
-    New ones that cannot be used are logged, and the last good ones stay in use.
+    If new ones cannot be read, the error is logged and the previous ones stay in use.
     """
     fetcher = _Fetcher(tls)
     first = fetcher.load()
@@ -71,7 +71,7 @@ def server_credentials(tls: ServerTls) -> Any:
 
 
 class _Fetcher:
-    """Called at every handshake; gives a new configuration if there is one, else None."""
+    """Called at every handshake; returns a new configuration, or None if nothing changed."""
 
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls
@@ -92,13 +92,13 @@ class _Fetcher:
         try:
             return self.load()
         except OSError as error:
-            log.get("rpc").error("TLS files unreadable, the last good ones stay in use", error=error)
+            log.get("rpc").error("cannot read TLS files; the previous ones stay in use", error=error)
             return None
 
 
 def names_of(certificate: bytes) -> Names:
     """The names in the first certificate of a PEM file. Raises: ValueError."""
-    from cryptography import x509  # for masters alone, and few of them
+    from cryptography import x509  # only a master with TLS needs it
     from cryptography.x509.oid import NameOID
 
     try:
@@ -108,10 +108,10 @@ def names_of(certificate: bytes) -> Names:
     except x509.ExtensionNotFound:
         return Names(str(common[0].value) if common else "", ())
     except (x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
-        raise ValueError(str(error)) from error  # they are no ValueErrors
+        raise ValueError(str(error)) from error  # these are not ValueErrors
     kinds = (x509.DNSName, x509.IPAddress, x509.UniformResourceIdentifier, x509.RFC822Name)
-    told = tuple(str(name.value) for name in names if isinstance(name, kinds))
-    return Names(str(common[0].value) if common else "", told)
+    found_names = tuple(str(name.value) for name in names if isinstance(name, kinds))
+    return Names(str(common[0].value) if common else "", found_names)
 
 
 def _read(path: str) -> bytes:

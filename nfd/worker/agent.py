@@ -247,7 +247,7 @@ class Agent:
         if self._pace.failures:
             self._log.info("the master takes reports again", node=self._node)
         first, self._told = self._told is None, content
-        self._pace.taken(time.monotonic(), reply.beat)
+        self._pace.taken(time.monotonic(), reply.heartbeat)
         self.metrics.reports += 1
         self.metrics.taken_at = time.monotonic()
         if first:

@@ -10,7 +10,7 @@ from nfd.errors import ReportError
 
 JITTER = 0.1
 """Heartbeats are moved by up to this part, so that nodes started together do not report together."""
-BEAT_LIMITS = (1.0, 3600.0)
+HEARTBEAT_LIMITS = (1.0, 3600.0)
 BACK_OFF = (1.0, 60.0)
 """First and longest wait in seconds after failures, doubling in between."""
 HOPELESS = 300.0
@@ -34,7 +34,7 @@ class Pace:
 
     def taken(self, now: float, beat: float) -> None:
         """The master took a report and wants the next one in `beat` seconds."""
-        low, high = BEAT_LIMITS
+        low, high = HEARTBEAT_LIMITS
         beat = min(max(beat, low), high) if math.isfinite(beat) else high
         self.beat_at = now + beat * random.uniform(1 - JITTER, 1 + JITTER)
         self.not_before, self.failures, self.hopeless, self.asked = now, 0, False, False
@@ -47,7 +47,7 @@ class Pace:
         first, longest = BACK_OFF
         wait = min(first * 2.0 ** min(self.failures - 1, 16), longest) * random.uniform(0.5, 1)
         if error.retry_after is not None and math.isfinite(error.retry_after):
-            wait = min(max(error.retry_after, 0.0), BEAT_LIMITS[1]) * random.uniform(1, 1 + 2 * JITTER)
+            wait = min(max(error.retry_after, 0.0), HEARTBEAT_LIMITS[1]) * random.uniform(1, 1 + 2 * JITTER)
         elif self.hopeless:
             wait = HOPELESS * random.uniform(1 - JITTER, 1 + JITTER)
         self.not_before = now + wait

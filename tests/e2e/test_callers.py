@@ -63,7 +63,7 @@ def test_worker_of_the_node_is_taken_and_another_is_not(
     assert liar.wait(60) == 1
     (said,) = liar.said("the master did not take the report, trying on")
     assert "PERMISSION_DENIED" in said["error"]
-    (logged,) = secure.said("report refused")
+    (logged,) = secure.said("report rejected")
     assert logged["node"] == theirs.name
     assert ours.name in logged["error"]
     assert theirs.writes(mark) == []

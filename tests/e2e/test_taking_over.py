@@ -157,4 +157,4 @@ def test_an_old_report_that_is_replayed_does_not_win(
 def refused(channel: Any, request: bytes) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(REPORT)(request, timeout=10)
-    assert "a newer report of this node is here already" in caught.value.details()
+    assert "a newer report of this node was already received" in caught.value.details()

@@ -150,14 +150,14 @@ async def test_outage_of_writes_is_told_once_and_asked_seldom(
     names = [make() for _ in range(20)]
     master = await masters.start(proxy)
     for number in range(9000):
-        master._hearing.note(f"of-a-large-fleet-{number}")
-    assert master._hearing.beat() > 500
+        master._heartbeats.note(f"of-a-large-fleet-{number}")
+    assert master._heartbeats.next_heartbeat() > 500
     with proxy.inject(answer(503), method="PATCH") as rule:
         calls = [asyncio.create_task(send(master, Worker(name).report(AFTER))) for name in names]
         await asyncio.sleep(3)
     assert rule.hits <= 20 * 7
     replies = await asyncio.gather(*calls)
-    assert all(reply.beat < 70 for reply in replies), "workers whose node is not written come again soon"
+    assert all(reply.heartbeat < 70 for reply in replies), "workers whose node is not written come again soon"
     await until(lambda: all(labels_of(place, name) == AFTER for name in names))
     assert caplog.messages.count("node not updated; trying again") == 1
     await until(lambda: "nodes can be written again" in caplog.messages)

@@ -220,7 +220,7 @@ async def test_an_api_server_whose_certificate_has_expired(
     proxy.cut_all()
     seen = len(proxy.seen)
     reply = await send(master, worker.report(AFTER))
-    assert reply.beat < 70
+    assert reply.heartbeat < 70
     assert labels_of(place, name) == BEFORE
     told = [text for text in caplog.messages if text in ("watch interrupted", "node not updated; trying again")]
     assert sorted(told) == ["node not updated; trying again", "watch interrupted"]

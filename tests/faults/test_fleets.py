@@ -114,7 +114,7 @@ async def test_recreated_node_has_its_labels_within_seconds(
     await until(lambda: master._store.get(other).boot_id == "boot-2")  # type: ignore[union-attr]
     await master.queue.idle()
     assert labels_of(place, other) == {}
-    with pytest.raises(ReportError, match="own boot id is boot-2"):
+    with pytest.raises(ReportError, match="Node has boot id boot-2"):
         await send(master, Worker(other, started=9).report(WANTED))
     assert labels_of(place, other) == {}
     await send(master, Worker(other, boot_id="boot-2").report(WANTED))
@@ -134,7 +134,7 @@ async def test_deleted_nodes_leave_nothing_behind(
     reports = master._intake.reports
     assert (reports.waiting, reports.sweep(), reports.waiting) == (5, [], 5)
     master._intake.drop(reports.sweep())
-    assert (len(reports), reports.waiting, len(master._hearing), len(master._labeler.blobs)) == (0, 0, 0, 0)
+    assert (len(reports), reports.waiting, len(master._heartbeats), len(master._labeler.features)) == (0, 0, 0, 0)
     assert not remembered(master)
 
 
@@ -148,14 +148,14 @@ async def test_two_workers_claim_a_node(
     early, late, stranger = Worker(name, started=1), Worker(name, started=2), Worker(name, boot_id="boot-9", started=3)
     await send(master, early.report({F + "cpu-a": "early"}))
     await send(master, late.report({F + "cpu-a": "late"}))
-    for worker, reason in ((early, "newer report"), (stranger, "own boot id is boot-1"), (early, "newer report")):
+    for worker, reason in ((early, "newer report"), (stranger, "Node has boot id boot-1"), (early, "newer report")):
         with pytest.raises(ReportError, match=reason):
             await send(master, worker.report({F + "cpu-a": "no"}))
     assert labels_of(place, name) == {F + "cpu-a": "late"}
-    assert caplog.messages.count("report refused") == 3
+    assert caplog.messages.count("report rejected") == 3
     await master.stop()
     again = await leading(masters, proxy)
-    with pytest.raises(ReportError, match="own boot id is boot-1"):
+    with pytest.raises(ReportError, match="Node has boot id boot-1"):
         await send(again, stranger.report({F + "cpu-a": "no"}))
 
 

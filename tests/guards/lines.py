@@ -166,7 +166,7 @@ NODES = (
     ),
     Guard(
         "nfd/master/reports/handler.py",
-        "                self.blobs.forget(name)\n",
+        "                self.features.forget(name)\n",
         "                pass\n",
         FLEETS + "test_deleted_nodes_leave_nothing_behind",
     ),

@@ -82,8 +82,8 @@ LIVES = (
     ),
     Guard(  # a silent node that cannot be judged holds up no other
         "nfd/master/service.py",
-        "if self._do(self._give_up, name):\n                self._hearing.give_up(name)",
-        "self._give_up(name)\n            self._hearing.give_up(name)",
+        "if self._do(self._give_up, name):\n                self._heartbeats.give_up(name)",
+        "self._give_up(name)\n            self._heartbeats.give_up(name)",
         "tests/faults/test_injected_starts.py::test_a_worker_that_is_given_up",
     ),
     Guard(  # one connection that brings out a defect keeps no other waiting

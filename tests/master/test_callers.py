@@ -107,7 +107,7 @@ async def test_node_speaks_for_itself_alone(site: Site, nodes: list[str], caplog
     with pytest.raises(ReportError, match=f"PERMISSION_DENIED: .*on node {ours}, and the report is for node {theirs}"):
         await site.send(Worker(theirs), token, {F + "cpu-a": "1"})
     assert site.place.plane.writes(mark) == []
-    (record,) = [one for one in caplog.records if one.message == "report refused"]
+    (record,) = [one for one in caplog.records if one.message == "report rejected"]
     fields = record.__dict__["fields"]
     assert fields["node"] == theirs
     assert ours in fields["error"]
@@ -208,7 +208,7 @@ async def test_token_of_a_node_that_was_recreated(site: Site, nodes: list[str]) 
     site.place.delete(node)
     uid = site.place.create(node, {}, {}, BOOT)["metadata"]["uid"]
     await until_known(site.service, node, uid)
-    with pytest.raises(ReportError, match="is another one now"):
+    with pytest.raises(ReportError, match="was replaced"):
         await site.send(Worker(node, started=2), token, {F + "cpu-a": "2"})
 
 

@@ -214,7 +214,7 @@ async def test_outage_of_the_api_server(place: Cluster, masters: Masters, name: 
     with place.plane.outage():  # in this thread: the server lives no longer than the thread that starts it
         reply = asyncio.create_task(send(master, worker.report({F + "cpu-a": "2"})))
         await until(lambda: master.metrics["node_update_failures"] > 0)
-    assert (await reply).beat > 0
+    assert (await reply).heartbeat > 0
     await until(lambda: labels_of(place, name) == {F + "cpu-a": "2"}, 30)
     await until(lambda: master._store.connected, 30)
     place.edit(name, {"metadata": {"labels": {F + "cpu-a": None}}})

@@ -65,6 +65,6 @@ async def test_no_certificate_where_one_is_asked_for(
     with pytest.raises(ReportError, match="shows no certificate") as caught:
         await CertificateAuthenticator().identify(Peer(address))
     assert caught.value.code == "PERMISSION_DENIED"
-    (record,) = [one for one in caplog.records if one.message == "report refused"]
+    (record,) = [one for one in caplog.records if one.message == "report rejected"]
     fields = record.__dict__["fields"]
     assert (fields["path"], fields["node"]) == (shown, None)

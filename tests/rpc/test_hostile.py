@@ -22,7 +22,7 @@ from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.caller import Caller, Peer
 from nfd.rpc.content import from_blob
-from nfd.rpc.interceptors import BURST, CALLERS, CALLS, HELD, LINGER, RATE, READ_SECONDS, STREAMS, Limits
+from nfd.rpc.interceptors import BURST, CALLERS, CALLS, DELAYED, LINGER, RATE, READ_SECONDS, STREAMS, Limits
 from nfd.rpc.server import LabelerServer
 from tests.rpc.loopback import Running, Taken, running
 
@@ -213,7 +213,7 @@ async def test_budget_is_spent_and_comes_back() -> None:
     now = 0.0
     limits = Limits(lambda: now)
     await spend(limits, "a", int(BURST) + 1)
-    with pytest.raises(ReportError, match="too much comes from a") as caught:
+    with pytest.raises(ReportError, match="a sends too many reports") as caught:
         await spend(limits, "a", 1)
     assert caught.value.retry
     assert caught.value.retry_after == pytest.approx(1 / RATE)
@@ -230,9 +230,9 @@ async def test_refusals_wait_a_little_and_not_too_many() -> None:
     """So many of one caller are held, the others are turned away at once."""
     limits = Limits(lambda: 0.0)
     await spend(limits, "a", int(BURST) + 1)
-    calls = [asyncio.create_task(spend(limits, "a", 1)) for _ in range(HELD[0] + 12)]
+    calls = [asyncio.create_task(spend(limits, "a", 1)) for _ in range(DELAYED[0] + 12)]
     done, held = await asyncio.wait(calls, timeout=LINGER / 2)
-    assert (len(done), len(held)) == (12, HELD[0])
+    assert (len(done), len(held)) == (12, DELAYED[0])
     done, held = await asyncio.wait(calls, timeout=LINGER * 2)
     assert all(isinstance(call.exception(), ReportError) for call in done)
     assert not held

@@ -38,7 +38,7 @@ def report(node: str = "n1", features: Features = FEATURES, sequence: int = 1) -
 async def test_a_report_arrives_whole() -> None:
     async with running() as master:
         reply = await master.send(report())
-        assert reply.beat == 300.0
+        assert reply.heartbeat == 300.0
         assert master.taken.reports == [report()]
 
 
@@ -66,12 +66,12 @@ async def test_only_what_known_nodes_use_is_kept() -> None:
     async with running() as master:
         await master.send(report("n1"))
         await master.send(report("n2", Features(attributes={"kernel.config": KCONFIG})))
-        assert len(master.server.blobs) == 5
+        assert len(master.server.features) == 5
         await master.send(report("n1", Features(), sequence=2))
-        assert len(master.server.blobs) == 1
-        master.server.blobs.forget("n2")
-        master.server.blobs.forget("never-seen")
-        assert len(master.server.blobs) == 0
+        assert len(master.server.features) == 1
+        master.server.features.forget("n2")
+        master.server.features.forget("never-seen")
+        assert len(master.server.features) == 0
 
 
 async def test_a_refused_report_leaves_nothing() -> None:
@@ -79,7 +79,7 @@ async def test_a_refused_report_leaves_nothing() -> None:
         master.taken.refuse = ReportError("older than the last", retry=False)
         with pytest.raises(ReportError, match="older than the last"):
             await master.send(report())
-        assert len(master.server.blobs) == 0
+        assert len(master.server.features) == 0
 
 
 async def test_one_node_cannot_fill_the_memory_call_by_call() -> None:
@@ -87,9 +87,9 @@ async def test_one_node_cannot_fill_the_memory_call_by_call() -> None:
     async with running() as master:
         for count in range(1, 5):
             await master.send(report(features=Features(attributes=dict(list(features.items())[:count]))))
-        with pytest.raises(ReportError, match=r"INVALID_ARGUMENT: \d+ bytes of features are more than"):
+        with pytest.raises(ReportError, match=r"INVALID_ARGUMENT: \d+ bytes of features, at most"):
             await master.send(report(features=Features(attributes=features)))
-        assert len(master.server.blobs) == 4
+        assert len(master.server.features) == 4
 
 
 async def test_features_that_nobody_asked_for_are_refused() -> None:
@@ -105,7 +105,7 @@ async def test_features_that_nobody_asked_for_are_refused() -> None:
         with pytest.raises(grpc.RpcError) as caught:
             await master.call(call)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert len(master.server.blobs) == 0
+        assert len(master.server.features) == 0
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ async def test_the_leader_is_followed() -> None:
         follower.taken.refuse = ReportError(
             "not leading", retry=True, code="FAILED_PRECONDITION", leader=leader.address
         )
-        assert (await follower.send(report())).beat == 300.0
+        assert (await follower.send(report())).heartbeat == 300.0
         assert leader.taken.reports == [report()]
         leader.taken.refuse = ReportError("nor I", retry=True, code="FAILED_PRECONDITION", leader=follower.address)
         async with asyncio.timeout(20):
@@ -189,8 +189,8 @@ async def test_worker_of_0_16_to_our_master() -> None:
 
 async def test_our_worker_to_a_master_of_0_16() -> None:
     with nfd016.master() as (port, taken):
-        reply = await asyncio.to_thread(Reporter(f"localhost:{port}", pace=45.0).send, report())
-        assert reply.beat == 45.0
+        reply = await asyncio.to_thread(Reporter(f"localhost:{port}", heartbeat=45.0).send, report())
+        assert reply.heartbeat == 45.0
     (message,) = taken
     assert (message.nfd_version, message.node_name, dict(message.labels)) == ("1.0", "n1", {"a/b": "c"})
     assert dict(message.features.vattributes["kernel.config"].elements) == KCONFIG
@@ -219,7 +219,7 @@ async def test_hostile_bytes_end_with_a_status_and_harm_nobody() -> None:
             assert await asyncio.to_thread(call, method, bytes(MAX_MESSAGE + 1)) is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert await asyncio.to_thread(call, "Unheard", b"") is grpc.StatusCode.UNIMPLEMENTED
         await master.call(scribble)
-        assert (await master.send(report())).beat == 300.0
+        assert (await master.send(report())).heartbeat == 300.0
 
 
 async def test_health_and_reflection() -> None:

@@ -17,7 +17,7 @@ from nfd.runtime.health import render
 from nfd.source import Source
 from nfd.worker.metrics import Metrics
 from nfd.worker.report_content import derive_content, derive_states, doubtful, idle_patterns, matches
-from nfd.worker.schedule import BACK_OFF, BEAT_LIMITS, HOPELESS, Pace
+from nfd.worker.schedule import BACK_OFF, HEARTBEAT_LIMITS, HOPELESS, Pace
 
 
 def source(name: str, *, rules: bool = False) -> Source:
@@ -93,7 +93,7 @@ def test_news_goes_at_once_and_beats_when_the_master_said() -> None:
 def test_any_beat_is_bounded(beat: float) -> None:
     pace = Pace()
     pace.taken(0.0, beat)
-    assert BEAT_LIMITS[0] * 0.9 <= pace.due(new=False) <= BEAT_LIMITS[1] * 1.1
+    assert HEARTBEAT_LIMITS[0] * 0.9 <= pace.due(new=False) <= HEARTBEAT_LIMITS[1] * 1.1
 
 
 @given(st.integers(1, 100))
@@ -111,7 +111,7 @@ def test_what_the_master_asks_for_is_obeyed(after: float) -> None:
     """Never earlier, never all at once, and never for ever."""
     wait = Pace().failed(0.0, refusal(after=after))
     if math.isfinite(after):
-        asked = min(max(after, 0.0), BEAT_LIMITS[1])
+        asked = min(max(after, 0.0), HEARTBEAT_LIMITS[1])
         assert asked <= wait <= asked * 1.2
     else:
         assert wait <= BACK_OFF[0]

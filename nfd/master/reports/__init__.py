@@ -1,5 +1,5 @@
 """Reports of workers.
 
-`handler` is the way in: it takes a report or says why not. `store` keeps the latest report of each node, and
-`heartbeats` knows when each worker spoke last.
+`handler` is the way in: it accepts or rejects a report. `store` keeps the latest report of each node, and `heartbeats`
+records when each worker last sent one.
 """

@@ -1,4 +1,4 @@
-"""Takes workers' reports: whether we are the one to take them, whether they are news, and when to answer."""
+"""Accepts or rejects workers' reports, and decides when to answer."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ from nfd.runtime import log
 from nfd.store.base import Node, NodeStore
 
 ANSWER_WITHIN = 5.0
-"""Seconds that a report waits for its node to be written; then it is answered all the same, and the pass goes on."""
+"""Seconds that a call waits for its node to be written. After that it is answered, and the pass continues."""
 CROWDED = 2000
-"""Queued nodes with news from which on new reports are told to come later."""
+"""With that many queued nodes with a new report, further reports are rejected with a time to retry."""
 ELSEWHERE = 60.0
-"""Seconds after which the worker of a node that is another master's asks again: labels of Nodes change."""
+"""Seconds after which a worker retries whose node this master does not select: labels of Nodes change."""
 
 _log = log.get("master")
 
 
 class ReportHandler:
-    """`passed` tells it of every pass that is through; `blobs` is the server's, for nodes that are forgotten."""
+    """`passed` is called after each pass over a node. `features` is the server's cache, from which nodes are
+    removed."""
 
     def __init__(
         self,
         store: NodeStore,
         leadership: Leadership,
-        hearing: Heartbeats,
+        heartbeats: Heartbeats,
         queue: Queue,
         metrics: Metrics,
         instance: str = "",
         proof: Proof = UNPROVEN,
     ) -> None:
         self.reports = ReportStore()
-        self.blobs: FeatureCache | None = None
+        self.features: FeatureCache | None = None
         self._store = store
         self._leadership = leadership
-        self._hearing = hearing
+        self._heartbeats = heartbeats
         self._queue = queue
         self._metrics = metrics
         self._instance = instance
@@ -57,15 +58,16 @@ class ReportHandler:
         self._pool = ReportInterner()
         self._waiting: dict[str, asyncio.Future[bool]] = {}
         self._later: dict[str, asyncio.Future[bool]] = {}
-        """Those that came while a pass was under way, which may have begun without them: the next one is theirs."""
+        """Reports that arrived during a pass, which may not include them: they wait for the next pass."""
 
     async def accept(self, report: Report, peer: Peer) -> Reply:
-        """Keep the report, let its node have a pass, and answer once that is through or takes long.
+        """Store the report, queue its node, and answer when the pass is done or takes long.
 
-        A worker whose node is not written by then comes again soon, should this master not live to do it.
+        If the node is not written by then, the worker is asked for its next report soon, in case this master stops
+        before.
 
-        Raises: ReportError if another master leads, for a report that is old, for a name that no node can have, or for
-        a node that we do not select.
+        Raises: ReportError if another master leads, if the report is old, if the node name is invalid, or if this
+        master does not select the node.
         """
         self._leadership.refer()
         name = report.node
@@ -76,14 +78,14 @@ class ReportHandler:
             raise ReportError(reason, retry=False, retry_after=ELSEWHERE)
         if self._queue.news >= CROWDED:
             wait = random.uniform(5.0, 15.0)
-            raise ReportError("too many nodes are waiting", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
+            raise ReportError("too many nodes are queued", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
         self._take(report)
         written = await self._wait(name)
         self._leadership.refer()
-        return Reply(self._hearing.beat(soon=not written))
+        return Reply(self._heartbeats.next_heartbeat(soon=not written))
 
     def passed(self, name: str, *, written: bool) -> None:
-        """A pass over the node is through."""
+        """A pass over the node is done: answer the calls that wait for it."""
         waiting = self._waiting.pop(name, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(written)
@@ -91,32 +93,32 @@ class ReportHandler:
             self._waiting[name] = later
 
     def drop(self, nodes: Iterable[str]) -> None:
-        """What was reported of these nodes is known no more."""
+        """Forget heartbeats and features of these nodes."""
         for name in nodes:
-            self._hearing.forget(name)
-            if self.blobs is not None:
-                self.blobs.forget(name)
+            self._heartbeats.forget(name)
+            if self.features is not None:
+                self.features.forget(name)
 
     def clear(self) -> None:
-        """Forget all reports: from here on another master may have newer ones."""
+        """Forget all reports, since another master may now receive newer ones."""
         self.drop(self.reports.names())
         self.reports.clear()
-        self._hearing.clear()
+        self._heartbeats.clear()
 
     def _take(self, report: Report) -> None:
         node, before = self._store.get(report.node), self.reports.get(report.node)
         report = self._pool.share(report, before)
         try:
-            crowded_out = self.reports.take(report, node, self._applied_boot(node) if before is None else "")
+            dropped = self.reports.take(report, node, self._applied_boot(node) if before is None else "")
         except ReportError as error:
-            _log.info("report refused", node=report.node, error=error)
+            _log.info("report rejected", node=report.node, error=error)
             raise
         self._metrics.add("reports")
-        self._hearing.note(report.node)
-        self.drop(crowded_out)
+        self._heartbeats.note(report.node)
+        self.drop(dropped)
 
     def _applied_boot(self, node: Node | None) -> str:
-        """The boot id that our own bookkeeping on the Node names."""
+        """The boot id in the bookkeeping annotation of the Node."""
         return parse_owned(node.annotations, self._instance, node.uid, self._proof).boot_id if node is not None else ""
 
     async def _wait(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""When each node's worker spoke last, how often it should, and who has been silent for too long."""
+"""Heartbeats: when each worker last reported, when it should again, and which workers are overdue."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import random
 import time
 from collections.abc import Callable, Iterable
 
-BEATS_PER_SECOND = 10.0
-"""Of all nodes together: a beat is some 2.5 ms of CPU and 7.7 kB, so that 5,000 nodes cost 3 % of a core, and one of
-them sends 0.93 kB a minute; with 15 it would be 1.4 kB."""
-BEAT_LIMITS = (60.0, 900.0)
-"""Seconds between two reports of a node that has nothing new to say."""
-BEAT_JITTER = 0.1
-MISSED_BEATS = 3
+HEARTBEATS_PER_SECOND = 10.0
+"""Heartbeats of all nodes together. One costs about 2.5 ms of CPU and 7.7 kB, so 5,000 nodes use 3 % of a core and each
+sends 0.93 kB a minute; at 15 per second it would be 1.4 kB."""
+HEARTBEAT_LIMITS = (60.0, 900.0)
+"""Seconds between two reports of a node without changes."""
+JITTER = 0.1
+MISSED_HEARTBEATS = 3
 
 
 class Heartbeats:
-    """Monotonic times; `stale_after` is in seconds, 0 or less if silence means nothing for labels."""
+    """Times are monotonic. `stale_after` is in seconds; with 0 or less, a silent worker's labels stay."""
 
     def __init__(self, stale_after: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
         self.stale_after = stale_after
@@ -29,12 +29,12 @@ class Heartbeats:
         return len(self._heard)
 
     def note(self, node: str) -> None:
-        """Its worker has spoken."""
+        """The node's worker has sent a report."""
         self._heard[node] = self._now()
         self._given_up.discard(node)
 
     def age(self, node: str) -> float | None:
-        """Seconds since its worker spoke; None if it has not."""
+        """Seconds since the last report; None without one."""
         heard = self._heard.get(node)
         return None if heard is None else self._now() - heard
 
@@ -43,31 +43,31 @@ class Heartbeats:
         self._given_up.discard(node)
 
     def clear(self) -> None:
-        """Others may have heard them meanwhile: whoever is silent, is so from now on."""
+        """Restart the clock of all nodes: another master may have received their reports meanwhile."""
         self._heard.clear()
         self._given_up.clear()
         self._since = self._now()
 
-    def beat(self, *, soon: bool = False) -> float:
-        """Seconds until a node's next report if nothing changes: slower the more there are, never in step."""
-        return (BEAT_LIMITS[0] if soon else self.pace) * random.uniform(1 - BEAT_JITTER, 1 + BEAT_JITTER)
+    def next_heartbeat(self, *, soon: bool = False) -> float:
+        """Seconds until a node's next report if nothing changes: longer with more nodes, and with jitter."""
+        return (HEARTBEAT_LIMITS[0] if soon else self.interval) * random.uniform(1 - JITTER, 1 + JITTER)
 
     @property
-    def pace(self) -> float:
-        return min(max(len(self._heard) / BEATS_PER_SECOND, BEAT_LIMITS[0]), BEAT_LIMITS[1])
+    def interval(self) -> float:
+        return min(max(len(self._heard) / HEARTBEATS_PER_SECOND, HEARTBEAT_LIMITS[0]), HEARTBEAT_LIMITS[1])
 
-    def silent(self) -> int:
-        """How many of those that spoke have missed some beats."""
-        patience = MISSED_BEATS * self.pace
+    def count_silent(self) -> int:
+        """Number of nodes whose worker has missed `MISSED_HEARTBEATS` heartbeats."""
+        patience = MISSED_HEARTBEATS * self.interval
         return sum(self._now() - heard > patience for heard in self._heard.values())
 
     def newly_stale(self, nodes: Iterable[str]) -> list[str]:
-        """Nodes to be given up: silent for longer than `stale_after`, and than some beats."""
+        """Nodes whose worker has been silent for longer than `stale_after` and for some heartbeats."""
         if self.stale_after <= 0:
             return []
-        before = self._now() - max(self.stale_after, MISSED_BEATS * self.pace)
+        before = self._now() - max(self.stale_after, MISSED_HEARTBEATS * self.interval)
         return [node for node in nodes if node not in self._given_up and self._heard.get(node, self._since) < before]
 
     def give_up(self, node: str) -> None:
-        """It is not told of again until its worker has spoken."""
+        """Do not return the node from `newly_stale` again until its worker has reported."""
         self._given_up.add(node)

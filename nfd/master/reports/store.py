@@ -1,4 +1,4 @@
-"""The latest report of each node: which one is newer, and which still holds for the Node of that name."""
+"""The latest report of each node: which of two is newer, and whether it applies to the current Node of that name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from nfd.report import Order, Report
 from nfd.store.base import Node
 
 WAITING = 1000
-"""Reports kept for Nodes that do not exist, the latest ones."""
+"""The most recent reports for Nodes that do not exist; older ones are dropped."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """`uid` is that of the Node it is for, "" while there was none. `given_up` tells that it is what silence means."""
+    """`uid` is that of the Node, "" if there was none. `given_up` means that the worker is silent and the report
+    empty."""
 
     report: Report
     uid: str
@@ -23,7 +24,7 @@ class _Kept:
 
 
 class ReportStore:
-    """Values in memory alone."""
+    """Kept in memory only."""
 
     def __init__(self, waiting: int = WAITING) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -37,7 +38,7 @@ class ReportStore:
 
     @property
     def waiting(self) -> int:
-        """How many are for Nodes that do not exist."""
+        """Number of reports for Nodes that do not exist."""
         return len(self._waiting)
 
     def get(self, name: str) -> Report | None:
@@ -50,7 +51,7 @@ class ReportStore:
         return kept is not None and kept.given_up
 
     def unmet(self, name: str) -> bool:
-        """Whether the report of that name has never met a Node."""
+        """Whether there is a report of that name and there was never a Node for it."""
         kept = self._kept.get(name)
         return kept is not None and not kept.uid
 
@@ -58,12 +59,12 @@ class ReportStore:
         return list(self._kept)
 
     def take(self, report: Report, node: Node | None, applied_boot: str) -> list[str]:
-        """Keep a report unless it is older than what is known; answers the nodes whose reports had to go for it.
+        """Keep a report unless it is older than the known one. Returns the nodes whose reports were dropped for it.
 
-        `applied_boot` is the boot id that the Node's bookkeeping names. Raises: ReportError.
+        `applied_boot` is the boot id in the Node's bookkeeping. Raises: ReportError.
         """
         if node is not None and report.node_uid and node.uid and report.node_uid != node.uid:
-            raise ReportError(f"node {report.node} is another one now: its uid is {node.uid}", retry=True)
+            raise ReportError(f"node {report.node} was replaced: the uid of the current Node is {node.uid}", retry=True)
         before = self.get(report.node)
         if report.order is not None:
             _check_order(report.order, before.order if before else None, node, applied_boot)
@@ -72,10 +73,10 @@ class ReportStore:
         return self._mark(report.node, node)
 
     def current(self, node: Node) -> Report | None:
-        """The report that holds for this very Node; None if it has yet to come.
+        """The report that applies to this Node; None if there is none yet.
 
-        A report for a Node of the same name that was deleted since holds unless the Node names another boot. While it
-        names none, the report holds for the time being.
+        A report for a deleted Node of the same name applies unless the Node names another boot id. It applies
+        provisionally while the Node names none.
         """
         self._waiting.pop(node.name, None)
         kept = self._kept.get(node.name)
@@ -93,17 +94,17 @@ class ReportStore:
         return kept.report
 
     def missing(self, name: str) -> list[str]:
-        """There is no such Node (any more): its report waits; answers those that had to go."""
+        """Keep the report of a Node that does not exist. Returns the nodes whose reports were dropped for it."""
         self._past.pop(name, None)
         return self._mark(name, None) if name in self._kept else []
 
     def expire(self, node: Node) -> None:
-        """Its worker has been silent for too long: go on as if it had found nothing at all."""
+        """The worker has been silent for too long: replace its report with an empty one."""
         kept = self._kept.get(node.name)
         self._kept[node.name] = _Kept(Report(node.name, order=kept.report.order if kept else None), node.uid, True)
 
     def sweep(self) -> list[str]:
-        """Drop the reports that have waited for their Node since the last sweep; answers for which nodes."""
+        """Drop reports for Nodes that have not existed since the last sweep. Returns their names."""
         gone = [name for name in self._waiting if name in self._swept]
         for name in gone:
             del self._waiting[name], self._kept[name]
@@ -116,7 +117,7 @@ class ReportStore:
         self._past.clear()
 
     def _check_past(self, order: Order, node: Node | None) -> None:
-        """Raises: ReportError for what is left of the machine that an earlier Node of this name was on."""
+        """Raises: ReportError for a report from the machine of an earlier Node of this name."""
         if node is not None and order.boot_id == self._past.get(node.name) and node.boot_id not in ("", order.boot_id):
             raise _other_boot(order, node)
 
@@ -134,19 +135,19 @@ class ReportStore:
 
 
 def _check_order(order: Order, before: Order | None, node: Node | None, applied_boot: str) -> None:
-    """Raises: ReportError if `order` is older than what is known.
+    """Raises: ReportError if `order` is older than the known one.
 
-    Within a boot the worker's pod, start and count decide. A report of another boot is the newer one unless the Node
-    itself still names the boot already known, as it does while a kubelet has not told of a reboot.
+    Within a boot, the start of the worker's pod, the worker's start and its sequence number decide. A report of another
+    boot is newer, unless the Node still names the known boot, as it does until the kubelet has reported the reboot.
     """
     known_boot = before.boot_id if before is not None else applied_boot
     if before is not None and order.boot_id == before.boot_id:
         if order.older(before):
-            raise ReportError("a newer report of this node is here already", retry=False)
+            raise ReportError("a newer report of this node was already received", retry=False)
         return
     if node is not None and known_boot and known_boot != order.boot_id and node.boot_id == known_boot:
         raise _other_boot(order, node)
 
 
 def _other_boot(order: Order, node: Node) -> ReportError:
-    return ReportError(f"the node's own boot id is {node.boot_id}, not {order.boot_id}", retry=True)
+    return ReportError(f"the Node has boot id {node.boot_id}, not {order.boot_id}", retry=True)

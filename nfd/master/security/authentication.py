@@ -99,7 +99,7 @@ class LoggedRejections:
     def refusal(self, reason: str, code: str, *, node: str | None = None, path: str | None = None) -> ReportError:
         """`node` is whom the report is for; `path` the caller's address, while that is not known."""
         if self._throttle.is_due(node or path or "", reason):
-            self._log.warning("report refused", node=node, path=path, error=reason)
+            self._log.warning("report rejected", node=node, path=path, error=reason)
         return ReportError(reason, retry=code == "UNAUTHENTICATED", code=code)
 
 

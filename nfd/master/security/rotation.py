@@ -76,7 +76,7 @@ class Certificates:
         leaf = self._leaf
         if leaf is None:
             raise OSError("there is no certificate yet")
-        return Pem(cert=leaf.certificate, key=leaf.key, fellows=self._bundle)
+        return Pem(cert=leaf.certificate, key=leaf.key, masters_ca=self._bundle)
 
     async def start(self) -> None:
         """Get the first certificate, however long that takes, and go on to renew it.
