@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm lock clean
+.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm lock version release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,8 +62,15 @@ vm: $(VENV)/.dev ## boot emulated machines of many kinds, plug and unplug; print
 	@$(BIN)/python -m tests.controlplane.build
 	@NFD_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
 
-lock: $(VENV)/.dev ## pin the versions that were tested together
-	@$(PIP) freeze --exclude-editable > constraints.txt
+lock: $(VENV)/.dev ## pin the versions that were tested together, and the hashes of what images contain
+	@$(PIP) freeze --all --exclude-editable --exclude pip --exclude wheel > constraints.txt
+	@$(BIN)/python -m release.lock
+
+version: $(VENV)/.dev ## write VERSION, such as 1.0.0-rc1, wherever the files say theirs
+	@$(BIN)/python -m release.version $(VERSION)
+
+release: $(VENV)/.dev ## build and check into dist/ all that is published as VERSION; see docs/releasing.md
+	@$(BIN)/python -m release $(VERSION) $(if $(REGISTRY),--registry=$(REGISTRY)) $(ARGS)
 
 clean: ## remove the virtual environment and local state
 	@rm -rf $(VENV) $(STATE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

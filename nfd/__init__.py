@@ -1,3 +1,3 @@
 """Node feature discovery: worker, master and what they share."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"

@@ -1,15 +1,17 @@
-"""hadolint has nothing to say about the Dockerfiles, and all they install comes as wheels for both architectures."""
+"""hadolint has nothing to say about the Dockerfiles, and all they install is a wheel with a known hash."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from release.lock import PYTHONS, TAGS, files
+from tests.children import run
 from tests.deploy.rendering import ROOT
 
 
@@ -22,13 +24,20 @@ def test_hadolint(path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_nothing_has_to_be_compiled(machine: str, tmp_path: Path) -> None:
-    """The images have no compiler: every pinned dependency is a wheel for Python 3.11 on glibc 2.28, as in the base."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["master"]]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += [f"--target={tmp_path}", "--python-version=3.11", "--implementation=cp", "--only-binary=:all:"]
-    command += [f"--platform={tag}_{machine}" for tag in ("manylinux2014", "manylinux_2_28")]
-    command += [f"--constraint={ROOT / 'constraints.txt'}", *wanted]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("name", ["worker", "master"])
+def test_what_images_contain_is_locked_by_hash(name: str, machine: str, tmp_path: Path) -> None:
+    """The images have no compiler: all are wheels for glibc 2.28 and Python 3.11, whose hashes `make lock` wrote."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--require-hashes"]
+    command += [f"--target={tmp_path}", f"--python-version={PYTHONS[0]}", "--implementation=cp", "--only-binary=:all:"]
+    command += [f"--platform={tag}_{machine}" for tag in TAGS]
+    run([*command, f"--requirement={ROOT / 'requirements' / name}.txt"])
+
+
+def test_locked_versions_are_the_tested_ones() -> None:
+    """Those of constraints.txt, and all that pyproject.toml asks for."""
+    tested = set((ROOT / "constraints.txt").read_text().lower().splitlines())
+    for name, (_, wanted) in files().items():
+        lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
+        locked = {line.split()[0] for line in lines if "==" in line}
+        assert locked <= tested, name
+        assert {re.split("[><=]", each)[0].lower() for each in wanted} <= {each.split("==")[0] for each in locked}

@@ -138,7 +138,7 @@ def normal(workload: Object, ours: dict[str, str]) -> Object:
     text = json.dumps(pod_of(workload))
     for theirs, name in ours.items():
         text = text.replace(f'"{theirs}"', f'"{name}"')
-    pod: Object = json.loads(re.sub(r'"(nfd-\w+):0.1.0"', r'"\1"', text))
+    pod: Object = json.loads(re.sub(r'"(nfd-\w+):[^"]+"', r'"\1"', text))
     (container,) = pod["containers"]
     container["args"] = sorted(container["args"])
     for key, parts in (("volumes", pod), ("volumeMounts", container)):
