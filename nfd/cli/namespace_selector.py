@@ -32,7 +32,7 @@ class Selected:
 
     def lists(self, node: str) -> Freshness:
         """What a master that has all objects knows of them, for a pass over that node."""
-        return Freshness(blind=node in self.invalid.values(), lost=self.invalid.keys())
+        return Freshness(blind=node in self.invalid.values(), uncertain=self.invalid.keys())
 
     def remarks(self) -> Iterator[str]:
         """What whoever asked about the objects should know."""

@@ -251,7 +251,7 @@ class Service:
             self._heartbeats.forget(name)
             self._intake.drop(reports.missing(name))
         if reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
-            self.queue.add(name, news=True)
+            self.queue.add(name, urgent=True)
 
     async def _work(self) -> None:
         """Whoever does not lead lets pass what is queued: a new leader looks at everything."""

@@ -40,14 +40,14 @@ def labelled() -> Node:
     ("lists", "rules", "gone"),
     [
         (Freshness(), RULES, {V + "object"}),
-        (Freshness(lost=frozenset({"object:ns/extra"}), blind=True), RULES, set()),
+        (Freshness(unknown=frozenset({"object:ns/extra"}), blind=True), RULES, set()),
         (Freshness(), {}, {V + "object", V + "rule"}),
         (
-            Freshness(lost=frozenset({"object:ns/extra"})),
+            Freshness(unknown=frozenset({"object:ns/extra"})),
             {"o": {"metadata": {"name": "o"}, "spec": {"rules": 5}}},
             set(),
         ),
-        (Freshness(lost=frozenset({"object:ns/extra"})), {"o": {"metadata": {"name": "o"}}}, set()),
+        (Freshness(unknown=frozenset({"object:ns/extra"})), {"o": {"metadata": {"name": "o"}}}, set()),
     ],
 )
 def test_what_an_invalid_object_gave_stays(lists: Freshness, rules: dict[str, object], gone: set[str]) -> None:

@@ -97,8 +97,8 @@ ATTRIBUTION = (
     ),
     Guard(  # an object that makes no sense is not gone
         "nfd/master/node/desired.py",
-        'if self.lost and (origin in self.lost or origin.partition("/")[0] in self.lost):',
-        "if origin is self.lost:",
+        'if self.uncertain and (origin in self.uncertain or origin.partition("/")[0] in self.uncertain):',
+        "if origin is self.uncertain:",
         "tests/master/test_objects_cluster.py::test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense",
     ),
     Guard(  # without a worker's word nothing of its goes

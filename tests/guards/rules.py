@@ -19,19 +19,19 @@ RULES = (
     ),
     Guard(  # what a failed rule gave stays
         "nfd/master/node/outcome.py",
-        "unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unknown)",
-        "unsure = rules.relying_on(fresh.failed, unknown)",
+        "unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)",
+        "unsure = rules.relying_on(fresh.failed, unreadable)",
         "tests/master/test_rule_defects_cluster.py::test_rule_that_recurses_for_ever",
     ),
     Guard(  # so does what refers to a feature that could not be read
         "nfd/master/node/outcome.py",
-        "fresh.failed | {GIVEN} if unsure or unknown else fresh.failed",
-        "{GIVEN} if unsure or unknown else frozenset()",
+        "fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed",
+        "{GIVEN} if unsure or unreadable else frozenset()",
         "tests/master/test_references.py::test_reference_into_a_source_that_failed_in_part",
     ),
     Guard(  # and what refers to what a failed rule gives
         "nfd/master/node/outcome.py",
-        "fresh.failed | {GIVEN} if unsure or unknown else fresh.failed",
+        "fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed",
         "fresh.failed",
         "tests/master/test_references.py::test_reference_to_what_a_rule_gives_that_fails",
     ),
@@ -43,8 +43,8 @@ RULES = (
     ),
     Guard(  # and what depends on rules of an object that nobody can read
         "nfd/master/node/outcome.py",
-        "unknown = lists.lost, any(one.startswith(RULE) for one in lists.lost)",
-        "unknown = lists.lost, False",
+        "unreadable = any(one.startswith(RULE) for one in lists.uncertain)",
+        "unreadable = False",
         "tests/master/test_references.py::test_rules_that_may_depend_on_an_object_that_cannot_be_read",
     ),
     Guard(  # so does what those after it gave that look at what it gives
@@ -136,8 +136,8 @@ RULES = (
     ),
     Guard(  # what an invalid object gave stays, in a plan as on the node
         "nfd/cli/plan/model.py",
-        "lists = replace(situation.lists, lost=situation.lists.lost | invalid)",
-        "lists = replace(situation.lists, lost=frozenset(invalid))",
+        "lists = replace(situation.lists, uncertain=situation.lists.uncertain | invalid)",
+        "lists = replace(situation.lists, uncertain=frozenset(invalid))",
         "tests/cli/test_foreseen.py::test_what_an_invalid_object_gave_stays",
     ),
     Guard(  # what the API server rejects is not foretold

@@ -24,20 +24,20 @@ IN_THE_WAY = (
     ),
     Guard(  # a shared label is its latest writer's, by what the API server notes
         "nfd/master/node/plan.py",
-        "theirs = SHARED & (goal.theirs | node.writers.keys())",
-        "theirs = SHARED & goal.theirs",
+        "foreign = SHARED & (goal.foreign | node.writers.keys())",
+        "foreign = SHARED & goal.foreign",
         DRIFT + "test_a_shared_label_of_another_is_never_removed",
     ),
     Guard(  # and by what was seen
         "nfd/master/node/reconcile.py",
-        "self._theirs[node.name] = self._theirs.get(node.name, frozenset()) | theirs",
+        "self._foreign[node.name] = self._foreign.get(node.name, frozenset()) | foreign",
         "pass",
         DRIFT + "test_a_shared_label_is_left_at_once_to_whoever_changes_it",
     ),
     Guard(  # our lists name what is on the Node
         "nfd/master/node/plan.py",
-        "left = change.refused | change.held | goal.refused.get(kind, _NONE)",
-        "left = change.refused | change.held",
+        "left = change.refused | change.kept | goal.refused.get(kind, _NONE)",
+        "left = change.refused | change.kept",
         ROWS,
     ),
     Guard(  # a taint that cannot be noted is not written

@@ -37,7 +37,7 @@ RULE = Contribution(
     extended_resources={V + "slots": "5", V + "units": "6"},
     taints=(Taint(key=V + "t", value="v", effect="NoSchedule"), Taint(key=V + "u", effect="PreferNoSchedule")),
 )
-REFUSED, NO_LONGER = "keys are refused; the others are written", "key is refused no longer"
+REFUSED, NO_LONGER = "keys are rejected; the others were written", "key is no longer rejected"
 _numbers = count(1)
 
 
@@ -309,7 +309,7 @@ async def test_a_policy_that_refuses_everything_is_asked_seldom(
     assert here.master.metrics["node_patches"] - patches <= 4
     (lost,) = here.master.unwritten()
     assert (lost.what(), len(lost.nodes)) == ("every change of the Node", 20)
-    assert caplog.messages.count("every change of the node is refused") <= NODES
+    assert caplog.messages.count("every change of the node is rejected") <= NODES
     await admission.allow("all", labels("any.io/x"))
     gone = time.monotonic()
     await until(lambda: not here.master.unwritten() and not len(here.master.queue), 10)

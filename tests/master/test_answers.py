@@ -71,7 +71,7 @@ async def test_only_news_crowd_reports_out(
     for number in range(5):
         master.queue.add(f"looked-at-{number}")
     second = asyncio.create_task(send(master, Worker(names[1]).report({KEY: "1"})))
-    await until(lambda: master.queue.news == 1)
+    await until(lambda: master.queue.urgent == 1)
     with pytest.raises(ReportError, match="too many nodes are queued"):
         await send(master, Worker(names[2]).report({KEY: "1"}))
     store.permits.release()

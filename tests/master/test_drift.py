@@ -17,8 +17,8 @@ F = "feature.node.kubernetes.io/"
 N = "nfd.node.kubernetes.io/"
 PRESENT, CLIQUE = "nvidia.com/gpu.present", "nvidia.com/gpu.clique"
 A, B, SHARED = (Kind.LABELS, "a"), (Kind.LABELS, "b"), (Kind.LABELS, CLIQUE)
-RESTORED = "restoring keys that somebody changed"
-LATER = "keys are changed again and again; restoring them later"
+RESTORED = "restoring keys that another writer changed"
+LATER = "keys are changed repeatedly; restoring them later"
 
 
 def test_a_key_comes_back_later_each_time_and_never_later_than_minutes() -> None:
@@ -59,7 +59,7 @@ async def test_changed_and_removed_keys_are_restored_at_once(
     await until(lambda: master.metrics["drift_restored"] == 2)
     told = {fields["keys"][0]: fields["manager"] for fields in said(caplog, RESTORED)}
     who = "somebody" if isinstance(place, Cluster) else "unknown"
-    assert told == {F + "cpu-a": who, F + "cpu-b": "unknown, the key was removed"}
+    assert told == {F + "cpu-a": who, F + "cpu-b": "unknown, since the key was removed"}
 
 
 @pytest.mark.parametrize("value", ["theirs", None])
@@ -84,7 +84,7 @@ async def test_a_key_that_others_keep_changing_or_removing_comes_back(
     (told,) = said(caplog, LATER)
     known = "somebody" if isinstance(place, Cluster) else "unknown"
     assert (told["keys"], told["seconds"]) == ([F + "cpu-a"], BACKOFF[0])
-    assert told["manager"] == (known if value else "unknown, the key was removed")
+    assert told["manager"] == (known if value else "unknown, since the key was removed")
     assert notes_of(place, name)[N + "feature-labels"] == "cpu-a,cpu-b"
 
 
@@ -103,9 +103,9 @@ async def test_a_shared_label_is_left_at_once_to_whoever_changes_it(
         place.edit(name, {"metadata": {"labels": {PRESENT: "false", "other": str(number)}}})
         await send(master, worker.report(wanted))
         assert labels_of(place, name)[PRESENT] == "false"
-    (told,) = said(caplog, "label contradicts what was found")
+    (told,) = said(caplog, "another product changed a shared label")
     by = "somebody"  # as the API server tells; a file does not
-    assert (told["label"], told["error"]) == (PRESENT, f"set to 'false' by {by}, though 'true' was found")
+    assert (told["label"], told["error"]) == (PRESENT, f"{by} set it to 'false', but 'true' was found")
     shown = render(master.metrics.families(), openmetrics=False)
     assert f'nfd_master_unwritten_keys{{kind="label",key="{PRESENT}",by="{by}"}} 1' in shown
     assert (master.metrics["drift_restored"], master.metrics["node_patches"]) == (0, 2)

@@ -177,20 +177,20 @@ RULE, GONE, SOURCE = "rule:o/r", "rule:o/gone", "cpu"
         (Freshness({SOURCE: True, "pci": False}), None, False),
         (Freshness(blind=True), None, False),
         (Freshness(blind=True), CLAIMED, False),
-        (Freshness(lost=frozenset({"rule:o"})), None, False),
-        (Freshness(lost=frozenset({"rule:o/r"})), CLAIMED, False),
-        (Freshness(lost=frozenset({"object:a/b"})), CLAIMED, True),
+        (Freshness(uncertain=frozenset({"rule:o"})), None, False),
+        (Freshness(uncertain=frozenset({"rule:o/r"})), CLAIMED, False),
+        (Freshness(uncertain=frozenset({"object:a/b"})), CLAIMED, True),
         (UNREPORTED, SOURCE, False),
         (UNREPORTED, None, False),
         (UNREPORTED, "object:a/b", True),
-        (Freshness(lost=frozenset({"object:a/b"})), "object:a/b", False),
-        (Freshness(lost=frozenset({"object:a/b"})), "object:a/c", True),
-        (Freshness(rules=frozenset(), lost=frozenset({"rule:o"})), "rule:o/r", False),
-        (Freshness(rules=frozenset(), lost=frozenset({"rule:o"})), "rule:oo/r", True),
+        (Freshness(uncertain=frozenset({"object:a/b"})), "object:a/b", False),
+        (Freshness(uncertain=frozenset({"object:a/b"})), "object:a/c", True),
+        (Freshness(rules=frozenset(), uncertain=frozenset({"rule:o"})), "rule:o/r", False),
+        (Freshness(rules=frozenset(), uncertain=frozenset({"rule:o"})), "rule:oo/r", True),
     ],
 )
 def test_what_absence_tells(fresh: Freshness, origin: str | None, tells: bool) -> None:
-    assert fresh.tells_of(origin) is tells
+    assert fresh.proves_absent(origin) is tells
 
 
 FRESHNESS = st.builds(
@@ -201,7 +201,7 @@ FRESHNESS = st.builds(
     blind=st.booleans(),
     rules=st.none() | st.frozensets(st.sampled_from((RULE, GONE))),
     reported=st.booleans(),
-    lost=st.frozensets(st.sampled_from(("rule:o", RULE, GONE))),
+    uncertain=st.frozensets(st.sampled_from(("rule:o", RULE, GONE))),
 )
 
 
@@ -209,8 +209,8 @@ FRESHNESS = st.builds(
 def test_a_key_of_unknown_origin_goes_only_where_every_origin_is_told_of(fresh: Freshness, origin: str | None) -> None:
     """It may come from any of them: a source, a rule that exists or existed, an object."""
     fresh = replace(fresh, settled=fresh.settled and fresh.objects_settled)
-    if fresh.tells_of(origin):
-        assert all(fresh.tells_of(one) for one in (*(fresh.sources or ()), RULE, GONE, "object:a/b"))
+    if fresh.proves_absent(origin):
+        assert all(fresh.proves_absent(one) for one in (*(fresh.sources or ()), RULE, GONE, "object:a/b"))
 
 
 @pytest.mark.parametrize(

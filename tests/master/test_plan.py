@@ -42,5 +42,5 @@ def test_shared_key_that_is_absent_or_ours_is_written(owned: set[str], actual: d
 
 
 def test_held_keys_are_neither_written_nor_removed() -> None:
-    change = plan({"a": "2"}, {"a", "b"}, {"a": "1", "b": "1"}, overwrite=True, held={"a", "b", "c"})
-    assert change == Change(held=frozenset({"a", "b"}))
+    change = plan({"a": "2"}, {"a", "b"}, {"a": "1", "b": "1"}, overwrite=True, kept={"a", "b", "c"})
+    assert change == Change(kept=frozenset({"a", "b"}))

@@ -179,7 +179,7 @@ def test_only_keys_of_fresh_origins_go(desired: Desired, node: Node, fresh: Fres
     for kind, change in plan_node(goal_of(desired, fresh), node).changes.items():
         for key in change.remove:
             assert key in before.of(kind), "only keys of ours"
-            assert fresh.tells_of(before.of(kind)[key])
+            assert fresh.proves_absent(before.of(kind)[key])
 
 
 @thorough

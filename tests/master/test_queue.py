@@ -30,7 +30,7 @@ async def test_news_first_each_once_and_never_twice_at_a_time(steps: list[tuple[
     for step, name in steps:
         if step in ("add", "news"):
             add(name, step == "news")
-            queue.add(name, news=step == "news")
+            queue.add(name, urgent=step == "news")
         elif step == "take" and waiting:
             waiting.sort(key=lambda one: not one[0])
             _, expected = waiting.pop(0)
@@ -42,5 +42,5 @@ async def test_news_first_each_once_and_never_twice_at_a_time(steps: list[tuple[
             if (news := again.pop(name, None)) is not None:
                 add(name, news)
         assert len(queue) == len(waiting) + len(again)
-        assert queue.news == sum(news for news, _ in waiting)
+        assert queue.urgent == sum(news for news, _ in waiting)
         assert queue._idle.is_set() == (not waiting and not busy)

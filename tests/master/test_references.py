@@ -33,14 +33,14 @@ def outcome(
     """Of a node on which that source failed in part; `lost` are origins of which nothing can be read."""
     book = bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": list(rules)}}, POLICY)], ())
     sources = {name: SourceState(State.FAILED if name == failed else State.FRESH) for name in ("cpu", "pci")}
-    known = Known(lists=replace(ALL_FRESH, lost=frozenset(lost)))
+    known = Known(lists=replace(ALL_FRESH, uncertain=frozenset(lost)))
     report = Report("n", sources=sources, features=features)
     return evaluate_node(Node.bare("n"), report, book, objects, Joining(POLICY), known)
 
 
 def tells(found: Outcome, name: str = "r") -> bool:
     """Whether a key of that rule that is not wanted is removed."""
-    return found.fresh.tells_of(f"rule:o/{name}")
+    return found.fresh.proves_absent(f"rule:o/{name}")
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_label_of_an_object_that_refers_to_a_source_that_failed_in_part() -> Non
     names = ("object:n/asks", "object:n/other")
     for failed, expected in (("cpu", [False, True]), ("pci", [True, True]), ("", [True, True])):
         found = outcome(features=Features({}, PARTS, CARD), failed=failed, objects=(asked, other))
-        assert [found.fresh.tells_of(name) for name in names] == expected
+        assert [found.fresh.proves_absent(name) for name in names] == expected

@@ -48,8 +48,8 @@ def test_rule_fails_alone_and_holds_what_it_gave(error: Exception) -> None:
     assert found.problems[0][0].startswith(type(error).__name__)
     assert (found.errors, found.complete) == (1, True)
     assert found.unsure == {"rule:o/raising"}
-    fresh = Freshness(rules=frozenset(("rule:o/raising", "rule:o/good")), lost=found.unsure)
-    assert [fresh.tells_of(f"rule:o/{name}") for name in ("raising", "good", "gone")] == [False, True, True]
+    fresh = Freshness(rules=frozenset(("rule:o/raising", "rule:o/good")), uncertain=found.unsure)
+    assert [fresh.proves_absent(f"rule:o/{name}") for name in ("raising", "good", "gone")] == [False, True, True]
     assert evaluate((placed(error), good), Features(), POLICY).unsure == set()
 
 

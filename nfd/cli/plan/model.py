@@ -80,7 +80,7 @@ def foresee(scene: Scene) -> Iterator[Foreseen]:
     """One pass over each node."""
     rules, invalid = rules_in_force(scene.rules, scene.standing.policy)
     for situation in scene.situations:
-        lists = replace(situation.lists, lost=situation.lists.lost | invalid)
+        lists = replace(situation.lists, uncertain=situation.lists.uncertain | invalid)
         yield foresee_node(replace(situation, lists=lists), rules, scene.standing)
 
 

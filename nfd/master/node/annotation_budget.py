@@ -1,8 +1,8 @@
-"""What a Node has room for: the API server takes 256 KiB of annotations, keys and values of all of them together.
+"""The annotation budget of a Node: the API server allows 256 KiB for keys and values of all annotations together.
 
-Our lists of keys are annotations, so that thousands of labels do not fit. Then a Node goes without the surplus, and the
-rest is written: what is new of whoever asks for most, the last keys first. What the Node has already is never given up.
-(Kubernetes API machinery, `TotalAnnotationSizeLimitB`.)
+The lists of managed keys are annotations, so thousands of labels do not fit. Then the Node gets all but the surplus:
+new keys of the origin that asks for most, in reverse order. Keys that the Node already has stay. (Kubernetes API
+machinery, `TotalAnnotationSizeLimitB`.)
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from nfd.master.node.plan import Goal, NodePlan, plan_node
 from nfd.rules.policy import Dropped
 from nfd.store.base import Kind, Node
 
-ROOM = 224 * 1024
-"""Letters; the rest is for annotations of others, which we know the beginnings of."""
-LIGHT = 64 * 1024
-"""Letters of our lists up to which nothing is counted."""
+BUDGET = 224 * 1024
+"""Bytes for all annotations; the rest of the 256 KiB is kept free for annotations that others add."""
+UNCHECKED = 64 * 1024
+"""If the bookkeeping annotations have no more bytes than that, nothing is counted."""
 ROUNDS = 8
-_REASON = f"the annotations of the node have no room for more: {ROOM // 1024} KiB list what it has already"
+FULL = f"the annotations of the Node are full: {BUDGET // 1024} KiB are in use"
 
 Key = tuple[Kind, str]
 
 
 def fitting_plan(goal: Goal, node: Node) -> tuple[NodePlan, Goal]:
-    """The plan for as much of what is desired as the Node has room for, and the goal without the rest."""
+    """The plan for all that fits on the Node, and the goal without the rest."""
     planned = plan_node(goal, node)
     for _ in range(ROUNDS):
-        if _letters(planned.records) <= LIGHT or (excess := annotated(planned) - ROOM) <= 0:
+        if _bytes(planned.records) <= UNCHECKED or (excess := annotated(planned) - BUDGET) <= 0:
             break
         surplus = _surplus(planned, goal.desired, excess)
         if not surplus:
@@ -41,18 +41,18 @@ def fitting_plan(goal: Goal, node: Node) -> tuple[NodePlan, Goal]:
 
 
 def annotated(planned: NodePlan) -> int:
-    """Letters of all annotations that the Node has after the plan."""
+    """Bytes of all annotations that the Node has after the plan."""
     change = planned.changes[Kind.ANNOTATIONS]
     after = {**planned.node.annotations, **change.write, **planned.records}
-    return _letters({key: after[key] for key in after.keys() - change.remove - planned.forgotten})
+    return _bytes({key: after[key] for key in after.keys() - change.remove - planned.forgotten})
 
 
-def _letters(values: Mapping[str, str]) -> int:
+def _bytes(values: Mapping[str, str]) -> int:
     return sum(len(key.encode(errors="replace")) + len(value.encode(errors="replace")) for key, value in values.items())
 
 
 def _surplus(planned: NodePlan, desired: Desired, excess: int) -> list[Key]:
-    """Keys to go without, of the origin whose new ones have the most letters; each stands in two lists at least."""
+    """Keys to leave out, of the origin whose new keys have the most letters. Each key is in at least two lists."""
     asked: dict[Origin, list[Key]] = {}
     for kind, change in planned.changes.items():
         for key in change.write.keys() - planned.node.actual(kind).keys():
@@ -70,10 +70,10 @@ def _surplus(planned: NodePlan, desired: Desired, excess: int) -> list[Key]:
 
 
 def _without(desired: Desired, surplus: Iterable[Key]) -> Desired:
-    gone = set(surplus)
+    left_out = set(surplus)
     values = {
-        kind: {key: value for key, value in found.items() if (kind, key) not in gone}
+        kind: {key: value for key, value in found.items() if (kind, key) not in left_out}
         for kind, found in desired.values.items()
     }
-    dropped = (Dropped(kind.one, key, _REASON) for kind, key in sorted(gone, key=lambda one: one[1]))
+    dropped = (Dropped(kind.one, key, FULL) for kind, key in sorted(left_out, key=lambda one: one[1]))
     return replace(desired, values=values, dropped=(*desired.dropped, *dropped))

@@ -1,6 +1,6 @@
-"""What many nodes have in common, kept once and worked out once: fleets are alike, and a beat says nothing new.
+"""Caches of values that many nodes share: nodes of a fleet are alike, and a heartbeat changes nothing.
 
-Whether two values are the same is told by identity from then on, which is what makes a pass without news cheap.
+Equal values become the same object. So later comparisons are by identity, and a pass without changes is cheap.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from nfd.rules.policy import refers
 from nfd.runtime.cache import LruCache
 
 KNOWN = 256
-"""Values of each sort that are remembered, the latest ones."""
+"""Entries of each cache; the least recently used is dropped."""
 LONGEST = 32 * 1024
-"""Letters of one mapping that is remembered; all of a report's labels have some 3,000."""
+"""Letters of the largest mapping that is cached; the labels of a report have about 3,000."""
 
 _SHARED = ("labels", "annotations", "origins", "sources")
 _CONTENT = tuple(one.name for one in fields(Report) if one.name != "order")
 
 
 class ReportInterner:
-    """Equal mappings in, one and the same mapping out."""
+    """Replaces equal mappings by one object."""
 
     def __init__(self) -> None:
         self._known = LruCache[frozenset[tuple[str, Any]], Mapping[str, Any]](KNOWN)
 
     def share(self, report: Report, before: Report | None) -> Report:
-        """The report, with the values of the node's last one, or of other nodes' reports, in place of equal ones."""
+        """The report, with values of the node's last report, or of other nodes' reports, in place of equal ones."""
         if before is not None and same_content(report, before):
             return replace(before, order=report.order)
         shared: dict[str, Any] = {name: self._one(getattr(report, name)) for name in _SHARED}
@@ -50,34 +50,34 @@ class ReportInterner:
 
 
 def same_content(one: Report, other: Report) -> bool:
-    """Whether both say the same: all but the count that orders them."""
+    """Whether the reports are equal apart from their sequence numbers."""
     boots = [report.order.boot_id if report.order else None for report in (one, other)]
     return boots[0] == boots[1] and all(getattr(one, name) == getattr(other, name) for name in _CONTENT)
 
 
 @dataclass(frozen=True, slots=True)
-class _Worked:
-    """A desired state and what it was made of, which thereby stays alive: its identity is the key."""
+class _Derived:
+    """A desired state and its inputs. Their identities are the key, so the entry keeps them alive."""
 
-    made_of: tuple[Any, ...]
+    inputs: tuple[Any, ...]
     desired: Desired
 
 
 class DesiredCache:
-    """What outcomes desire, under one policy, from memory for reports that share their values."""
+    """The desired states of outcomes under one policy. Reports that share their values share an entry."""
 
     def __init__(self) -> None:
-        self._known = LruCache[tuple[int, ...], _Worked](KNOWN)
+        self._known = LruCache[tuple[int, ...], _Derived](KNOWN)
 
     def derive(self, outcome: Outcome) -> Desired:
         report, contributions = outcome.report, outcome.evaluation.contributions
-        made_of = (report.labels, report.annotations, report.origins, tuple(contributions))
-        key = tuple(map(id, made_of))
+        inputs = (report.labels, report.annotations, report.origins, tuple(contributions))
+        key = tuple(map(id, inputs))
         boot_id = report.order.boot_id if report.order else ""
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return replace(known.desired, boot_id=boot_id)
         desired = outcome.derive_desired()
         if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):
-            self._known.put(key, _Worked(made_of, desired))
+            self._known.put(key, _Derived(inputs, desired))
         return desired

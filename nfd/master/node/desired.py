@@ -1,4 +1,4 @@
-"""What a Node should carry, and what speaks for it: report, rules and policy → desired state."""
+"""The desired state of a Node: report, rules and policy → keys, values and their origins."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from nfd.rules.terms import MATCHED
 from nfd.store.base import Kind
 
 FEATURELESS = frozenset(("custom",))
-"""Sources that give labels alone: rules of the cluster see no less where one of them fails."""
+"""Sources without features: if one fails, the rules of the cluster see all features nevertheless."""
 RULE = "rule:"
 OBJECT = "object:"
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one rule, or one third-party object, asks of the Node: keys prefixed, nothing looked up or checked.
+    """What one rule, or one third-party object, sets on the Node. Keys have prefixes. References and policy are not
+    applied yet.
 
     `origin` is `rule:OBJECT/RULE` or `object:NAMESPACE/NAME`.
     """
@@ -46,17 +47,18 @@ class Contribution:
     extended_resources: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     vars: Mapping[str, str] = field(default_factory=dict)
-    """For later rules alone, not for the Node."""
+    """For later rules only; not for the Node."""
 
     @property
     def refers(self) -> bool:
-        """Whether a value may stand for one of the node's own features, so that nodes alike may get another."""
+        """Whether a value may refer to a feature, so that nodes with the same contributions may get different
+        values."""
         return policies.refers(self.labels, self.annotations, self.extended_resources)
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Per kind the keys and values that are wanted, and where each key comes from. A taint is `KEY:EFFECT` → value."""
+    """The desired keys and values of each kind, and the origin of each key. A taint is `KEY:EFFECT` → value."""
 
     values: Mapping[Kind, Mapping[str, str]] = field(default_factory=dict)
     origins: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
@@ -72,20 +74,19 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What a key's absence from the desired state is worth.
+    """What a key's absence from the desired state proves.
 
-    The lists of rules and of objects are synced once they were complete; a kind that the server does not know has no
-    list, and takes away nothing that is known to come from it. `settled` tells that both lists were complete or have
-    been missing for so long that there is nothing in them: enough for keys that nobody knows the origin of.
+    `rules_synced` and `objects_synced`: the list was complete once. A kind that the server does not know has no list,
+    and its keys stay. `settled`: both lists were complete, or have been missing for so long that they are taken as
+    empty. Only then are keys of unknown origin removed.
 
-    `sources` are the worker's sources, True for those that scanned well or were switched off on purpose; None when the
-    report is whole by definition (NFD 0.16 and older). `blind` tells that a source failed and left no features, so that
-    rules see less than there is, or that they have yet to be evaluated on what is known now. `rules` are the origins of
-    all rules that exist, None if nobody says. `reported` is False while the worker has yet to speak. `alone` tells that
-    there is none, only objects of third parties. `lost` are objects that exist but are invalid:
-    `object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one; and rules (`rule:OBJECT/RULE`) that failed on the
-    node, look at features of a source that did, or depend on such a rule. So do rules and objects that refer to what
-    such a source or rule gives.
+    `sources` are the worker's sources, True for those that were scanned successfully or are disabled on purpose; None
+    for a report that is complete by definition (NFD 0.16 and older). `blind`: a source failed and left no features, so
+    rules do not see all, or the rules are not evaluated on the current features yet. `rules` are the origins of all
+    rules that exist, None if unknown. `reported` is False until the worker reports. `alone`: there is no worker, only
+    objects of third parties. `uncertain` are origins whose keys stay because their result is not known: invalid objects
+    (`object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one), and rules and objects that failed on the node, or
+    that use or refer to features of a failed source, or that depend on such a rule (`rule:OBJECT/RULE`).
     """
 
     sources: Mapping[str, bool] | None = None
@@ -97,19 +98,19 @@ class Freshness:
     rules: AbstractSet[str] | None = None
     reported: bool = True
     alone: bool = False
-    lost: AbstractSet[str] = frozenset()
+    uncertain: AbstractSet[str] = frozenset()
 
     @property
     def failed(self) -> AbstractSet[str]:
-        """Sources whose features may be less than there is, or of before."""
-        return {name for name, told in (self.sources or {}).items() if not told}
+        """Sources that failed: their features may be incomplete or outdated."""
+        return {name for name, complete in (self.sources or {}).items() if not complete}
 
-    def tells_of(self, origin: Origin) -> bool:
-        """Whether a key of that origin that is not wanted is really gone."""
-        if origin is None or origin == CLAIMED:  # it may come from anywhere, a rule that is not evaluated yet included
+    def proves_absent(self, origin: Origin) -> bool:
+        """Whether a key of that origin that is not desired is known to be gone."""
+        if origin is None or origin == CLAIMED:  # any source or rule may have set it
             certain = self.reported and self.settled and not self.blind and all((self.sources or {}).values())
-            return certain and not any(one.startswith(RULE) for one in self.lost)
-        if self.lost and (origin in self.lost or origin.partition("/")[0] in self.lost):
+            return certain and not any(one.startswith(RULE) for one in self.uncertain)
+        if self.uncertain and (origin in self.uncertain or origin.partition("/")[0] in self.uncertain):
             return False
         if origin.startswith(RULE):
             exists = self.rules is None or origin in self.rules
@@ -121,7 +122,7 @@ class Freshness:
 
 ALL_FRESH = Freshness()
 UNREPORTED = Freshness(sources={}, blind=True, reported=False)
-"""Nothing has been heard of the node: what comes from its worker, and from rules that exist, stays as it is."""
+"""No report was received for the node: keys of its worker, and of rules that exist, stay."""
 
 
 def derive_desired(
@@ -130,7 +131,7 @@ def derive_desired(
     contributions: Sequence[Contribution] = (),
     matched: Mapping[str, str] | None = None,
 ) -> Desired:
-    """Join the report with what rules ask for (later ones win) and keep what the policy allows.
+    """Merge the report and the contributions (later ones win), and apply the policy.
 
     `matched` is `rule.matched` after all rules, for references to it.
     """
@@ -179,9 +180,9 @@ def derive_desired(
 def find_overwrites(
     report: Report, policy: Policy, contributions: Sequence[Contribution], *, with_vars: bool = False
 ) -> list[Overwrite]:
-    """Keys of the report, and of rules, that the node would get and a later rule gives another value.
+    """Keys of the report and of rules that a later rule sets to another value.
 
-    Origins say who gives them. Vars are not keys of a node: they are for commands that try rules.
+    Origins name both sides. Vars are not keys of a node; they are for commands that try out rules.
     """
     asked = [one.labels for one in contributions]
     names = set().union(*asked)
@@ -206,7 +207,7 @@ def find_overwrites(
 
 
 def name_origin(origin: str) -> str:
-    """How the origin of a key is called in messages."""
+    """The origin of a key as messages name it."""
     if origin.startswith(RULE):
         name, slash, rule = origin.removeprefix(RULE).partition("/")
         return f"rule {rule!r} of NodeFeatureRule {name}" if slash else rule_named(name)
@@ -216,7 +217,7 @@ def name_origin(origin: str) -> str:
 
 
 def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synced: bool = True) -> Freshness:
-    """What this report, and the lists of the cluster, speak for."""
+    """The freshness of a report without objects."""
     if not report.sources:
         return Freshness(None, rules_synced, objects_synced)
     failed = {name for name, source in report.sources.items() if source.state is State.FAILED}
@@ -226,12 +227,12 @@ def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synce
 
 
 def _prefix(
-    values: Mapping[str, str], told: Mapping[str, str], policy: Policy, origins: dict[str, Origin]
+    values: Mapping[str, str], named: Mapping[str, str], policy: Policy, origins: dict[str, Origin]
 ) -> dict[str, str]:
-    """A report's values with prefixes, their origins noted; a key written in full wins over a bare one, as in NFD."""
+    """A report's values with prefixes, and their origins; a key with a prefix wins over one without, as in NFD."""
     prefixed = policies.prefix_keys(values, policy)
     for key in prefixed:
-        origins[key] = told.get(key if key in values else key.rpartition("/")[2])
+        origins[key] = named.get(key if key in values else key.rpartition("/")[2])
     return prefixed
 
 
@@ -247,7 +248,7 @@ def _taint_key(taint: Taint) -> str:
 
 
 def lookup_in(features: Features, matched: Mapping[str, str] | None) -> Lookup:
-    """Finds what `@domain.feature.element` stands for."""
+    """Returns a function that resolves `@domain.feature.element`."""
 
     def find(feature: str, element: str) -> str | None:
         if feature == MATCHED and matched is not None:

@@ -1,4 +1,4 @@
-"""Notices that others keep changing our keys, and restores them later each time."""
+"""Detects that another writer changes managed keys repeatedly, and restores them later each time (back-off)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from nfd.master.node.plan import SHARED
 from nfd.store.base import Kind
 
 WINDOW = 600.0
-"""Seconds after which a change counts no more."""
+"""Seconds for which a change counts."""
 FREE = 2
-"""Changes of one key that are answered at once."""
+"""Changes of one key within the window that are corrected at once."""
 BACKOFF = (4.0, 120.0)
-"""Seconds before a key is restored after that, doubled each time, and at most."""
+"""Back-off in seconds after that: the first delay, which doubles each time, and the longest."""
 SHARED_WAIT = 4.0
-"""The most for a label that another product sets and removes by design."""
+"""The longest delay for a label that another product sets and removes by design."""
 
 Key = tuple[Kind, str]
 
 
 @dataclass(slots=True)
 class _Contest:
-    """One key of one node: how often it was changed of late, when last, and until when it is left alone."""
+    """One key of one node: the number of recent changes, the time of the last one, and the end of the back-off."""
 
     times: int = 0
     last: float = 0.0
@@ -30,13 +30,14 @@ class _Contest:
 
 
 class Drift:
-    """Per node what others did to our keys; `now` is a monotonic clock in seconds."""
+    """Changes of managed keys by other writers, by node; `now` is a monotonic clock in seconds."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[Key, _Contest]] = {}
 
     def note(self, node: str, keys: Iterable[Key], now: float) -> dict[Key, float]:
-        """Somebody changed or removed these keys of ours; answers for how many seconds to leave each alone."""
+        """Another writer changed or removed these managed keys. Returns for how many seconds to leave each
+        unchanged."""
         self._age(node, now)
         contests, waits = self._nodes.setdefault(node, {}), {}
         for key in keys:
@@ -48,7 +49,7 @@ class Drift:
         return waits
 
     def contested(self, node: str, now: float) -> dict[Kind, frozenset[str]]:
-        """The keys of a node that are left alone at this time."""
+        """The keys of a node that are in back-off at this time."""
         self._age(node, now)
         found: dict[Kind, set[str]] = {}
         for (kind, key), contest in self._nodes.get(node, {}).items():
@@ -64,7 +65,7 @@ class Drift:
         self._nodes.pop(node, None)
 
     def count(self, now: float) -> int:
-        """How many keys, of all nodes together, somebody has changed too often within the window."""
+        """The number of keys on all nodes that others changed too often within the window."""
         return sum(
             one.times > FREE and now - one.last < WINDOW
             for contests in self._nodes.values()
@@ -72,7 +73,7 @@ class Drift:
         )
 
     def _age(self, node: str, now: float) -> None:
-        """Forget what is too long ago to count."""
+        """Forget changes outside the window."""
         contests = self._nodes.get(node)
         if contests is None:
             return
@@ -83,7 +84,7 @@ class Drift:
 
 
 def _wait(key: Key, times: int) -> float:
-    """Seconds before the key is restored, for so many changes within the window."""
+    """The back-off in seconds after that many changes."""
     if times <= FREE:
         return 0.0
     longest = SHARED_WAIT if key[1] in SHARED else BACKOFF[1]

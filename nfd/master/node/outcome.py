@@ -1,6 +1,6 @@
-"""One pass over one node: what it should carry, and why, from report, rules, objects and policy (pure).
+"""The outcome of a node: what it should carry, and why, from report, rules, objects and policy (pure).
 
-`evaluate_node` is the way in, for the master and for every command that says what a master would do.
+`evaluate_node` is the way in, for the master and for every command that shows what a master would do.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from nfd.rules.terms import MATCHED
 from nfd.store.base import Node
 
 GIVEN = MATCHED.partition(".")[0]
-"""Stands among sources for rules: what a reference to `rule.matched` does not find, one that failed may have given."""
+"""Stands for rules among sources: a failed rule may have set what a reference to `rule.matched` does not find."""
 NO_RULES = RuleSet()
-"""Says nothing of which rules there are: keys that a rule gave before are held as if it still existed."""
+"""With unknown rules: keys that a rule set before are kept as if it still existed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A report with the objects that join it, and what rules make of both.
+    """A report merged with its objects, and the evaluation of rules on both.
 
-    It is not `current` where a cache has nothing but what earlier rules, or a report before, gave.
+    `current` is False where a cache has only the evaluation of earlier rules or of an earlier report.
     """
 
     joined: Report
@@ -59,17 +59,17 @@ class Evaluated:
 
 
 Evaluate = Callable[[Report, Sequence[FeatureObject], bool], Evaluated]
-"""Joins objects to a report and runs the rules; the last argument tells that the node is not known to be as it says."""
+"""Merges objects into a report and runs the rules. With the last argument True, nothing is stored for the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What else is known, of the cluster and of the node.
+    """What else is known of the cluster and the node.
 
-    `lists` tells which lists of rules and objects are complete, which of them exist but are invalid, and, by `blind`,
-    whether an invalid object is for this node. `instance` and `proof` tell which bookkeeping on the Node is ours.
-    `changing` are objects, by namespace and name, that have changed since they were first listed; `before` is the
-    report that the node was evaluated on last time.
+    `lists` says which lists of rules and objects are complete and which objects are invalid; its `blind` says whether
+    an invalid object is for this node. `instance` and `proof` identify this master's bookkeeping on the Node.
+    `changing` are objects, by namespace and name, that changed since the first list. `before` is the report of the last
+    evaluation.
     """
 
     lists: Freshness = ALL_FRESH
@@ -81,11 +81,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a Node should carry, and why.
+    """The desired state of a Node and its reasons.
 
-    `report` has the objects joined, and is empty where nobody speaks for the node. `fresh` tells what the absence of a
-    key is worth. `unused` is why the object of NFD's own worker, if there is one, is not taken for the report.
-    Report and contributions are the same values as before for as long as nothing changed.
+    `report` includes the merged objects and is empty if there is no report. `fresh` says what the absence of a key
+    proves. `unused` is the reason why the object of NFD's own worker, if there is one, is not used as the report.
+    Report and contributions are the same objects as before as long as nothing changed.
     """
 
     report: Report
@@ -95,15 +95,15 @@ class Outcome:
     unused: str = ""
 
     def derive_desired(self) -> Desired:
-        """Keys and values, where each key comes from, and what was refused and why."""
+        """Keys and values, the origin of each key, and what was rejected and why."""
         return derive_desired(self.report, self.policy, self.evaluation.contributions, self.evaluation.matched)
 
     def failed(self, rules: RuleSet) -> list[tuple[PlacedRule, str]]:
-        """Which of the rules that were evaluated failed, and why."""
+        """The evaluated rules that failed, and why."""
         return [(rules.rules[index], texts[0]) for index, texts in self.evaluation.failed().items()]
 
     def overwrites(self, *, with_vars: bool = False) -> list[Overwrite]:
-        """Keys that a rule sets over the value of another one, or of the report."""
+        """Keys that a rule sets to another value than an earlier rule or the report."""
         return find_overwrites(self.report, self.policy, self.evaluation.contributions, with_vars=with_vars)
 
 
@@ -116,10 +116,10 @@ def evaluate_node(
     known: Known = Known(),  # frozen
     evaluate: Evaluate | None = None,
 ) -> Outcome:
-    """What the Node should carry, where each key comes from, what was refused and why.
+    """The desired state of the Node, the origin of each key, and what was rejected and why.
 
-    `report` is its worker's, None while none has come. `objects` are those for the node that the namespace selector
-    lets through. `evaluate` has the outcome of rules from elsewhere, such as a cache.
+    `report` is the worker's, None if there is none yet. `objects` are those for the node in selected namespaces.
+    `evaluate` returns the evaluation of rules from a cache, for example.
     """
     evaluate = evaluate or at_once(rules, joining)
     others = tuple(one for one in objects if not joining.is_workers(one))
@@ -134,28 +134,29 @@ def evaluate_node(
         return Outcome(joined, fresh, Evaluation(), joining.policy, unused)
     found, fresh = evaluate(report, others, False), derive_freshness(report)
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
-    lost, unknown = lists.lost, any(one.startswith(RULE) for one in lists.lost)
-    unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unknown)
-    if sources := fresh.failed | {GIVEN} if unsure or unknown else fresh.failed:
-        lost = lost | unsure | found.evaluation.missing(sources) | _referring(found.joined, sources)
-    fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, lost=lost)
+    uncertain = lists.uncertain
+    unreadable = any(one.startswith(RULE) for one in lists.uncertain)
+    unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)
+    if sources := fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed:
+        uncertain = uncertain | unsure | found.evaluation.missing(sources) | _referring(found.joined, sources)
+    fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, uncertain=uncertain)
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)
 
 
 def evaluate_report(report: Report, rules: RuleSet, policy: Policy, watch: Watch | None = None) -> Outcome:
-    """The outcome of a node of which there is a report and nothing else; `watch` sees the result of each rule."""
+    """The outcome of a node from a report alone; `watch` is called with the result of each rule."""
     joining = Joining(policy)
     return evaluate_node(Node.bare(report.node), report, rules, (), joining, evaluate=at_once(rules, joining, watch))
 
 
 def _referring(report: Report, sources: AbstractSet[str]) -> frozenset[str]:
-    """Origins of the labels, of objects, that refer to features of one of these sources."""
+    """Origins of labels of objects that refer to features of one of these sources."""
     texts = ((key, text) for key, text in report.labels.items() if text[:1] == "@" and key in report.origins)
     return frozenset(report.origins[key] for key, text in texts if text[1:].partition(".")[0] in sources)
 
 
 def at_once(rules: RuleSet, joining: Joining, watch: Watch | None = None) -> Evaluate:
-    """Evaluates without a cache; `watch` sees the result of each rule."""
+    """Evaluate without a cache; `watch` is called with the result of each rule."""
 
     def evaluate(report: Report, objects: Sequence[FeatureObject], _tentative: bool) -> Evaluated:
         joined = join_objects(report, objects, joining)
@@ -168,9 +169,10 @@ def at_once(rules: RuleSet, joining: Joining, watch: Watch | None = None) -> Eva
 def _choose_report(
     node: Node, report: Report | None, objects: Sequence[FeatureObject], joining: Joining, known: Known
 ) -> tuple[Report | None, str]:
-    """The report of our worker, else what NFD's own worker left in an object, or why that is not taken.
+    """The report of nfd-worker, else the object of NFD's own worker, or the reason why it is not used.
 
-    It is not for a node whose worker is known to report to us. Where that is likely, the object has to change first.
+    The object is not used if the node's worker is known to report to this master. Where that is likely, it is used once
+    it changes.
     """
     if report is not None:
         return report, REPORTED
@@ -190,7 +192,7 @@ def _choose_report(
 def _speak_alone(
     node: Node, objects: Sequence[FeatureObject], joining: Joining, known: Known, evaluate: Evaluate
 ) -> bool:
-    """Whether objects of third parties are all that speaks for the node."""
+    """Whether objects of third parties are all that is known of the node."""
     if not known.lists.objects_synced:
         return False
     owned = parse_owned(node.annotations, known.instance, node.uid, known.proof)
@@ -200,7 +202,7 @@ def _speak_alone(
 
 
 def _is_explained(node: Node, objects: Sequence[FeatureObject], joining: Joining, evaluate: Evaluate) -> bool:
-    """Whether the Node is just what these objects and the rules make of it, so that no worker had a part in it."""
+    """Whether these objects and the rules explain every managed key of the Node, so that it never had a worker."""
     found = evaluate(Report(node.name), objects, True)
     evaluation = found.evaluation
     if not (evaluation.complete and found.current):

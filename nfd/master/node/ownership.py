@@ -1,15 +1,14 @@
-"""What on a Node is ours and where each key came from, as annotations of that Node.
+"""Ownership: which keys of a Node are managed, and the origin of each, as annotations of the Node.
 
-The lists are NFD's own (NFD documentation, "Node annotations"), so that either product takes over from the other:
-keys in order, the default namespace left out; taints as `KEY=VALUE:EFFECT`, in the order of their rules. What the
-lists cannot say is JSON in `nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of
-the lists it belongs to; `proof` that we wrote it, for these lists, on this very Node; `alone`, where objects of third
-parties are all that ever spoke for the node; and per kind the keys of each origin, left out where the key says it
-itself (`cpu-…` comes from source `cpu`) and written `NAMESPACE/*` where a whole namespace has one origin, `*` for
-all keys that are not named.
+The lists are NFD's own (NFD documentation, "Node annotations"), so that either product takes over from the other: keys
+in order, without the default namespace; taints as `KEY=VALUE:EFFECT`, in the order of their rules. The rest is JSON in
+`nfd.node.kubernetes.io/origins`: `boot`, the boot id of the report; `lists`, a digest of the lists; `proof`, that this
+master wrote it for these lists on this Node; `alone`, if the node never had a worker, only objects of third parties;
+and per kind the keys of each origin. Keys whose name implies the origin are left out (`cpu-…` comes from source `cpu`).
+`NAMESPACE/*` stands for a namespace with a single origin, `*` for all keys that are not listed.
 
-Whoever may annotate a Node may write all of that. So without a proof that holds, nothing of `origins` counts, and every
-key of the lists is CLAIMED: it may be ours, from a source that nobody knows.
+Anyone who may annotate a Node may write all of that. So without a valid proof, `origins` is ignored, and every key of
+the lists is CLAIMED: it may be managed, and its origin is unknown.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.store.base import Kind
 
 Origin = str | None
-"""A source's name, `rule:OBJECT/RULE`, `object:NAMESPACE/NAME`; None of keys that we wrote for who names no source."""
+"""A source's name, `rule:OBJECT/RULE`, `object:NAMESPACE/NAME`; None for keys from a reporter that names no source."""
 CLAIMED = "?"
-"""Origin of keys that a list names and no proof says that we wrote; it stays until they are wanted or gone."""
+"""Origin of keys that are in a list without a valid proof. It stays until they are desired or gone."""
 
 LISTS = {
     Kind.LABELS: "feature-labels",
@@ -39,28 +38,28 @@ LISTS = {
 }
 ORIGINS = "origins"
 LEGACY = ("master.version", "worker.version")
-"""Written by NFD up to 0.14; only ever removed."""
+"""Written by NFD up to 0.14; it is only removed."""
 
 ALIKE = 256
-"""Lists that are remembered, as text and as keys: thousands of nodes have the same ones."""
+"""Parsed lists that are cached: thousands of nodes have equal ones."""
 LONGEST = 32 * 1024
-"""Letters of a list that is remembered; that of 61 labels has 2,000, a hostile one as many as a Node has room for."""
+"""Letters of the longest list that is cached. A list of 61 labels has 2,000; a forged one may fill the annotations."""
 
 _DEFAULT = names.FEATURE_NS + "/"
 _NAMELESS = "-"
 _ALL = "*"
-UNSIGNED = "the lists of what is ours on the node carry no proof that we wrote them"
-FOREIGN = "the lists of what is ours on the node were written by somebody else after us"
-OTHER_KEY = "the proof on the node was not made with our key, or for another node"
+UNSIGNED = "the lists of managed keys on the Node have no proof that this master wrote them"
+FOREIGN = "another writer changed the lists of managed keys on the Node after this master"
+OTHER_KEY = "the proof on the Node was made with another key, or for another Node"
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Per kind the keys we own, each with its origin; `taints` has the values that the list annotation tells.
+    """The managed keys of each kind, each with its origin; `taints` has the values from the list annotation.
 
-    `alone` tells that no worker has ever spoken for the node: all of it comes from objects of third parties. `doubt` is
-    why lists that are there are not known to be ours. `hint` tells that a record without a proof fits its lists and
-    names a boot: a reason to wait, none to act.
+    `alone`: the node never had a worker; all keys come from objects of third parties. `doubt` is the reason why
+    existing lists are not proven. `hint`: an unproven record matches its lists and names a boot id, which is a reason
+    to wait, but not to change anything.
     """
 
     keys: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
@@ -78,18 +77,18 @@ class Owned:
 
 
 def annotation(name: str, instance: str = "") -> str:
-    """The key of a bookkeeping annotation; `--instance` goes before all but the taints, as in NFD."""
+    """The key of a bookkeeping annotation; `--instance` is its prefix, except for taints, as in NFD."""
     prefix = f"{instance}." if instance and name != LISTS[Kind.TAINTS] else ""
     return f"{prefix}{names.NFD_NS}/{name}"
 
 
 def bookkeeping(instance: str = "") -> frozenset[str]:
-    """The annotations that are ours to write or remove, legacy ones included."""
+    """The bookkeeping annotations, including those of older releases."""
     return frozenset(annotation(name, instance) for name in (*LISTS.values(), ORIGINS, *LEGACY))
 
 
 def parse_owned(annotations: Mapping[str, str], instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> Owned:
-    """Read the bookkeeping of the Node of that uid; anything that makes no sense in it is passed over."""
+    """Parse the bookkeeping of the Node with that uid; invalid parts are ignored."""
     lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
     record = _parse_origins(annotations.get(annotation(ORIGINS, instance), ""))
     fits = record.get("lists") == _digest(lists.values())
@@ -122,7 +121,7 @@ def _doubt(record: Mapping[str, Any], lists: Iterable[str], fits: bool) -> str:
 
 
 def render_owned(owned: Owned, instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> dict[str, str]:
-    """The annotations that say so on the Node of that uid; none of those whose list is empty."""
+    """The bookkeeping annotations for the Node with that uid; those with an empty list are left out."""
     letters = sum(len(key) for keys in owned.keys.values() for key in keys)
     render = _render_keys if letters <= LONGEST else _render_keys.__wrapped__
     found = {kind: render(frozenset(owned.of(kind).items())) for kind in LISTS}
@@ -145,20 +144,20 @@ def render_owned(owned: Owned, instance: str = "", uid: str = "", proof: Proof =
 
 
 def differ_in_proof_alone(one: str, other: str) -> bool:
-    """Whether two records say the same, proofs apart."""
+    """Whether two records are equal apart from their proofs."""
     first, second = ({**_parse_origins(text), "proof": ""} for text in (one, other))
     return bool(one and other) and first == second
 
 
 def implied_origin(key: str) -> Origin:
-    """The built-in source that a key of the default namespace names before its first dash; else None."""
+    """The built-in source that a key of the default namespace implies by the part before its first dash; else None."""
     source, dash, _ = key.removeprefix(_DEFAULT).partition("-")
     return source if dash and key.startswith(_DEFAULT) else None
 
 
 @lru_cache(ALIKE)
 def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str, list[str]]]:
-    """The list of the keys, and origin → short keys, for all keys whose origin is not the implied one."""
+    """The list of the keys, and origin → short keys for all keys whose origin is not implied."""
     keys = dict(owned)
     uniform, rest = _uniform_namespaces(keys), _rest(keys)
     groups: dict[str, set[str]] = {}
@@ -173,14 +172,14 @@ def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str
 
 
 def _rest(keys: Mapping[str, Origin]) -> str:
-    """The origin, as it is written, of all keys that are not named: NFD's workers name none for scores of them."""
+    """The origin of all keys that are not listed, as it is written; NFD's workers name no origin for dozens of keys."""
     if any(origin is not None and origin == implied_origin(key) for key, origin in keys.items()):
         return ""
     return _NAMELESS if None in keys.values() else CLAIMED
 
 
 def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
-    """Namespaces, the default one excepted, all of whose keys have one origin."""
+    """Namespaces other than the default whose keys all have one origin."""
     origins: dict[str, set[Origin]] = {}
     for key, origin in keys.items():
         origins.setdefault(names.namespace_of(key), set()).add(origin)
@@ -188,7 +187,7 @@ def _uniform_namespaces(keys: Mapping[str, Origin]) -> frozenset[str]:
 
 
 def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
-    """Short keys and the origins that are written for them."""
+    """Short keys and their explicit origins."""
     return tuple(
         (str(item), None if origin == _NAMELESS else str(origin))
         for origin, items in (groups.items() if isinstance(groups, Mapping) else ())
@@ -198,7 +197,7 @@ def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
 
 @lru_cache(ALIKE)
 def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin], ...] | None) -> Mapping[str, Origin]:
-    """The keys of a list, each with its origin; without `explicit` all are claimed."""
+    """The keys of a list, each with its origin; without `explicit` all are CLAIMED."""
     keys = dict(_parse_taints(text)) if are_taints else [_full(item) for item in text.split(",") if item]
     if explicit is None:
         return MappingProxyType(dict.fromkeys(keys, CLAIMED))
@@ -220,7 +219,7 @@ def _parse_origins(text: str) -> Mapping[str, Any]:
 
 
 def _short(key: str) -> str:
-    """A key in a list: the default namespace is left out, so a key without any gets a slash in front."""
+    """A key as a list has it, without the default namespace; a key without any namespace begins with a slash."""
     return key.removeprefix(_DEFAULT) if "/" in key else f"/{key}"
 
 

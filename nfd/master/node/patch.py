@@ -1,8 +1,8 @@
-"""A plan → JSON merge patches, guarded by the Node's uid and resourceVersion.
+"""A plan → JSON merge patches, each with the Node's uid and resourceVersion as a precondition.
 
-One patch does it, applied whole or not at all. Extended resources live in the status subresource, which takes labels
-and annotations along but no taints: only a plan that changes both needs a second one. The record of taints then covers
-old and new ones after the first, so that none is ever ours without saying so.
+One patch changes the Node completely or not at all. Extended resources are in the status subresource, which also
+accepts labels and annotations, but no taints: a plan that changes both needs a second patch. After the first one the
+record of taints has the old and new ones, so that every managed taint is recorded at any time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nfd.store.base import Kind, Node, Patch, taint_id
 
 
 def patches(planned: NodePlan) -> list[Patch]:
-    """The patches to send, in order; the guard of the second is for its sender to renew (`guarded`)."""
+    """The patches to send, in order; the sender renews the precondition of the second (`guarded`)."""
     resources, taints = planned.changes[Kind.RESOURCES], planned.changes[Kind.TAINTS]
     if not planned:
         return []
@@ -36,7 +36,7 @@ def patches(planned: NodePlan) -> list[Patch]:
 
 
 def guarded(patch: Patch, node: Node) -> Patch:
-    """The patch for this very Node, in this very version, and no other."""
+    """The patch with the Node's uid and resourceVersion, so that it applies to no other version."""
     guard = {"resourceVersion": node.version} | ({"uid": node.uid} if node.uid else {})
     return replace(patch, body={**patch.body, "metadata": {**patch.body.get("metadata", {}), **guard}})
 
@@ -57,7 +57,7 @@ def _status(change: Change) -> dict[str, Any]:
 
 
 def _spec(node: Node, change: Change) -> dict[str, Any]:
-    """A merge patch replaces the list of taints as a whole, so everybody else's are in it."""
+    """A merge patch replaces the whole list of taints, so it includes those of other managers."""
     if not change:
         return {}
     changed = change.write.keys() | change.remove
@@ -72,7 +72,7 @@ def _taint(key: str, value: str) -> dict[str, str]:
 
 
 def _between(planned: NodePlan) -> dict[str, str]:
-    """The bookkeeping while the taints are still the old ones: both old and new are ours."""
+    """The bookkeeping between the two patches: it lists the old and the new taints."""
     removed = dict.fromkeys(planned.changes[Kind.TAINTS].remove)
     keys = dict(planned.owned.keys) | {Kind.TAINTS: removed | dict(planned.owned.of(Kind.TAINTS))}
     owned = replace(planned.owned, keys=keys)

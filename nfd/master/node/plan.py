@@ -1,4 +1,4 @@
-"""Decides how a Node becomes what is desired, without touching what is not ours."""
+"""Plans how a Node gets its desired state, without changing keys that are not managed."""
 
 from __future__ import annotations
 
@@ -27,26 +27,23 @@ from nfd.rules.policy import Policy, may_remove
 from nfd.store.base import Kind, Node
 
 SHARED = frozenset(f"{names.NVIDIA_NS}/{name}" for name in ("gpu.present", "gpu.clique"))
-"""Labels that another product writes too, with its own reasons: ours only while nobody else has set them.
-
-The GPU operator writes `gpu.present` (NVIDIA/gpu-operator, controllers/nodelabeling_controller.go). The DRA driver sets
-`gpu.clique` and removes it when it stops (kubernetes-sigs/dra-driver-nvidia-gpu, cmd/compute-domain-kubelet-plugin).
-"""
+"""Labels that another product also writes. They are managed only while nobody else has set them."""
 
 Act = tuple[Kind, str, bool]
-"""What a plan does to one key; True where it removes it. Bookkeeping annotations are among them."""
+"""One act of a plan: kind, key, and True to remove it. Bookkeeping annotations are included."""
 
 _NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to the keys of one kind. `held` stay as they are, `refused` are wanted, but somebody else's."""
+    """The change of the keys of one kind. `kept` keys stay as they are; `refused` are desired, but owned by another
+    manager."""
 
     write: Mapping[str, str] = field(default_factory=dict)
     remove: frozenset[str] = _NONE
     refused: frozenset[str] = _NONE
-    held: frozenset[str] = _NONE
+    kept: frozenset[str] = _NONE
 
     def __bool__(self) -> bool:
         return bool(self.write or self.remove)
@@ -54,10 +51,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """Everything one pass does to one Node.
+    """All that one pass changes on one Node.
 
-    `records` and `forgotten` are the bookkeeping annotations to write and to remove; `owned` is what they say then,
-    `before` what they say now. `left` are keys that the Node lists and has, and that are not ours to touch.
+    `records` and `forgotten` are the bookkeeping annotations to write and to remove; `owned` is their new content,
+    `before` the current one. `left` are keys that are in the Node's lists and on the Node, but that nfd may not remove.
     """
 
     node: Node
@@ -73,12 +70,12 @@ class NodePlan:
         return bool(self.records or self.forgotten or any(self.changes.values()))
 
     def written(self) -> list[tuple[Kind, str]]:
-        """What it sets, bookkeeping included."""
+        """The keys that it sets, bookkeeping included."""
         keys = [(kind, key) for kind, change in self.changes.items() for key in change.write]
         return keys + [(Kind.ANNOTATIONS, key) for key in self.records]
 
     def acts(self) -> dict[Act, str]:
-        """Everything it does, with the value it writes; "" where it removes the key."""
+        """All acts, with the value each writes, "" for a removal."""
         found: dict[Act, str] = {}
         for kind, change in self.changes.items():
             found |= {(kind, key, False): value for key, value in sorted(change.write.items())}
@@ -89,11 +86,11 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a pass is to achieve. `contested` keys are left alone for a while, whoever set them, and stay in our lists.
+    """The goal of a pass. `contested` keys are in back-off: they stay as they are, and in the lists.
 
-    `refused` keys are those that the API server does not let us change: they stay as they are, too, and in our lists
-    only where they are on the Node. `theirs` are shared labels that somebody else has changed since we wrote them.
-    `remembered` is what is ours where the API server does not let us note it on the Node.
+    `refused` keys are those that the API server does not let the master change: they stay as they are, and in the lists
+    only if they are on the Node. `foreign` are shared labels that another product changed after the master wrote them.
+    `remembered` is what is managed where the API server rejects the bookkeeping.
     """
 
     desired: Desired
@@ -102,10 +99,10 @@ class Goal:
     instance: str = ""
     contested: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
     refused: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
-    theirs: AbstractSet[str] = _NONE
+    foreign: AbstractSet[str] = _NONE
     remembered: Owned | None = None
     purge: bool = False
-    """Forget every annotation of ours, also those of other releases."""
+    """Remove every bookkeeping annotation, including those of older releases."""
     policy: Policy = field(default_factory=Policy)
     proof: Proof = UNPROVEN
 
@@ -113,14 +110,14 @@ class Goal:
         return self.contested.get(kind, _NONE) | self.refused.get(kind, _NONE)
 
     def without(self, acts: Iterable[Act]) -> Goal:
-        """The same with these left alone as well, since the API server refuses them."""
+        """The goal with these left unchanged as well, since the API server rejects them."""
         refused = {kind: set(keys) for kind, keys in self.refused.items()}
         for kind, key, _ in acts:
             refused.setdefault(kind, set()).add(key)
         return replace(self, refused=refused)
 
     def unlisted(self, kind: Kind) -> bool:
-        """Whether the API server does not let us write the list of keys of that kind."""
+        """Whether the API server rejects the list of keys of that kind."""
         return annotation(LISTS[kind], self.instance) in self.refused.get(Kind.ANNOTATIONS, _NONE)
 
 
@@ -130,10 +127,11 @@ def plan(
     actual: Mapping[str, str],
     *,
     overwrite: bool,
-    held: AbstractSet[str] = _NONE,
+    kept: AbstractSet[str] = _NONE,
     shared: AbstractSet[str] = _NONE,
 ) -> Change:
-    """Decide how `actual` becomes `desired`; `shared` keys that somebody else has set are theirs, whatever they say."""
+    """Decide how `actual` becomes `desired`. `shared` keys that another product has set are its own, whatever their
+    value."""
     foreign = actual.keys() - owned
     refused = {
         key for key in foreign & desired.keys() if key in shared or (not overwrite and actual[key] != desired[key])
@@ -142,23 +140,23 @@ def plan(
         write={
             key: value
             for key, value in desired.items()
-            if key not in refused and key not in held and actual.get(key) != value
+            if key not in refused and key not in kept and actual.get(key) != value
         },
-        remove=frozenset((owned - desired.keys() - held) & actual.keys()),
+        remove=frozenset((owned - desired.keys() - kept) & actual.keys()),
         refused=frozenset(refused),
-        held=frozenset(held & actual.keys()),
+        kept=frozenset(kept & actual.keys()),
     )
 
 
 def plan_node(goal: Goal, node: Node) -> NodePlan:
-    """One pass over one Node: all kinds, and the bookkeeping."""
+    """The plan of one pass over one Node: all kinds, and the bookkeeping."""
     desired, listed = goal.desired, _owned_before(goal, node)
     before = _ours(listed, goal, node)
     changes = {kind: _plan_kind(kind, goal, before, node) for kind in Kind}
     owned = Owned(
         keys={kind: _own(goal, before, change, kind) for kind, change in changes.items()},
         taints=dict(before.taints)
-        | {key: text for key, text in desired.of(Kind.TAINTS).items() if key not in changes[Kind.TAINTS].held},
+        | {key: text for key, text in desired.of(Kind.TAINTS).items() if key not in changes[Kind.TAINTS].kept},
         boot_id=desired.boot_id or before.boot_id,
         alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
     )
@@ -179,22 +177,22 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
 
 
 def _left(kind: Kind, listed: Owned, ours: Owned, goal: Goal, node: Node) -> AbstractSet[str]:
-    """Keys that the Node lists and has, that nothing asks for, and that are not ours to remove."""
+    """Keys that are in the Node's list and on the Node, are not desired, and may not be removed."""
     return (listed.of(kind).keys() - ours.of(kind).keys() - goal.desired.of(kind).keys()) & node.actual(kind).keys()
 
 
 def _ours(listed: Owned, goal: Goal, node: Node) -> Owned:
-    """Without the keys that are not ours to touch, although a list names them.
+    """The managed keys, without those that a list names but nfd may not change.
 
-    Nobody knows who wrote a list without a proof, and a shared label is its latest writer's.
+    Nobody knows who wrote a list without a proof, and a shared label belongs to its latest writer.
     """
-    theirs = SHARED & (goal.theirs | node.writers.keys())
+    foreign = SHARED & (goal.foreign | node.writers.keys())
     keys = {
         kind: {
             key: origin
             for key, origin in listed.of(kind).items()
             if may_remove(kind.one, _bare(kind, key), goal.policy, proven=origin != CLAIMED)
-            and not (kind is Kind.LABELS and key in theirs)
+            and not (kind is Kind.LABELS and key in foreign)
         }
         for kind in Kind
     }
@@ -206,7 +204,7 @@ def _bare(kind: Kind, key: str) -> str:
 
 
 def _records(owned: Owned, goal: Goal, node: Node) -> dict[str, str]:
-    """The bookkeeping as it should be; a proof that does not outlive us is no reason to write."""
+    """The bookkeeping as it should be. A proof that ends with this process is no reason to write."""
     wanted = render_owned(owned, goal.instance, node.uid, goal.proof)
     name = annotation(ORIGINS, goal.instance)
     present = node.annotations.get(name, "")
@@ -216,7 +214,7 @@ def _records(owned: Owned, goal: Goal, node: Node) -> dict[str, str]:
 
 
 def _owned_before(goal: Goal, node: Node) -> Owned:
-    """What is ours by the Node's record, and by what could not be noted there."""
+    """The managed keys from the Node's record, and those that could not be recorded there."""
     found = parse_owned(node.annotations, goal.instance, node.uid, goal.proof)
     if goal.remembered is None:
         return found
@@ -230,9 +228,9 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
         actual = {key: _spelt(text, wanted.get(key)) for key, text in actual.items()}
     leaving = goal.leaving(kind)
     if kind is Kind.TAINTS and goal.unlisted(kind):
-        leaving = leaving | wanted.keys() | owned.keys()  # a taint that nobody knows to be ours would never go
-    silent = {origin for origin in set(owned.values()) if not goal.fresh.tells_of(origin)}
-    held = {
+        leaving = leaving | wanted.keys() | owned.keys()  # an unrecorded taint would never be removed
+    silent = {origin for origin in set(owned.values()) if not goal.fresh.proves_absent(origin)}
+    kept = {
         key
         for key, origin in owned.items()
         if origin in silent and key in actual and _holds(key, origin, desired, kind)
@@ -242,31 +240,31 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
         owned.keys(),
         actual,
         overwrite=goal.overwrite,
-        held=held | leaving,
+        kept=kept | leaving,
         shared=wanted.keys() if kind is Kind.TAINTS else SHARED,
     )
 
 
 def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
-    """Whether a key of ours must stay as it is, where nothing fresh speaks for its origin.
+    """Whether a managed key must stay as it is because nothing fresh is known of its origin.
 
-    A source that failed holds its keys against others too. A key of unknown origin is held only against removal.
+    A key of a failed source is also kept against other values. A key of unknown origin is kept only against removal.
     """
     return key not in desired.of(kind) or (origin not in (None, CLAIMED) and origin != desired.origin(kind, key))
 
 
 def _own(goal: Goal, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:
-    """What is ours after the change: what we want and got, and what is held, from where it was."""
+    """The managed keys after the change: desired keys that the Node has, and kept keys with their old origin."""
     earlier, desired = before.of(kind), goal.desired
     wanted = () if kind is Kind.TAINTS and goal.unlisted(kind) else desired.of(kind)
-    left = change.refused | change.held | goal.refused.get(kind, _NONE)
+    left = change.refused | change.kept | goal.refused.get(kind, _NONE)
     left |= goal.contested.get(kind, _NONE) - earlier.keys()
-    kept = {key: earlier[key] for key in change.held if key in earlier}
+    kept = {key: earlier[key] for key in change.kept if key in earlier}
     return {key: desired.origin(kind, key) for key in wanted if key not in left} | kept
 
 
 def _spelt(actual: str, wanted: str | None) -> str:
-    """The API server spells 1000 as 1k: an equal quantity counts as written the way we want it."""
+    """The API server writes 1000 as 1k: an equal quantity counts as the desired text."""
     return wanted if wanted is not None and same_quantity(actual, wanted) else actual
 
 
@@ -276,9 +274,9 @@ def _purged(node: Node, instance: str) -> frozenset[str]:
 
 
 def count_removals(planned: NodePlan, desired: Desired, *, silent: bool) -> Counter[tuple[str, str]]:
-    """(kind, cause) → keys; kinds as in `Dropped`, causes as in the metric `node_keys_removed`.
+    """(kind, cause) → number of keys; kinds as in `Dropped`, causes as in the metric `node_keys_removed`.
 
-    `silent` tells that the worker has been given up.
+    `silent`: the worker has been silent for too long.
     """
     found: Counter[tuple[str, str]] = Counter()
     if not any(change.remove for change in planned.changes.values()):

@@ -1,4 +1,4 @@
-"""Removes everything that is ours from all nodes: what `nfd-master --prune` does."""
+"""Removes everything that nfd manages from all nodes: what `nfd-master --prune` does."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ async def prune(
     *,
     dry_run: bool = False,
 ) -> AsyncIterator[NodePlan]:
-    """Plan for every node as if its worker had found nothing; yields the plan of each node that has managed keys.
+    """Plan for every node as if its worker had found nothing. Yields the plan of each node that has managed keys.
 
-    Each plan is carried out, unless `dry_run`.
-
-    What no proof says is ours is removed as far as `policy` lets a master write it.
+    Plans are carried out unless `dry_run`. Keys without a proof are removed if `policy` lets a master write them.
 
     Raises: KubeError at the first node that cannot be written, as NFD does.
     """

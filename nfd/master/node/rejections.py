@@ -1,7 +1,7 @@
-"""Which changes the API server refuses, on which nodes, and who tries again when.
+"""Changes that the API server rejects: on which nodes, and when they are tried again.
 
-A change that three nodes are refused is left out for all of them. One node at a time, the canary, tries again every
-four seconds, and what it gets all others try at once. Time is that of a monotonic clock, in seconds.
+A change that was rejected on three nodes is left out for all. One node at a time, the canary, tries it again every four
+seconds. If it succeeds, all others try at once. Times are of a monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from nfd.names import NFD_NS
 from nfd.store.base import Kind, Node
 
 NODES = 3
-"""Nodes that have to be refused a change before it is left out for all."""
+"""Nodes on which a change must be rejected before it is left out on all."""
 RETRY = 4.0
-"""Seconds between two tries of a canary."""
+"""Seconds between two attempts of a canary."""
 PROBES_PER_SECOND = 5
-"""Tries of all canaries together; with more than twenty refused changes each waits longer."""
+"""Attempts of all canaries per second; with more than twenty rejected changes each waits longer."""
 AT_ONCE = 3
-"""Tries of one canary in one pass."""
+"""Attempts of one canary in one pass."""
 AT_MOST_EVERY = 1.0
-"""Seconds between two tries of the same, whatever gives reason to try."""
+"""The least seconds between two attempts of the same change, whatever the reason."""
 LASTS = 20.0
-"""Seconds for which it counts that some node got a change that others are refused: then it is no matter of all."""
+"""Seconds after a success on any node during which a rejection counts for single nodes only."""
 MOST = 1000
-"""Changes that are remembered; a node that is refused still others waits as a whole."""
+"""Rejected changes that are remembered. A node with still others waits as a whole."""
 
 EVERYTHING: Act = (Kind.ANNOTATIONS, "*", False)
-"""Stands for any change at all: a PATCH that changes nothing is refused, too."""
+"""Stands for every change: even a PATCH that changes nothing is rejected."""
 _NEVER = float("-inf")
 _ANY = "*"
-"""Stands for the value of a bookkeeping annotation, which differs with everything else that is written."""
+"""Stands for the value of a bookkeeping annotation, which changes with every other key."""
 
 
 @dataclass(slots=True)
 class _Here:
-    """One node without the change: the value it was refused, None if it has not tried since all others are refused."""
+    """One node without the change: the rejected value, None if it has not tried since it is left out on all."""
 
     value: str | None = None
     tried: float = _NEVER
@@ -49,7 +49,7 @@ class _Here:
 
 @dataclass(slots=True)
 class _Refused:
-    """One change: who refuses it and why, where, and which node tries it next."""
+    """One rejected change: by whom and why, on which nodes, and which is the canary."""
 
     by: str
     reason: str
@@ -59,16 +59,16 @@ class _Refused:
     due: float = 0.0
     tried: float = _NEVER
     doubt: float = AT_MOST_EVERY
-    """Seconds until the next try while it is not sure that this is what is refused."""
+    """Seconds until the next attempt while it is uncertain which of several acts is rejected."""
 
     def leave(self, name: str) -> _Here | None:
-        """The node is no more among those without it."""
+        """Remove the node from those without the change."""
         self.surely.discard(name)
         return self.nodes.pop(name, None)
 
 
 class Rejections:
-    """`wake(node, seconds)` asks for a pass over a node after that time."""
+    """`wake(node, seconds)` queues a pass over a node after that time."""
 
     def __init__(self, wake: Callable[[str, float], None]) -> None:
         self._wake = wake
@@ -79,10 +79,10 @@ class Rejections:
         self._retried: dict[str, float] = {}
         self._delayed: set[str] = set()
         self.remembered: dict[str, Owned] = {}
-        """What is ours on nodes where no note may be made of it."""
+        """Managed keys of nodes on which the bookkeeping is rejected."""
 
     def left_out(self, node: Node, acts: Mapping[Act, str], now: float) -> frozenset[Act]:
-        """Those of a plan's acts that are not to be tried now; what the plan no longer does is forgotten."""
+        """The acts of a plan that are not to be tried now. Acts that the plan no longer has are forgotten."""
         if not self._refused:
             return frozenset()
         name = node.name
@@ -95,11 +95,12 @@ class Rejections:
         return frozenset(act for act, value in wanted.items() if self._is_left(act, value, name, now))
 
     def is_refused(self, act: Act, name: str) -> bool:
-        """Whether the node is without it."""
+        """Whether the act is left out on the node."""
         return act in self._refused and name in self._refused[act].nodes
 
     def refuse(self, name: str, acts: Mapping[Act, str], error: Invalid, now: float, *, sure: bool) -> list[Act]:
-        """A node was refused these: each one for sure, or some of them. Answers those that few nodes are without."""
+        """Record rejected acts, each one for sure or some of them. Returns those that are rejected on few nodes so
+        far."""
         news = []
         for act, value in acts.items():
             if act not in self._refused and len(self._refused) >= MOST:
@@ -108,7 +109,7 @@ class Rejections:
             one.by, one.reason = error.by, str(error)
             if name not in one.nodes and len(one.nodes) < NODES:
                 news.append(act)
-            one.nodes[name] = _Here(_ANY if _is_note(act) else value, now)
+            one.nodes[name] = _Here(_ANY if _is_bookkeeping(act) else value, now)
             one.tried = now
             if sure:
                 one.surely.add(name)
@@ -117,7 +118,7 @@ class Rejections:
         return news
 
     def accept(self, name: str, acts: Mapping[Act, str], now: float) -> dict[Act, int]:
-        """A node got these; answers how many others are to try each of them now as well."""
+        """Record successful acts. Returns how many other nodes now try each of them as well."""
         released = {}
         for act in acts:
             one = self._refused.get(act)
@@ -134,24 +135,25 @@ class Rejections:
                     one.leave(other)
                     self._wake(other, 0.0)
                 released[act] = len(others)
-                self._hurry(one.by, now)
+                self._try_soon(one.by, now)
             self._settle(act, now)
         return released
 
     def probes(self, name: str, now: float) -> tuple[list[Act], list[Act]]:
-        """What this node is to try again now: each by itself, and all together since some of it may be refused."""
+        """The acts that this node tries again now: each by itself, and together those of which only some are
+        rejected."""
         due = [act for act, one in self._refused.items() if one.canary == name and one.due <= now + 0.01]
         doubtful = [act for act in due if not self._refused[act].surely and act != EVERYTHING]
         return [act for act in due if act not in doubtful][:AT_ONCE], doubtful
 
     def suspects(self, acts: Iterable[Act]) -> frozenset[Act]:
-        """Those that some node is refused."""
+        """The acts that are rejected on some node."""
         return frozenset(act for act in acts if act in self._refused)
 
     def passed(self, node: Node, left: AbstractSet[Act], now: float) -> float | None:
-        """A pass has tried what there was to try; answers after how many seconds the node wants another one.
+        """Record the end of a pass. Returns after how many seconds the node needs another.
 
-        What is left out of it is tried again at once when anything but the Node's status changes.
+        Acts that were left out are tried again at once when anything except the Node's status changes.
         """
         name = node.name
         waits = [one.due - now for one in self._refused.values() if one.canary == name]
@@ -165,20 +167,20 @@ class Rejections:
         return max(0.0, min(waits)) if waits else None
 
     def wants_nothing(self, name: str, now: float) -> None:
-        """The node is as it should be."""
+        """The node has its desired state."""
         for act in [act for act, one in self._refused.items() if name in one.nodes]:
             self._drop(act, name, now)
         self._passed.pop(name, None)
 
     def hand_over(self, name: str, now: float) -> None:
-        """A pass could not try anything: another node is to be canary where this one was."""
+        """A pass could not try anything: choose another canary for each change of this node."""
         for act, one in self._refused.items():
             if one.canary == name:
                 one.nodes[name].tried = now
                 self._next(act, now, one.due)
 
     def unwritten(self) -> list[Unwritten]:
-        """What nodes are without, the most widespread first."""
+        """All rejected keys, the most widespread first."""
         found = [
             Unwritten(kind.one, key, one.by, one.reason, tuple(sorted(one.nodes)), removal=removal)
             for (kind, key, removal), one in self._refused.items()
@@ -186,7 +188,7 @@ class Rejections:
         return sorted(found, key=lambda one: (-len(one.nodes), one.kind, one.key))
 
     def nodes(self) -> set[str]:
-        """Those of which anything is remembered."""
+        """The nodes with rejected changes."""
         return {*self._passed, *self._retried, *self._delayed, *self.remembered}.union(
             *(one.nodes for one in self._refused.values())
         )
@@ -200,7 +202,7 @@ class Rejections:
             self._drop(act, name, self._refused[act].due - RETRY)
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Forget everything."""
         for times in (self._refused, self._accepted, self._released):
             times.clear()
         for nodes in (self._passed, self._retried, self._delayed):
@@ -217,11 +219,11 @@ class Rejections:
             one.nodes.setdefault(name, _Here())
             return True
         if here is not None and act != EVERYTHING:
-            self._drop(act, name, now)  # another value, of which nothing is known
+            self._drop(act, name, now)  # the value differs from the rejected one
         return False
 
     def _retries(self, node: Node, now: float) -> bool:
-        """Whether everything is to be tried, since the Node is another one than at its last pass."""
+        """Whether to try everything because the Node changed since its last pass."""
         before = self._passed.get(node.name)
         if node.name not in self._delayed and (before is None or before.same_but_status(node)):
             return False
@@ -233,12 +235,12 @@ class Rejections:
         return True
 
     def _drop(self, act: Act, name: str, now: float) -> None:
-        """The node has no use for it any more."""
+        """The node no longer needs the change."""
         self._refused[act].leave(name)
         self._settle(act, now)
 
     def _settle(self, act: Act, now: float) -> None:
-        """Nobody is left without it, or somebody else has to be canary."""
+        """Forget the change if no node is left without it; else choose the next canary."""
         one = self._refused[act]
         if not one.nodes:
             del self._refused[act]
@@ -246,7 +248,7 @@ class Rejections:
             self._next(act, now, one.due)
 
     def _next(self, act: Act, now: float, due: float = _NEVER) -> None:
-        """Choose who tries next: a node that never has, else the one whose last try is the longest ago."""
+        """Choose the canary: a node that never tried, else the one whose last attempt is the oldest."""
         one = self._refused[act]
         one.canary = min(one.nodes, key=lambda name: one.nodes[name].tried)
         wait = max(RETRY, sum(bool(other.surely) for other in self._refused.values()) / PROBES_PER_SECOND)
@@ -255,8 +257,8 @@ class Rejections:
         one.due = due if due > now else now + wait
         self._wake(one.canary, one.due - now)
 
-    def _hurry(self, by: str, now: float) -> None:
-        """Whoever refused one thing no longer may have changed his mind about all."""
+    def _try_soon(self, by: str, now: float) -> None:
+        """A policy that accepts one change may accept all: let the canaries of all its changes try soon."""
         for one in self._refused.values():
             soon = max(now, one.tried + AT_MOST_EVERY)
             if one.by == by and one.due > soon:
@@ -269,25 +271,25 @@ def _recent(times: Mapping[Act, float], now: float, seconds: float) -> dict[Act,
 
 
 def digest(acts: Mapping[Act, str]) -> str:
-    """Differs with what is wanted of a node: it goes with EVERYTHING, which is tried again when that changes."""
+    """A digest of the acts: EVERYTHING is tried again when it changes."""
     return f"{hash(frozenset(acts.items())):x}"
 
 
-def _is_note(act: Act) -> bool:
-    """Whether it is about an annotation of our bookkeeping."""
+def _is_bookkeeping(act: Act) -> bool:
+    """Whether the act concerns a bookkeeping annotation."""
     return act[0] is Kind.ANNOTATIONS and act[1].rpartition("/")[0].endswith(NFD_NS)
 
 
-MOST_TOLD = 4
-"""Texts of one node."""
+MOST_LISTED = 4
+"""The most texts for one node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """One key on some nodes. `kind` is as in `Dropped`; key `*` stands for all keys of all kinds.
+    """One rejected key on some nodes. `kind` is as in `Dropped`; key `*` stands for all keys of all kinds.
 
-    `by` is the admission policy or webhook that refuses it, or the manager that sets it to something else. `removal`
-    tells that it is to be removed.
+    `by` is the admission policy or webhook that rejects it, or the manager that set it to another value. `removal`: it
+    is to be removed.
     """
 
     kind: str
@@ -298,23 +300,23 @@ class Unwritten:
     removal: bool = False
 
     def what(self) -> str:
-        """The key in words: `label a/b`."""
+        """The key as text: `label a/b`."""
         if self.key == "*":
             return "every change of the Node"
         return f"{'removal of ' if self.removal else ''}{self.kind} {self.key}"
 
 
 def texts_by_node(found: Iterable[Unwritten]) -> dict[str, list[str]]:
-    """For each node what it is without, in words: the first few, and how many more there are."""
+    """For each node its rejected keys as text: the first few, and the number of the others."""
     texts: dict[str, list[str]] = {}
     for one in found:
         for node in one.nodes:
             texts.setdefault(node, []).append(f"{one.what()} not written: {one.by}")
     return {
-        node: told
-        if len(told) <= MOST_TOLD
-        else [*told[: MOST_TOLD - 1], f"{len(told) - MOST_TOLD + 1} more not written"]
-        for node, told in texts.items()
+        node: known
+        if len(known) <= MOST_LISTED
+        else [*known[: MOST_LISTED - 1], f"{len(known) - MOST_LISTED + 1} more not written"]
+        for node, known in texts.items()
     }
 
 
@@ -323,6 +325,6 @@ def render_unwritten(one: Unwritten) -> dict[str, Any]:
 
 
 def parse_unwritten(data: Mapping[str, Any]) -> Unwritten:
-    """The reverse. Raises: TypeError, KeyError for what is none."""
+    """The reverse. Raises: TypeError, KeyError for invalid data."""
     known = {one.name: data[one.name] for one in fields(Unwritten) if one.name in data}
     return Unwritten(**{**known, "nodes": tuple(map(str, known.get("nodes") or ()))})

@@ -1,8 +1,8 @@
-"""Writes one plan, and where the API server refuses a part of it, finds out which part and writes the rest.
+"""Writes one plan. If the API server rejects a part, finds out which part, and writes the rest.
 
-What is refused is found by the keys that the answer names, else by what other nodes are refused, else by halving: of
-the keys in order, the shortest beginning that is refused ends with one that is. A try that goes through has written
-what was in it.
+Rejected keys are found by their names in the answer, else by what is rejected on other nodes, else by bisection: of the
+keys in order, the shortest prefix that is rejected ends with a rejected key. An accepted attempt has already written
+its keys.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from nfd.runtime import log
 from nfd.store.base import Kind, Node, NodeStore, Patch
 
 PATCHES = 12
-"""PATCHes of one node in one pass, at most; what is still in doubt then counts as refused until a canary tries it."""
+"""PATCHes of one node in one pass, at most. What is uncertain after that counts as rejected until a canary tries it."""
 _ORDER = (Kind.LABELS, Kind.ANNOTATIONS, Kind.TAINTS, Kind.RESOURCES)
-"""Resources last: they need a PATCH of the status."""
+"""Order of kinds; resources are last since they need a PATCH of the status."""
 _WORD = re.compile(r"[A-Za-z0-9_./-]+")
 
 _log = log.get("master")
@@ -35,35 +35,36 @@ _log = log.get("master")
 
 @dataclass(slots=True)
 class Budget:
-    """How many PATCHes are left."""
+    """The number of PATCHes left."""
 
     left: int = PATCHES
 
 
 class Writer:
-    """Writes Nodes; `refusals` knows what nodes are refused, `silent` whether a node's worker has been given up."""
+    """Writes Nodes. `rejections` are the known rejected changes; `silent` says whether a worker has been silent for too
+    long."""
 
     def __init__(
         self,
         store: NodeStore,
         metrics: Metrics,
-        refusals: Rejections,
+        rejections: Rejections,
         silent: Callable[[str], bool],
         now: Callable[[], float],
     ) -> None:
-        self.refusals = refusals
+        self.rejections = rejections
         self.store = store
         self.metrics = metrics
         self.silent = silent
         self.now = now
 
     async def write(self, goal: Goal, planned: NodePlan, budget: Budget) -> tuple[frozenset[Act], float | None]:
-        """Carry out a plan as far as the API server lets us.
+        """Carry out a plan as far as the API server accepts it.
 
-        Answers what is left out, and after how many seconds the node wants another pass for it. Raises: KubeError.
+        Returns what is left out, and after how many seconds the node needs another pass for it. Raises: KubeError.
         """
         acts = planned.acts()
-        left = self.refusals.left_out(planned.node, acts, self.now())
+        left = self.rejections.left_out(planned.node, acts, self.now())
         work, again = _Pass(self, goal, planned.node, budget, digest(acts), set(left)), None
         try:
             await work.carry_out()
@@ -74,7 +75,7 @@ class Writer:
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass over one node; `node` is as it is after the last PATCH, `left` is what is not to be written."""
+    """One pass over one node; `node` is its state after the last PATCH, `left` are the acts that are left out."""
 
     writer: Writer
     goal: Goal
@@ -83,32 +84,32 @@ class _Pass:
     wanted: str
     left: set[Act]
     got: bool = False
-    """Whether a part of the plan went through."""
+    """Whether a part of the plan was accepted."""
     checked: bool = False
-    """Whether it was seen what is refused whatever is asked for."""
+    """Whether it was checked that not every change is rejected."""
     refused: int = 0
-    """PATCHes that were refused."""
+    """The number of rejected PATCHes."""
     error: Invalid = field(default_factory=lambda: Invalid(""))
-    """The latest refusal."""
+    """The latest rejection."""
     counts: Counter[str] = field(default_factory=Counter)
     news: dict[str, tuple[Invalid, list[Act]]] = field(default_factory=dict)
-    """By who refuses it: what few nodes are refused so far."""
+    """By policy or webhook: acts that are rejected on few nodes so far."""
 
     async def carry_out(self) -> None:
         """Raises: KubeError."""
-        refusals, name = self.writer.refusals, self.node.name
-        if refusals.is_refused(EVERYTHING, name):
-            waits = EVERYTHING in self.left and EVERYTHING not in refusals.probes(name, self.writer.now())[0]
-            if waits or await self._refuses_everything():
+        rejections, name = self.writer.rejections, self.node.name
+        if rejections.is_refused(EVERYTHING, name):
+            waits = EVERYTHING in self.left and EVERYTHING not in rejections.probes(name, self.writer.now())[0]
+            if waits or await self._rejects_everything():
                 self.left.add(EVERYTHING)
                 return
             self.left.discard(EVERYTHING)
         if not await self._try_with_rights():
-            await self._find(refusals.suspects(self._planned().acts()))
-        await self._probe(*refusals.probes(name, self.writer.now()))
+            await self._find(rejections.suspects(self._planned().acts()))
+        await self._probe(*rejections.probes(name, self.writer.now()))
 
     async def _probe(self, sure: list[Act], doubtful: list[Act]) -> None:
-        """Try again what is refused, one by one, and together what may be."""
+        """Try rejected acts again: the certain ones one by one, the others together."""
         for act in sure:
             if act in self.left and self.budget.left > 0:
                 self.left.discard(act)
@@ -121,10 +122,11 @@ class _Pass:
                 await self._find(frozenset())
 
     async def _try_with_rights(self) -> bool:
-        """Try everything; a missing right to the status holds up extended resources alone. Raises: Forbidden."""
+        """Try everything. Without permission for the status subresource, only extended resources are left out. Raises:
+        Forbidden."""
         try:
             return await self._try()
-        except Unauthorized:  # the whole change comes with the next token
+        except Unauthorized:  # the next token will do for the whole change
             raise
         except Forbidden:
             if resources := [act for act in self._planned().acts() if act[0] is Kind.RESOURCES]:
@@ -132,18 +134,19 @@ class _Pass:
             raise
 
     async def _find(self, suspects: frozenset[Act]) -> None:
-        """Everything together was refused: write as much of it as possible; other nodes are refused the `suspects`."""
+        """All acts together were rejected: write as many as possible. `suspects` are rejected on other nodes."""
         pending = await self._leave_named(_ordered(self._planned().acts()), suspects)
-        content = [act for act in pending if not self._is_note(act)]
+        content = [act for act in pending if not self._is_bookkeeping(act)]
         if pending and not content:
             self._blame(pending, sure=len(pending) == 1)
         while content:
             content = await self._find_one(content)
 
     async def _leave_named(self, pending: list[Act], suspects: frozenset[Act]) -> list[Act]:
-        """Write what the answer does not name; gives what is still in doubt: together it is refused."""
+        """Write what the answer does not name. Returns the acts that are still uncertain: together they are
+        rejected."""
         named = _named(self.error, pending) or suspects
-        if (notes := {act for act in named if self._is_note(act)}) and notes != named:
+        if (notes := {act for act in named if self._is_bookkeeping(act)}) and notes != named:
             self._blame(notes, sure=False)
             pending, named = [act for act in pending if act not in notes], named - notes
         while named and (rest := [act for act in pending if act not in named]):
@@ -156,56 +159,56 @@ class _Pass:
                 named |= more
                 continue
             error = self.error
-            if not await self._try(rest):  # else the answer named what is allowed
+            if not await self._try(rest):  # else the answer named a key that is accepted
                 self._blame(named, sure=len(named) == 1)
                 self.error = error
             return rest
         return pending
 
     async def _find_one(self, pending: list[Act]) -> list[Act]:
-        """Find the first act that is refused, writing those before it; gives what is in doubt after that."""
+        """Find the first rejected act and write those before it. Returns the acts after it that are uncertain."""
         good, bad = 0, len(pending)
         while bad - good > 1 or self.budget.left <= 0:
             if self.budget.left <= 1:
                 return await self._give_up(pending[good:bad], pending[bad:])
-            if self.refused > 1 and await self._refuses_whatever():
+            if self.refused > 1 and await self._rejects_all():
                 return []
             middle = (good + bad) // 2
             if await self._try({*pending} - {*pending[good:middle]}):
                 good = middle
             else:
                 bad = middle
-        if await self._refuses_whatever():
+        if await self._rejects_all():
             return []
         culprit = pending[good]
         self._blame([culprit], sure=True)
-        return await self._look_behind(culprit, pending[bad:])
+        return await self._write_after(culprit, pending[bad:])
 
-    async def _look_behind(self, culprit: Act, rest: list[Act]) -> list[Act]:
-        """Write what comes after an act that is refused; gives what is in doubt of it."""
+    async def _write_after(self, culprit: Act, rest: list[Act]) -> list[Act]:
+        """Write the acts after a rejected one. Returns those that are uncertain."""
         if not rest or await self._try():
             return []
-        kin = [act for act in rest if _kin(act) == _kin(culprit)]
-        if 0 < len(kin) < len(rest) and self.budget.left > 1 and await self._try(kin):
-            return kin
+        related = [act for act in rest if _namespace(act) == _namespace(culprit)]
+        if 0 < len(related) < len(rest) and self.budget.left > 1 and await self._try(related):
+            return related
         return rest
 
     async def _give_up(self, doubtful: list[Act], behind: list[Act]) -> list[Act]:
-        """The last PATCH is for what nobody has looked into."""
+        """Use the last PATCH for the acts that were not tried yet."""
         if behind and not await self._try(doubtful):
             doubtful = doubtful + behind
         self._blame(doubtful, sure=False)
         return []
 
-    async def _refuses_whatever(self) -> bool:
-        """Whether it is not for a key that all was refused so far; asked once, and only while nothing went through."""
+    async def _rejects_all(self) -> bool:
+        """Whether the rejections concern no single key. Checked once, and only while nothing was accepted."""
         if self.got or self.checked:
             return False
         self.checked = True
-        return await self._refuses_everything() or await self._refuses_notes()
+        return await self._rejects_everything() or await self._rejects_bookkeeping()
 
-    async def _refuses_everything(self) -> bool:
-        """Whether a PATCH that changes nothing is refused, too."""
+    async def _rejects_everything(self) -> bool:
+        """Whether even a PATCH that changes nothing is rejected."""
         try:
             await self._send(guarded(Patch({}), self.node))
         except Invalid as error:
@@ -215,9 +218,9 @@ class _Pass:
         self._accept({EVERYTHING: ""})
         return False
 
-    async def _refuses_notes(self) -> bool:
-        """Whether all goes through without our bookkeeping. Then it is written one by one, the origins last."""
-        every = [act for act in self._planned().acts() if self._is_note(act)]
+    async def _rejects_bookkeeping(self) -> bool:
+        """Whether all is accepted without the bookkeeping. Then that is written one by one, the origins last."""
+        every = [act for act in self._planned().acts() if self._is_bookkeeping(act)]
         if not every or not await self._try(every):
             return False
         every.sort(key=lambda act: act[1] == annotation(ORIGINS, self.goal.instance))
@@ -227,7 +230,7 @@ class _Pass:
         return True
 
     async def _try(self, aside: Collection[Act] = ()) -> bool:
-        """Send what is left to do, without what is put aside; whether it went through. Raises: KubeError."""
+        """Send the plan without the acts in `aside`. Returns whether it was accepted. Raises: KubeError."""
         planned = self._planned(aside)
         todo = patches(planned)
         if len(todo) > self.budget.left:
@@ -243,7 +246,7 @@ class _Pass:
                 self._accept({act: value for act, value in planned.acts().items() if act not in remaining})
             return False
         if todo:
-            self._went_through(planned)
+            self._record_written(planned)
         return True
 
     async def _send(self, patch: Patch) -> None:
@@ -251,7 +254,7 @@ class _Pass:
         with observed(self.writer.metrics):
             self.node = await self.writer.store.patch(self.node.name, patch)
 
-    def _went_through(self, planned: NodePlan) -> None:
+    def _record_written(self, planned: NodePlan) -> None:
         self.got = True
         self._accept({**planned.acts(), EVERYTHING: ""})
         for change in planned.changes.values():
@@ -261,48 +264,50 @@ class _Pass:
             self.writer.metrics.add("node_keys_removed", keys, kind=kind, cause=cause)
 
     def _planned(self, aside: Collection[Act] = ()) -> NodePlan:
-        """What is still to be done, without what is left out and what is put aside."""
+        """The remaining plan, without the acts that are left out or in `aside`."""
         acts = (*self.left, *aside)
         return plan_node(self.goal.without(acts) if acts else self.goal, self.node)
 
-    def _is_note(self, act: Act) -> bool:
+    def _is_bookkeeping(self, act: Act) -> bool:
         return act[0] is Kind.ANNOTATIONS and act[1] in bookkeeping(self.goal.instance)
 
     def _blame(self, acts: Collection[Act], *, sure: bool) -> None:
-        """The API server refuses these, each one for sure or some of them: they are left out from now on."""
+        """Record that the API server rejects these, each for sure or some of them; they are left out from now on."""
         known = {**self._planned().acts(), EVERYTHING: self.wanted}
         values = {act: known.get(act, "") for act in acts}
-        news = self.writer.refusals.refuse(self.node.name, values, self.error, self.writer.now(), sure=sure)
+        news = self.writer.rejections.refuse(self.node.name, values, self.error, self.writer.now(), sure=sure)
         self.left.update(acts)
         if news:
             self.news.setdefault(self.error.by, (self.error, []))[1].extend(news)
 
     def _accept(self, acts: Mapping[Act, str]) -> None:
-        for act, others in self.writer.refusals.accept(self.node.name, acts, self.writer.now()).items():
-            _log.info("key is refused no longer", label=act[1], node=self.node.name, nodes=others + 1)
+        for act, others in self.writer.rejections.accept(self.node.name, acts, self.writer.now()).items():
+            _log.info("key is no longer rejected", label=act[1], node=self.node.name, nodes=others + 1)
 
     def finish(self) -> float | None:
-        """Count and tell what was written; after how many seconds the node wants another pass."""
-        refusals, name = self.writer.refusals, self.node.name
+        """Count and log what was written. Returns after how many seconds the node needs another pass."""
+        rejections, name = self.writer.rejections, self.node.name
         if self.got:
             self.writer.metrics.add("node_updates")
             _log.info("node updated", node=name, written=self.counts["written"], removed=self.counts["removed"])
         for policy, (error, acts) in self.news.items():
             fields = {"node": name, "policy": policy, "error": error}
             if EVERYTHING in acts:
-                _log.error("every change of the node is refused", **fields)
+                _log.error("every change of the node is rejected", **fields)
             else:
-                _log.error("keys are refused; the others are written", keys=sorted({act[1] for act in acts}), **fields)
-        if any(self._is_note(act) for act in self.left):
-            refusals.remembered[name] = self._planned().owned
+                _log.error(
+                    "keys are rejected; the others were written", keys=sorted({act[1] for act in acts}), **fields
+                )
+        if any(self._is_bookkeeping(act) for act in self.left):
+            rejections.remembered[name] = self._planned().owned
         else:
-            refusals.remembered.pop(name, None)
-        return refusals.passed(self.node, self.left, self.writer.now())
+            rejections.remembered.pop(name, None)
+        return rejections.passed(self.node, self.left, self.writer.now())
 
 
 @contextmanager
 def observed(metrics: Metrics) -> Iterator[None]:
-    """A PATCH is timed, and counted by what comes of it."""
+    """Measure the time of a PATCH, and count its result."""
     began, result = time.perf_counter(), FAILED
     try:
         yield
@@ -323,16 +328,16 @@ async def apply_plan(store: NodeStore, planned: NodePlan) -> None:
 
 
 def _ordered(acts: Collection[Act]) -> list[Act]:
-    """By kind and key, so that what one policy is about stands together."""
+    """In the order of kind and key, so that keys of one policy are adjacent."""
     return sorted(acts, key=lambda act: (_ORDER.index(act[0]), act[1], act[2]))
 
 
-def _kin(act: Act) -> tuple[Kind, str]:
+def _namespace(act: Act) -> tuple[Kind, str]:
     return act[0], namespace_of(act[1])
 
 
 def _named(error: Invalid, acts: Collection[Act]) -> frozenset[Act]:
-    """The acts whose keys an answer names, else those whose namespace it names (`nvidia.com/`)."""
+    """The acts whose keys the answer names, else those whose namespace it names (`nvidia.com/`)."""
     words: set[str] = set()
     for word in _WORD.findall(" ".join((*error.fields, error.said))):
         parts = word.split(".")

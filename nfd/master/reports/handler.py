@@ -76,7 +76,7 @@ class ReportHandler:
         if (selector := self._store.selector) and self._store.get(name) is None:
             reason = f"no node {name} is selected by this master's --node-selector={selector}"
             raise ReportError(reason, retry=False, retry_after=ELSEWHERE)
-        if self._queue.news >= CROWDED:
+        if self._queue.urgent >= CROWDED:
             wait = random.uniform(5.0, 15.0)
             raise ReportError("too many nodes are queued", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
         self._take(report)
@@ -125,7 +125,7 @@ class ReportHandler:
         """Whether the node was written in time."""
         place = self._later if self._queue.is_busy(name) else self._waiting
         waiting = place.setdefault(name, asyncio.get_running_loop().create_future())
-        self._queue.add(name, news=True)
+        self._queue.add(name, urgent=True)
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 return await asyncio.shield(waiting)

@@ -210,7 +210,7 @@ class CustomResources:
             objects_settled=objects_settled,
             settled=objects_settled and (self._rules_synced or self._is_ruleless()),
             blind=self._unknown.concern(node),
-            lost=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
+            uncertain=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
         )
 
     def _is_ruleless(self) -> bool:
@@ -277,7 +277,7 @@ class CustomResources:
                 objects.pop((one.namespace, one.name), None)
             if not objects:
                 del self._by_node[one.node]
-            self._queue.add(one.node, news=True)
+            self._queue.add(one.node, urgent=True)
         if now is not None:
             self._complain(now)
         elif before is None:  # it made no sense, and whatever it gave is free to go

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nfd.master.node.annotation_budget import ROOM, annotated, fitting_plan
+from nfd.master.node.annotation_budget import BUDGET, annotated, fitting_plan
 from nfd.master.node.desired import Desired
 from nfd.master.node.ownership import Origin
 from nfd.master.node.plan import Goal
@@ -31,7 +31,7 @@ def test_the_surplus_of_who_asks_for_most_is_dropped(counts: dict[str, int]) -> 
     desired = wanting(cpu=50, **counts)
     planned, goal = fitting_plan(Goal(desired), node())
     written = planned.changes[Kind.LABELS].write
-    assert 0.9 * ROOM < annotated(planned) <= ROOM
+    assert 0.9 * BUDGET < annotated(planned) <= BUDGET
     assert {key for key in desired.of(Kind.LABELS) if key.startswith(f"{F}cpu-")} <= written.keys()
     assert {one.key for one in goal.desired.dropped} == desired.of(Kind.LABELS).keys() - written.keys()
     assert planned.owned.of(Kind.LABELS).keys() == written.keys()
@@ -53,7 +53,7 @@ def test_what_is_there_stays_and_changes_whatever_else_is_asked_for() -> None:
 
 def test_room_that_others_take_is_theirs() -> None:
     planned, _ = fitting_plan(Goal(wanting(local=1500)), node(**{f"others.io/{n}": "x" * 1000 for n in range(150)}))
-    assert annotated(planned) <= ROOM
+    assert annotated(planned) <= BUDGET
     assert 0 < len(planned.changes[Kind.LABELS].write) < 1500
 
 
