@@ -168,16 +168,16 @@ def known_state(alike: list[Report]) -> int:
 def judged(*, fresh: bool) -> int:
     """Fifty rules on a second node, of another kind or of the first one's."""
     policy = Policy()
-    verdicts = Evaluator(
+    evaluator = Evaluator(
         Joining(policy), Metrics("guard", 0.0), lambda: None, lambda: None, Slices(STILL), Limits(STILL)
     )
-    verdicts.bind(
+    evaluator.bind(
         [compile_object({"metadata": {"name": "o"}, "spec": {"rules": [*map(rules.rule, range(50))]}}, policy)], ()
     )
     first, second = rules.features(1), rules.features(2)
-    verdicts.judge("one", Report("one", features=first), ())
+    evaluator.evaluation_of("one", Report("one", features=first), ())
     features = second if fresh else Features(first.flags, first.attributes, first.instances)
-    return calls(lambda: verdicts.judge("two", Report("two", features=features), ()))
+    return calls(lambda: evaluator.evaluation_of("two", Report("two", features=features), ()))
 
 
 def calls(work: Callable[[], object]) -> int:

@@ -72,17 +72,17 @@ def main(nodes: int, rules: int) -> None:
         }
         for start in range(0, rules, 5)
     ]
-    verdicts = Evaluator(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
-    verdicts.bind([compile_object(item, policy) for item in items], ())
+    evaluator = Evaluator(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
+    evaluator.bind([compile_object(item, policy) for item in items], ())
     reports = [Report(f"node-{number}", features=features(number)) for number in range(nodes)]
     began = time.process_time()
     for report in reports:
-        verdicts.judge(report.node, report, ())
-    asyncio.run(verdicts.judge_due(lambda node: None))
+        evaluator.evaluation_of(report.node, report, ())
+    asyncio.run(evaluator.evaluate_due(lambda node: None))
     timed(f"judging {nodes} nodes by {rules} rules", nodes, began)
     began = time.process_time()
     for report in reports:
-        verdicts.judge(report.node, report, ())
+        evaluator.evaluation_of(report.node, report, ())
     timed("again, with nothing changed", nodes, began)
     others = Evaluator(Joining(policy), Metrics("bench", 0.0), lambda: None, lambda: None)
     others.bind([compile_object(item, policy) for item in items], ())
@@ -90,20 +90,20 @@ def main(nodes: int, rules: int) -> None:
     for number, report in enumerate(reports):
         kind = reports[number % KINDS].features
         named = {**kind.attributes, "system.name": {"nodename": report.node}}
-        others.judge(report.node, Report(report.node, features=Features(kind.flags, named, kind.instances)), ())
-    asyncio.run(others.judge_due(lambda node: None))
+        others.evaluation_of(report.node, Report(report.node, features=Features(kind.flags, named, kind.instances)), ())
+    asyncio.run(others.evaluate_due(lambda node: None))
     timed(f"judging nodes of {KINDS} kinds", nodes, began)
     began = time.process_time()
-    tally = Tally(verdicts.book.rules, policy)
-    for node in verdicts.names():
-        if verdict := verdicts.get(node):
-            tally.add(node, verdict.evaluation, verdict.joined)
+    tally = Tally(evaluator.rule_set.rules, policy)
+    for node in evaluator.names():
+        if state := evaluator.get(node):
+            tally.add(node, state.evaluation, state.joined)
     first = 0
-    for sheet in verdicts.book.sheets:
+    for sheet in evaluator.rule_set.compiled_objects:
         exhaust(render_steps(sheet, first, tally, ""))
         first += len(sheet.rules)
     timed("counting for the status", nodes, began)
-    held = sum(tally.held(index).nodes for index in range(len(verdicts.book.rules)))
+    held = sum(tally.matching(index).nodes for index in range(len(evaluator.rule_set.rules)))
     print(f"rules that hold: {held / nodes:.1f} a node")
 
 

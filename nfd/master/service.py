@@ -210,7 +210,7 @@ class Service:
 
     def _with_resources(self, settings: ReconcileOptions) -> ReconcileOptions:
         settings = replace(settings, proof=self._proof)
-        return replace(settings, ask=self._resources.ask) if self._resources is not None else settings
+        return replace(settings, evaluate=self._resources.evaluate) if self._resources is not None else settings
 
     def _leadership_changed(self) -> None:
         """A new leader looks at every node; who leads no more, or not again for sure, knows nothing of them."""
@@ -250,7 +250,7 @@ class Service:
                 self._resources.forget(name)
             self._heartbeats.forget(name)
             self._intake.drop(reports.missing(name))
-        if reports.get(name) is not None or (self._resources is not None and self._resources.concern(name)):
+        if reports.get(name) is not None or (self._resources is not None and self._resources.has_objects(name)):
             self.queue.add(name, urgent=True)
 
     async def _work(self) -> None:

@@ -237,7 +237,7 @@ STAGES = {
     "whole list": Stage(Informer, "_list", "watch", nothing, object_is_heard, path_of, NODE_FEATURES, early=True),
     "whole watch": Stage(Informer, "_take", "watch", edit_rule, rule_is_in_force, path_of, RULES, network=WATCH),
     "rule revisions": Stage(Evaluator, "bind", "rule revisions", edit_rule, rule_is_in_force),
-    "rules of waiting nodes": Stage(Evaluator, "judge_due", EVALUATION, edit_rule, rule_is_in_force),
+    "rules of waiting nodes": Stage(Evaluator, "evaluate_due", EVALUATION, edit_rule, rule_is_in_force),
     "statuses": Stage(StatusWriter, "_count", "statuses", edit_rule, status_is_written),
     "definitions": Stage(Definitions, "_look", "definitions", early=True),
     "resync": Stage(Service, "_resync", "chores", half_a_day, all_are_looked_at),

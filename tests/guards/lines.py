@@ -160,7 +160,7 @@ NODES = (
     ),
     Guard(  # memory of Nodes that are gone
         "nfd/master/node/reconcile.py",
-        "        self.forget(name)  # a pass that was under way when the node went leaves nothing behind\n",
+        "        self.forget(name)  # a pass over a deleted node must leave no state\n",
         "",
         "tests/faults/test_answers_that_are_late.py::test_a_node_that_goes_while_it_is_written_leaves_nothing_behind",
     ),

@@ -79,11 +79,12 @@ RULES = (
     ),
     Guard(  # an outcome is not current before it is there
         "nfd/master/rules/evaluator.py",
-        "        last = begun.book if begun is not None else None\n"
-        "        found = yield from self._judgement(key[0], book, features)\n        now = self._find(key)\n",
+        "        last = begun.rule_set if begun is not None else None\n"
+        "        found = yield from self._cached_evaluation(key[0], rule_set, features)\n"
+        "        now = self._find(key)\n",
         "        last, now = None, begun\n        if now is not None:\n"
-        "            now.book, now.judged = book, features\n"
-        "        found = yield from self._judgement(key[0], book, features)\n",
+        "            now.rule_set, now.evaluated = rule_set, features\n"
+        "        found = yield from self._cached_evaluation(key[0], rule_set, features)\n",
         "tests/master/test_rule_defects.py::test_outcome_is_current_only_once_it_is_there",
     ),
     Guard(  # while the rules of a node are not done, nothing is taken off it
@@ -112,7 +113,7 @@ RULES = (
     ),
     Guard(  # a machine that stands still suspends nothing
         "nfd/master/rules/evaluator.py",
-        "            if self._surprises(book, found):\n",
+        "            if self._surprises(rule_set, found):\n",
         "            if False:\n",
         "tests/master/test_suspensions.py::test_machine_that_stands_still_for_once",
     ),

@@ -180,7 +180,7 @@ async def site(masters: Masters, place: Cluster, prefix: str, nodes: int, rules:
     for name in names:
         place.create(name, {}, {}, BOOT)
     wanted = [RULE] if rules else []
-    return Site(place, await masters.start(policy=TAINTS, ask=asking(wanted, TAINTS)), names)
+    return Site(place, await masters.start(policy=TAINTS, evaluate=asking(wanted, TAINTS)), names)
 
 
 @pytest.mark.parametrize("case", ROWS)
@@ -446,7 +446,7 @@ async def test_a_missing_right_is_not_halved_and_holds_up_resources_alone(
     name = f"{admission.prefix}rights"
     place.create(name, {}, {}, BOOT)
     store = KubeStore(await connect(str(control_plane.kubeconfig_for("alice"))))
-    master = await masters.start(store, policy=TAINTS, ask=asking([RULE], TAINTS))
+    master = await masters.start(store, policy=TAINTS, evaluate=asking([RULE], TAINTS))
     await asyncio.wait_for(asyncio.gather(send_quietly(master, name)), 30)
     await until(lambda: {*LABELS, *RULE.labels} == {*labels_of(place, name)})
     assert V + "slots" not in place.get(name)["status"]["capacity"]

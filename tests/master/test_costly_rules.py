@@ -156,31 +156,31 @@ class Rules:
     """Evaluations, and what they say. They take as long as their work is counted, and all of it is done at once."""
 
     def __init__(
-        self, *sheets: CompiledObject, groups: Any = (), turns: Slices | None = None, node: float = 10.0
+        self, *sheets: CompiledObject, groups: Any = (), slices: Slices | None = None, node: float = 10.0
     ) -> None:
         self.rebinds, self.changed = list[None](), list[str]()
-        self.sheets, self.groups = sheets, groups
+        self.compiled_objects, self.groups = sheets, groups
         self.clock = Ticking()
-        self.verdicts = Evaluator(
+        self.evaluator = Evaluator(
             Joining(POLICY),
             Metrics("1", 0.0),
             lambda: None,
             lambda: self.rebinds.append(None),
-            turns or Slices(FROZEN),
+            slices or Slices(FROZEN),
             Limits(self.clock.clocks, node=node),
         )
         self.bind()
 
     def bind(self) -> None:
-        self.verdicts.bind(self.sheets, self.groups)
+        self.evaluator.bind(self.compiled_objects, self.groups)
 
     async def judge(self, node: str, features: Features = HERE) -> Any:
         report = Report(node, features=features)
-        self.verdicts.judge(node, report, ())
-        await self.verdicts.judge_due(self.changed.append)
-        verdict = self.verdicts.judge(node, report, ())
-        assert self.verdicts.is_current(verdict)
-        return verdict.evaluation
+        self.evaluator.evaluation_of(node, report, ())
+        await self.evaluator.evaluate_due(self.changed.append)
+        state = self.evaluator.evaluation_of(node, report, ())
+        assert self.evaluator.is_current(state)
+        return state.evaluation
 
 
 def features_of(number: int) -> Features:
@@ -196,7 +196,10 @@ async def test_heavy_object_is_suspended_with_all_its_rules() -> None:
     found = await rules.judge("another", features_of(STRIKES))
     assert {*found.problems.values()} == {(SUSPENDED,)}
     assert len(found.unsure) == 400
-    rules.sheets = (sheet({"name": "steady-0", "labels": {"x": "1"}}, name="heavy"), rules.sheets[1])
+    rules.compiled_objects = (
+        sheet({"name": "steady-0", "labels": {"x": "1"}}, name="heavy"),
+        rules.compiled_objects[1],
+    )
     rules.bind()
     assert (await rules.judge("another", features_of(STRIKES))).problems == {}
 
@@ -216,35 +219,35 @@ async def test_group_that_takes_too_long_is_suspended() -> None:
 async def test_nobody_waits_for_what_takes_long() -> None:
     """Whoever asks has the last outcome, and the node is named once there is another."""
     clock = Time()
-    rules = Rules(sheet(*steady(60)), turns=Slices(Clocks(clock, clock)))
-    verdicts, report = rules.verdicts, Report("n", features=HERE)
+    rules = Rules(sheet(*steady(60)), slices=Slices(Clocks(clock, clock)))
+    evaluator, report = rules.evaluator, Report("n", features=HERE)
     clock.now += 1.0
-    verdicts.turns.advance(passing(clock, AT_ONCE))
-    verdict = verdicts.judge("n", report, ())
-    assert not verdicts.is_current(verdict)
-    assert verdict.evaluation.contributions == ()
+    evaluator.slices.advance(passing(clock, AT_ONCE))
+    state = evaluator.evaluation_of("n", report, ())
+    assert not evaluator.is_current(state)
+    assert state.evaluation.contributions == ()
     clock.now += 1.0
-    await verdicts.judge_due(rules.changed.append)
+    await evaluator.evaluate_due(rules.changed.append)
     assert rules.changed == ["n"]
-    assert verdicts.is_current(verdicts.judge("n", report, ()))
+    assert evaluator.is_current(evaluator.evaluation_of("n", report, ()))
 
 
 async def test_news_meanwhile_is_judged_in_the_end() -> None:
     ticking = Ticking(0.004).clocks
-    rules = Rules(sheet(*steady(8), {"name": "v", "labels": {"v": "@kernel.version.major"}}), turns=Slices(ticking))
-    verdicts = rules.verdicts
+    rules = Rules(sheet(*steady(8), {"name": "v", "labels": {"v": "@kernel.version.major"}}), slices=Slices(ticking))
+    evaluator = rules.evaluator
     for number in range(4):
-        verdicts.judge("n", Report("n", features=features_of(number)), ())
-    due = asyncio.create_task(verdicts.judge_due(rules.changed.append))
+        evaluator.evaluation_of("n", Report("n", features=features_of(number)), ())
+    due = asyncio.create_task(evaluator.evaluate_due(rules.changed.append))
     await asyncio.sleep(0)
     last = Report("n", features=features_of(9))
-    verdicts.judge("n", last, ())
+    evaluator.evaluation_of("n", last, ())
     rules.bind()
     await due
-    verdict = verdicts.judge("n", last, ())
-    assert verdicts.is_current(verdict)
-    assert verdict.judged is verdict.joined.features
-    assert verdicts.failing() == 0
+    state = evaluator.evaluation_of("n", last, ())
+    assert evaluator.is_current(state)
+    assert state.evaluated is state.joined.features
+    assert evaluator.failing() == 0
 
 
 async def test_all_nodes_are_judged_anew_while_rules_keep_changing() -> None:
@@ -252,16 +255,16 @@ async def test_all_nodes_are_judged_anew_while_rules_keep_changing() -> None:
     for number in range(50):
         await rules.judge(f"node-{number}", features_of(number))
     for number in range(20):
-        rules.sheets = (sheet({"name": "r", "labels": {"x": str(number)}}),)
+        rules.compiled_objects = (sheet({"name": "r", "labels": {"x": str(number)}}),)
         rules.bind()
-        await rules.verdicts.judge_due(rules.changed.append)
+        await rules.evaluator.evaluate_due(rules.changed.append)
     assert set(rules.changed) == {f"node-{number}" for number in range(50)}
 
 
 async def test_loop_has_its_turn() -> None:
     """While a lot is computed, whatever waits for the loop has at least as much time as that."""
     clock = Time()
-    turns = Slices(Clocks(clock, clock))
+    slices = Slices(Clocks(clock, clock))
     ticks = 0
 
     def work() -> Iterator[None]:
@@ -277,7 +280,7 @@ async def test_loop_has_its_turn() -> None:
             await asyncio.sleep(0)
 
     ticking = asyncio.create_task(tick())
-    await turns.run(work())
+    await slices.run(work())
     ticking.cancel()
     assert clock.now >= 100 * 0.004 * 2 - AT_ONCE - SLICE - 0.05
     assert ticks > 100
@@ -298,15 +301,15 @@ def passing(clock: Time, seconds: float) -> Iterator[None]:
 
 def test_turns_are_charged_more_for_long_steps() -> None:
     clock = Time()
-    turns = Slices(Clocks(clock, clock))
+    slices = Slices(Clocks(clock, clock))
 
-    assert turns.advance(passing(clock, 0.001))
-    assert turns.left() == pytest.approx(AT_ONCE - 0.001)
-    assert turns.advance(passing(clock, 0.1)) in (False, True)
-    assert turns.left() < -0.1
-    assert not turns.advance(passing(clock, 0.001))
+    assert slices.advance(passing(clock, 0.001))
+    assert slices.left() == pytest.approx(AT_ONCE - 0.001)
+    assert slices.advance(passing(clock, 0.1)) in (False, True)
+    assert slices.left() < -0.1
+    assert not slices.advance(passing(clock, 0.001))
     clock.now += 1.0
-    assert turns.left() == AT_ONCE
+    assert slices.left() == AT_ONCE
 
 
 @pytest.mark.parametrize(

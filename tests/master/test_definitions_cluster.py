@@ -76,7 +76,7 @@ async def test_a_definition_that_drops_fields_is_named(control_plane: ControlPla
         (fields,) = fields_of(caplog, "the cluster's definition is older than this master")
         assert fields == {
             "path": "NodeFeatureRule",
-            "error": "it lacks spec.rules[].matchFeatures[].matchExpressions{}.type",
+            "error": "missing: spec.rules[].matchFeatures[].matchExpressions{}.type",
         }
         newer = yaml.safe_load((ROOT / "deploy/crds/nodefeaturerules.yaml").read_text())
         version = control_plane.request("GET", f"{DEFINITIONS}/{CRD}")["metadata"]["resourceVersion"]
@@ -92,7 +92,7 @@ async def test_a_definition_that_drops_fields_is_named(control_plane: ControlPla
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (without_subresource, "the cluster's definition has no such subresource"),
+        (without_subresource, "the cluster's definition has no status subresource"),
         (without_status, "the cluster's definition has no status.rules"),
     ],
 )

@@ -53,13 +53,13 @@ async def members_after(form: str, *failed: str) -> frozenset[str]:
     groups = Store(partial(written, "featureGroupRules"), keep_status=True)
     groups.put(item)
     metrics, client = Metrics("1", 0.0), Written(before)
-    verdicts = Evaluator(Joining(Policy()), metrics, lambda: None, lambda: None)
-    verdicts.bind([], [exhaust(group_steps(item))])
+    evaluator = Evaluator(Joining(Policy()), metrics, lambda: None, lambda: None)
+    evaluator.bind([], [exhaust(group_steps(item))])
     states = {name: SourceState(State.FAILED if name in failed else State.FRESH) for name in ("cpu", "pci")}
     features = {"n": PARTS, "stays": PARTS | {"cpu.model": {"id": "85"}}}
     for node, attributes in features.items():
-        verdicts.judge(node, Report(node, sources=states, features=Features({}, attributes)), ())
-    writer = StatusWriter(cast(KubeClient, client), verdicts, (rules, groups), metrics, lambda: 2, lambda _: False)
+        evaluator.evaluation_of(node, Report(node, sources=states, features=Features({}, attributes)), ())
+    writer = StatusWriter(cast(KubeClient, client), evaluator, (rules, groups), metrics, lambda: 2, lambda _: False)
     await writer._write_all()
     return listed_nodes(client.status)
 
@@ -83,7 +83,7 @@ async def test_objects_that_are_not_known_speak_for_no_absence() -> None:
     resources = CustomResources(cast(KubeClient, Written({})), ResourceOptions(groups=True), Metrics("1", 0.0))
     resources._store = cast(NodeStore, Nodes())
     for node in ("n", "named", "gone"):
-        resources.verdicts.judge(node, Report(node, features=Features({}, PARTS)), ())
+        resources.evaluator.evaluation_of(node, Report(node, features=Features({}, PARTS)), ())
     told = resources._statuses._silent
     assert [told(node) for node in ("n", "named", "gone", "unreported")] == [True, True, False, True]
     resources._informers[NODE_FEATURES].synced.set()

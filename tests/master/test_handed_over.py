@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from nfd.master.config import NamespaceSelector
-from nfd.master.rules.nodefeatures import REPORTED, SPOKEN, UNLABELLED, UNSELECTED, WAITED
+from nfd.master.rules.nodefeatures import AWAITED, REPORTED, REPORTED_BEFORE, UNLABELLED, UNSELECTED
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.places import Cluster, labels_of, notes_of, until
@@ -99,14 +99,14 @@ async def test_an_object_is_ignored_where_our_worker_is_known_to_speak_and_that_
     kinds.features(OWN, name, name, labels={F + "cpu-a": "stale"})
     before = labels_of(place, name)
     master = await masters.start()
-    await until(lambda: ignored.about(name) == [(f"{OWN}/{name}", SPOKEN)])
+    await until(lambda: ignored.about(name) == [(f"{OWN}/{name}", REPORTED_BEFORE)])
     for value in ("2", "3"):
         kinds.edit_features(OWN, name, labels={F + "cpu-a": value})
     await master.queue.idle()
     assert labels_of(place, name) == before
     await send(master, Worker(name, started=2).report({F + "cpu-a": "1"}))
     await send(master, Worker(name, started=3).report({F + "cpu-a": "1"}))
-    assert ignored.about(name) == [(f"{OWN}/{name}", SPOKEN), (f"{OWN}/{name}", REPORTED)]
+    assert ignored.about(name) == [(f"{OWN}/{name}", REPORTED_BEFORE), (f"{OWN}/{name}", REPORTED)]
     assert labels_of(place, name) == {F + "cpu-a": "1"}
 
 
@@ -120,7 +120,7 @@ async def test_an_object_that_may_be_a_leftover_takes_no_label_until_it_changes(
     kinds.features(OWN, name, name, labels={F + "cpu-a": "1"})
     before = labels_of(place, name)
     master = await masters.start()
-    await until(lambda: ignored.about(name) == [(f"{OWN}/{name}", WAITED)])
+    await until(lambda: ignored.about(name) == [(f"{OWN}/{name}", AWAITED)])
     await master.queue.idle()
     assert labels_of(place, name) == before
     kinds.edit_features(OWN, name, labels={F + "cpu-a": "2"})

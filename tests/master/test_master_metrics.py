@@ -44,14 +44,14 @@ async def test_removed_keys_by_cause(place: Place, masters: Masters, name: str) 
     place.create(name, {}, {}, BOOT)
     rule = Contribution("rule:objects/one", labels={F + "ruled": "1"}, extended_resources={"vendor.io/n": "4"})
     other = Contribution("object:ns/name", annotations={F + "told": "1"})
-    master, worker = await masters.start(ask=asking([rule, other])), Worker(name)
+    master, worker = await masters.start(evaluate=asking([rule, other])), Worker(name)
     await send(master, worker.report({F + "cpu-a": "1", F + "cpu-b": "1", "vendor.io/x": "1"}))
     assert removed(master) == {}
     await send(master, worker.report({F + "cpu-b": "1", "vendor.io/x": "1"}))
     assert removed(master) == {("label", "scan"): 1}
     await master.stop()
     denied = Policy(deny_label_ns=frozenset({"vendor.io"}))
-    denying = await masters.start(policy=denied, ask=asking([other], denied))
+    denying = await masters.start(policy=denied, evaluate=asking([other], denied))
     await send(denying, worker.report({F + "cpu-b": "1", "vendor.io/x": "1"}))
     wanted = {("label", "policy"): 1, ("label", "rule"): 1, ("extendedResource", "rule"): 1}
     assert removed(denying) == wanted

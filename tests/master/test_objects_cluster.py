@@ -125,7 +125,7 @@ async def test_objects_that_fit_nowhere_are_reported(
     await send(master, Worker(name).report({}))
     assert labels_of(place, name) == {F + "a": "1"}
     assert "NodeFeature names no node" in caplog.messages
-    assert "NodeFeature is for a node that does not exist" in caplog.messages
+    assert "the node of a NodeFeature does not exist" in caplog.messages
     told = re.search(
         r"^nfd_master_nodefeatures_without_node (\d+)$", render(master.metrics.families(), openmetrics=False), re.M
     )

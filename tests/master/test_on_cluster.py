@@ -126,7 +126,7 @@ async def test_a_refused_amount_takes_nothing_down(
     """The other resources change as they are asked to; the refused one stays as it was, and is no contest."""
     place.create(name, {}, {}, BOOT)
     wanted: list[Contribution] = []
-    master, worker = await masters.start(ask=asking(wanted)), Worker(name)
+    master, worker = await masters.start(evaluate=asking(wanted)), Worker(name)
 
     async def ask(**amounts: str) -> dict[str, str]:
         found = {f"vendor.io/{key}": amount for key, amount in amounts.items()}
@@ -159,7 +159,7 @@ async def test_what_is_refused_is_no_contest(
     def ask(node: Node, report: Report | None) -> Outcome | None:
         return asking(asked[0])(node, report)
 
-    master = await masters.start(ask=ask)
+    master = await masters.start(evaluate=ask)
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
     for found, value in (((rule,), "rule"), ((), "1")) * 4:
         asked[0] = found
@@ -174,7 +174,7 @@ async def test_refused_resource_does_not_take_labels_down(
     """The labels are written, and nothing repeats."""
     place.create(name, {}, {}, BOOT)
     wanted = [Contribution("rule:o/r", extended_resources={forbidden_resource: "1"})]
-    master, worker = await masters.start(ask=asking(wanted)), Worker(name)
+    master, worker = await masters.start(evaluate=asking(wanted)), Worker(name)
     await send(master, worker.report({F + "cpu-a": "1"}))
     assert labels_of(place, name) == {F + "cpu-a": "1"}
     await send(master, worker.report({F + "cpu-a": "1"}))

@@ -183,14 +183,14 @@ def of(outcome: Outcome, rules: RuleSet, desired: Desired | None = None) -> Give
 
 def cached(items: Sequence[Json], report: Report, found: Sequence[FeatureObject], before: Features) -> Given:
     """By the master, which remembers outcomes: another node has been evaluated `before`."""
-    verdicts = Evaluator(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
-    verdicts.bind([compile_object(item, POLICY) for item in items], ())
+    evaluator = Evaluator(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
+    evaluator.bind([compile_object(item, POLICY) for item in items], ())
     derivations, outcomes = DesiredCache(), []
     for one, objects in ((replace(report, node="other", features=before), ()), (report, found)):
         node = Node.bare(one.node)
-        outcomes.append(evaluate_node(node, one, verdicts.book, objects, JOINING, evaluate=verdicts.evaluate))
+        outcomes.append(evaluate_node(node, one, evaluator.rule_set, objects, JOINING, evaluate=evaluator.evaluate))
         desired = derivations.derive(outcomes[-1])
-    return of(outcomes[-1], verdicts.book, desired)
+    return of(outcomes[-1], evaluator.rule_set, desired)
 
 
 def sections(trial: Trial) -> dict[str, tuple[list[str], set[str]]]:
@@ -256,9 +256,9 @@ def test_groups_have_the_same_members(rules: list[list[Json]], reported: Feature
         for one in written(rules)
     ]
     groups = compile_objects(map(parse_object, items), POLICY).groups
-    verdicts = Evaluator(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
-    verdicts.bind((), groups)
-    outcome = verdicts.judge("n", Report("n", features=reported), ()).evaluation
+    evaluator = Evaluator(JOINING, Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
+    evaluator.bind((), groups)
+    outcome = evaluator.evaluation_of("n", Report("n", features=reported), ()).evaluation
     found = eval_files([yaml.safe_dump_all(items)], yaml.safe_dump({"features": to_json(reported)}))
     assert found["groups"] == [name for _, name in outcome.groups]
     assert bool(found["errors"]) == bool(outcome.group_problems)

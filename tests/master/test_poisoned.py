@@ -239,7 +239,7 @@ async def test_what_is_proven_goes_after_policy_has_changed(node: Poisoned, mast
     taint = Taint(key="vendor.io/t", value="v", effect="NoSchedule")
     generous = replace(POLICY, enable_taints=True, extra_label_ns=frozenset({"extra.kubernetes.io"}))
     ask = asking([Contribution("rule:o/r", taints=(taint,))], generous)
-    master, worker = await masters.start(policy=generous, ask=ask), Worker(name)
+    master, worker = await masters.start(policy=generous, evaluate=ask), Worker(name)
     given = {"vendor.io/c": "1", "extra.kubernetes.io/x": "1", F + "cpu-a": "1"}
     await send(master, worker.report(given))
     assert labels_of(place, name) == THEIRS | given

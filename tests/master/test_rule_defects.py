@@ -102,26 +102,26 @@ class Trouble(Metrics):
 @each
 async def test_outcome_is_current_only_once_it_is_there(error: Exception) -> None:
     metrics = Trouble("1", 0.0)
-    verdicts = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
+    evaluator = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
     report, changed = Report("n", features=HERE), list[str]()
 
     def put_in_force(value: str) -> None:
         item = {"metadata": {"name": "o"}, "spec": {"rules": [{"name": "r", "labels": {"x": value}}]}}
-        verdicts.bind([compile_object(item, POLICY)], ())
+        evaluator.bind([compile_object(item, POLICY)], ())
 
     put_in_force("1")
-    assert verdicts.is_current(verdicts.judge("n", report, ()))
+    assert evaluator.is_current(evaluator.evaluation_of("n", report, ()))
     put_in_force("2")
     metrics.error = error
-    assert not verdicts.is_current(verdicts.judge("n", report, ()))
-    await verdicts.judge_due(changed.append)
-    verdict = verdicts.judge("n", report, ())
-    assert not verdicts.is_current(verdict)
-    assert verdict.evaluation.contributions[0].labels == {F + "x": "1"}
+    assert not evaluator.is_current(evaluator.evaluation_of("n", report, ()))
+    await evaluator.evaluate_due(changed.append)
+    state = evaluator.evaluation_of("n", report, ())
+    assert not evaluator.is_current(state)
+    assert state.evaluation.contributions[0].labels == {F + "x": "1"}
     metrics.error = None
-    verdict = verdicts.judge("n", report, ())
-    assert verdicts.is_current(verdict)
-    assert verdict.evaluation.contributions[0].labels == {F + "x": "2"}
+    state = evaluator.evaluation_of("n", report, ())
+    assert evaluator.is_current(state)
+    assert state.evaluation.contributions[0].labels == {F + "x": "2"}
 
 
 class Busy(Slices):
@@ -139,30 +139,30 @@ class Busy(Slices):
 
 @pytest.mark.parametrize("again", [False, True], ids=["current", "newer"])
 async def test_outcome_of_older_rules_does_not_replace_a_newer_one(again: bool) -> None:
-    turns = Busy(FROZEN)
-    limits = Limits(Ticking().clocks, sheet=10.0, node=10.0)
-    verdicts = Evaluator(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, turns, limits)
+    slices = Busy(FROZEN)
+    limits = Limits(Ticking().clocks, per_object=10.0, node=10.0)
+    evaluator = Evaluator(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, slices, limits)
     report = Report("n", features=HERE)
 
     def put_in_force(value: str) -> None:
         rules = [{"name": f"r{number}", "labels": {"x": value}} for number in range(10)]
-        verdicts.bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": rules}}, POLICY)], ())
+        evaluator.bind([compile_object({"metadata": {"name": "o"}, "spec": {"rules": rules}}, POLICY)], ())
 
     put_in_force("1")
-    assert not verdicts.is_current(verdicts.judge("n", report, ()))
-    judging = asyncio.create_task(verdicts.judge_due(lambda node: None))
+    assert not evaluator.is_current(evaluator.evaluation_of("n", report, ()))
+    judging = asyncio.create_task(evaluator.evaluate_due(lambda node: None))
     await asyncio.sleep(0)
     put_in_force("2")
-    turns.busy = False
-    verdict = verdicts.judge("n", report, ())
-    assert verdicts.is_current(verdict)
+    slices.busy = False
+    state = evaluator.evaluation_of("n", report, ())
+    assert evaluator.is_current(state)
     if again:
         put_in_force("3")
     while not judging.done():
-        assert {value for one in verdict.evaluation.contributions for value in one.labels.values()} <= {"2", "3"}
+        assert {value for one in state.evaluation.contributions for value in one.labels.values()} <= {"2", "3"}
         await asyncio.sleep(0)
-    assert verdicts.is_current(verdict)
-    assert verdict.evaluation.contributions[0].labels == {F + "x": "3" if again else "2"}
+    assert evaluator.is_current(state)
+    assert state.evaluation.contributions[0].labels == {F + "x": "3" if again else "2"}
 
 
 def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixture) -> None:
@@ -171,14 +171,14 @@ def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixtur
         {"name": "good", "labels": {"y": "2"}},
     ]}}  # fmt: skip
     metrics = Metrics("1", 0.0)
-    verdicts = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
+    evaluator = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
     sheet = compile_object(item, POLICY)
-    verdicts.bind([sheet], ())
+    evaluator.bind([sheet], ())
     tally = Tally(sheet.rules, POLICY)
     for number in range(3):
         features = replace(HERE, flags={"c.d": frozenset((str(number),))})
-        verdict = verdicts.judge(f"node-{number}", Report(f"node-{number}", features=features), ())
-        tally.add(f"node-{number}", verdict.evaluation, verdict.joined)
+        state = evaluator.evaluation_of(f"node-{number}", Report(f"node-{number}", features=features), ())
+        tally.add(f"node-{number}", state.evaluation, state.joined)
     said = [record for record in caplog.records if record.message.startswith("rule failed")]
     assert [(one.__dict__["fields"]["rule"], one.__dict__["fields"]["node"]) for one in said] == [
         ("rule:o/deep", "node-0")

@@ -52,7 +52,7 @@ def test_contributions_carry_their_rule() -> None:
         Contribution("rule:o/a", {F + "x": "1"}, vars={"v": "2"}),
         Contribution("rule:o/c", {F + "t": "1"}, {F + "n": "3"}),
     )
-    assert found.held == (0, 2)
+    assert found.matching == (0, 2)
     assert found.matched == {"x": "1", "v": "2", "t": "1"}
     assert evaluate(rules, HERE, POLICY).same_outcome(found)
 
@@ -112,48 +112,50 @@ def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
     ).rules
     found = evaluate(rules, HERE, POLICY)
     assert [one.labels for one in found.contributions] == [{F + "x": "1"}, {F + "y": "1"}]
-    assert "there is room for" in found.problems[1][0]
+    assert "at most" in found.problems[1][0]
     assert len(found.contributions[1].origin) <= LONGEST_NAME + len("rule:o/")
 
 
 async def test_slow_rule_is_suspended_after_a_few_nodes() -> None:
     rebinds: list[None] = []
-    verdicts = Evaluator(
+    evaluator = Evaluator(
         Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None), Slices(FROZEN), Limits(FROZEN)
     )
     sheets = [
         sheet({"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}, {"name": "b", "labels": {"x": "1"}})
     ]
-    verdicts.bind(sheets, ())
+    evaluator.bind(sheets, ())
     for number in range(STRIKES):
         report = Report(f"node-{number}", features=HERE)
-        verdicts.judge(report.node, report, ())
-        await verdicts.judge_due(lambda node: None)
-        assert verdicts.judge(report.node, report, ()).evaluation.contributions[0].labels == {F + "x": "1"}
+        evaluator.evaluation_of(report.node, report, ())
+        await evaluator.evaluate_due(lambda node: None)
+        assert evaluator.evaluation_of(report.node, report, ()).evaluation.contributions[0].labels == {F + "x": "1"}
     assert len(rebinds) == 1
-    verdicts.bind(sheets, ())
+    evaluator.bind(sheets, ())
     changed: list[str] = []
-    await verdicts.judge_due(changed.append)
+    await evaluator.evaluate_due(changed.append)
     assert changed == []
-    verdict = verdicts.get("node-0")
-    assert verdict is not None
-    assert verdict.evaluation.problems == {0: (SUSPENDED,)}
-    verdicts.bind([sheet({"name": "slow", "matchFeatures": ALWAYS, "labels": {"y": "1"}})], ())
-    await verdicts.judge_due(changed.append)
+    state = evaluator.get("node-0")
+    assert state is not None
+    assert state.evaluation.problems == {0: (SUSPENDED,)}
+    evaluator.bind([sheet({"name": "slow", "matchFeatures": ALWAYS, "labels": {"y": "1"}})], ())
+    await evaluator.evaluate_due(changed.append)
     assert changed == [f"node-{number}" for number in range(STRIKES)]
 
 
 def test_nothing_is_computed_twice() -> None:
     told: list[None] = []
-    verdicts = Evaluator(
+    evaluator = Evaluator(
         Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None, Slices(FROZEN), Limits(FROZEN)
     )
-    verdicts.bind([sheet({"name": "r", "labels": {"x": "1"}})], ())
-    first = verdicts.judge("n", Report("n", features=HERE), ())
-    again = verdicts.judge("n", Report("n", labels={"a": "b"}, features=Features(attributes=dict(HERE.attributes))), ())
+    evaluator.bind([sheet({"name": "r", "labels": {"x": "1"}})], ())
+    first = evaluator.evaluation_of("n", Report("n", features=HERE), ())
+    again = evaluator.evaluation_of(
+        "n", Report("n", labels={"a": "b"}, features=Features(attributes=dict(HERE.attributes))), ()
+    )
     assert again.evaluation is first.evaluation
     assert len(told) == 1
-    assert render(verdicts._metrics.families(), openmetrics=False).count("duration_seconds_count 1") == 1
+    assert render(evaluator._metrics.families(), openmetrics=False).count("duration_seconds_count 1") == 1
 
 
 def status(rules: CompiledObject, *nodes: Features, labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:

@@ -289,7 +289,7 @@ async def test_definition_without_status_is_used_as_it_is(
         kinds.rules("first", rule(labels={"a": "1"}))
         kinds.rules("second", rule(labels={"b": "1"}))
         await until(lambda: F + "b" in labels_of(place, name))
-        said = "NodeFeatureRules get no status: the cluster's definition has no such subresource"
+        said = "NodeFeatureRules get no status: the cluster's definition has no status subresource"
         await until(lambda: said in caplog.messages)
         assert caplog.messages.count(said) == 1
     finally:

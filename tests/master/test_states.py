@@ -126,7 +126,7 @@ async def test_all_kinds_in_one_pass(place: Place, masters: Masters, name: str) 
             ),
         )
     ]
-    master = await masters.start(policy=TAINTS, ask=asking(wanted, TAINTS))
+    master = await masters.start(policy=TAINTS, evaluate=asking(wanted, TAINTS))
     worker = Worker(name)
     await send(master, worker.report({}))
     node = place.get(name)

@@ -39,12 +39,12 @@ async def test_deleted_objects_are_forgotten() -> None:
     client, metrics = Client(), Metrics("1", 0.0)
     rules = Store[RawObject](partial(written, "rules"), keep_status=True)
     groups = Store[RawObject](partial(written, "featureGroupRules"), keep_status=True)
-    verdicts = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN))
-    writer = StatusWriter(cast(KubeClient, client), verdicts, (rules, groups), metrics, lambda: 0, lambda node: False)
+    evaluator = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN))
+    writer = StatusWriter(cast(KubeClient, client), evaluator, (rules, groups), metrics, lambda: 0, lambda node: False)
     sheets, compiled = dict[str, CompiledObject](), dict[str, Group]()
 
     async def write() -> None:
-        verdicts.bind(sheets.values(), compiled.values())
+        evaluator.bind(sheets.values(), compiled.values())
         await writer._write_all()
 
     for number in range(20):

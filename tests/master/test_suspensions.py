@@ -52,7 +52,7 @@ async def test_suspended_rule_is_tried_again_after_a_while() -> None:
     number = await suspended(rules)
     waits = []
     for _ in range(5):
-        wait = rules.verdicts.suspensions.retry_in()
+        wait = rules.evaluator.suspensions.retry_in()
         assert wait is not None
         waits.append(wait)
         rules.clock.now += wait + 1
@@ -76,7 +76,7 @@ async def test_object_that_was_suspended_comes_back_when_the_machine_is_faster()
     found = await rules.judge("node-0", features_of(0))
     assert found.problems == {}
     assert [one.labels for one in found.contributions] == [{F + "y": "1"}]
-    assert rules.verdicts.suspensions.retry_in() is None
+    assert rules.evaluator.suspensions.retry_in() is None
 
 
 async def test_what_a_suspended_rule_gave_stays() -> None:
@@ -99,9 +99,9 @@ async def test_machine_that_stands_still_for_once() -> None:
     text = "{{ range until 2000 }}{{ if lt . 0 }}y{{ end }}{{ end }}x=1"
     one = sheet(*(template(text, f"r{number}") for number in range(5)))
     clocks = Halting().clocks
-    assert evaluate(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, sheet=10.0)).slow
+    assert evaluate(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, per_object=10.0)).slow
     rules = Rules(one)
-    rules.verdicts = Evaluator(
+    rules.evaluator = Evaluator(
         Joining(POLICY),
         Metrics("1", 0.0),
         lambda: None,
@@ -227,11 +227,11 @@ async def test_node_that_reports_too_much_concerns_no_other() -> None:
     elsewhere = await rules.judge("good", features_of(0))
     assert SUSPENDED_HERE not in {texts[0] for texts in elsewhere.problems.values()}
     rules.clock.now += FIRST - 60
-    rules.verdicts.release()
+    rules.evaluator.release()
     assert (await rules.judge("evil", features_of(0))).problems == dict.fromkeys(range(10), (SUSPENDED_HERE,))
     rules.clock.now += 60
-    rules.verdicts.release()
-    await rules.verdicts.judge_due(rules.changed.append)
+    rules.evaluator.release()
+    await rules.evaluator.evaluate_due(rules.changed.append)
     assert (await rules.judge("evil", features_of(0))) == elsewhere
 
 
@@ -247,12 +247,12 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.dice, self.clock = Random(seed), Ticking(0.004)
-        self.verdicts = self._verdicts(Slices(self.clock.clocks), Limits(Ticking(1e-4).clocks))
+        self.evaluator = self._make(Slices(self.clock.clocks), Limits(Ticking(1e-4).clocks))
         self.reports = {f"n{number}": Report(f"n{number}", features=features_of(0)) for number in range(4)}
         self.put_in_force()
 
-    def _verdicts(self, turns: Slices, limits: Limits) -> Evaluator:
-        return Evaluator(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, turns, limits)
+    def _make(self, slices: Slices, limits: Limits) -> Evaluator:
+        return Evaluator(Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: None, slices, limits)
 
     def put_in_force(self) -> None:
         """Other rules, more or fewer."""
@@ -262,47 +262,47 @@ class Play:
         ]
         two = [*steady(self.dice.randrange(3)), template("{{ fail `no` }}", "bad"), template("z=1", "good")]
         self.dice.shuffle(two)
-        self.verdicts.bind([sheet(*one, name="a"), sheet(*two[: self.dice.randrange(5)], name="b")], ())
+        self.evaluator.bind([sheet(*one, name="a"), sheet(*two[: self.dice.randrange(5)], name="b")], ())
 
     def change(self) -> None:
-        node, verdicts = self.dice.choice([*self.reports]), self.verdicts
+        node, evaluator = self.dice.choice([*self.reports]), self.evaluator
         match self.dice.randrange(6):
             case 0:
                 self.put_in_force()
             case 1:
-                verdicts.forget(node)
+                evaluator.forget(node)
             case 2:
                 self.reports[node] = Report(node, features=features_of(self.dice.randrange(5)))
             case 3:
-                verdicts.consider(node, Report(node, features=features_of(self.dice.randrange(5))), ())
+                evaluator.preview(node, Report(node, features=features_of(self.dice.randrange(5))), ())
             case 4:
                 self.look()
-        verdicts.judge(node, self.reports[node], ())
+        evaluator.evaluation_of(node, self.reports[node], ())
         self.clock.now += self.dice.choice((0.0, 0.0, 0.01, 1.0))
 
     def look(self) -> None:
         """Count as for the status."""
-        book = self.verdicts.book
+        book = self.evaluator.rule_set
         tally = Tally(book.rules, POLICY)
-        for node in self.verdicts.names():
-            if (verdict := self.verdicts.get(node)) is not None and verdict.book is book:
-                tally.add(node, verdict.evaluation, verdict.joined)
+        for node in self.evaluator.names():
+            if (state := self.evaluator.get(node)) is not None and state.rule_set is book:
+                tally.add(node, state.evaluation, state.joined)
         first = 0
-        for one in book.sheets:
+        for one in book.compiled_objects:
             exhaust(render_steps(one, first, tally, ""))
             first += len(one.rules)
-        assert 0 <= self.verdicts.failing() <= len(book.rules)
+        assert 0 <= self.evaluator.failing() <= len(book.rules)
 
     async def check(self) -> None:
         """Every outcome is that of the rules in force, as if there had been no others."""
-        fresh = self._verdicts(Slices(FROZEN), Limits(FROZEN))
-        fresh.bind(self.verdicts.book.sheets, ())
+        fresh = self._make(Slices(FROZEN), Limits(FROZEN))
+        fresh.bind(self.evaluator.rule_set.compiled_objects, ())
         for node, report in self.reports.items():
-            self.verdicts.judge(node, report, ())
-            await self.verdicts.judge_due(lambda node: None)
-            found = self.verdicts.judge(node, report, ())
-            assert self.verdicts.is_current(found)
-            assert found.evaluation == fresh.judge(node, report, ()).evaluation
+            self.evaluator.evaluation_of(node, report, ())
+            await self.evaluator.evaluate_due(lambda node: None)
+            found = self.evaluator.evaluation_of(node, report, ())
+            assert self.evaluator.is_current(found)
+            assert found.evaluation == fresh.evaluation_of(node, report, ()).evaluation
         self.look()
 
 
@@ -313,8 +313,8 @@ async def test_rules_that_change_while_nodes_are_judged(seed: int) -> None:
 
     async def judge() -> None:
         while True:
-            await play.verdicts.waiting.wait()
-            await play.verdicts.judge_due(lambda node: None)
+            await play.evaluator.waiting.wait()
+            await play.evaluator.evaluate_due(lambda node: None)
 
     judging = asyncio.create_task(judge())
     for _ in range(60):

@@ -23,9 +23,9 @@ from nfd.master.node.plan import Goal, plan_node
 from nfd.master.node.proof import ASSUMED, Proof
 from nfd.master.rules.evaluation import Evaluation, evaluation_steps
 from nfd.master.rules.nodefeatures import (
+    AWAITED,
     REPORTED,
-    SPOKEN,
-    WAITED,
+    REPORTED_BEFORE,
     FeatureObject,
     Joining,
     join_objects,
@@ -183,9 +183,9 @@ def _choose_report(
     if before is None or before.features is not one.features or before.labels is not one.labels:
         owned = parse_owned(node.annotations, known.instance, node.uid, known.proof)
         if owned.boot_id:
-            return None, SPOKEN
+            return None, REPORTED_BEFORE
         if owned.hint and not one.kept and (one.namespace, one.name) not in known.changing:
-            return None, WAITED
+            return None, AWAITED
     return report_of(one), ""
 
 

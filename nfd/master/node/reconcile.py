@@ -44,15 +44,15 @@ class ReconcileOptions:
     instance: str = ""
     publish: bool = True
     proof: Proof = field(default_factory=Proof.of_this_process)
-    ask: Callable[[Node, Report | None], Outcome | None] | None = None
+    evaluate: Callable[[Node, Report | None], Outcome | None] | None = None
     """The desired outcome of a node; None to leave it unchanged. The report is None if there is none yet.
 
-    If `ask` is None, there are no rules and objects, and only a report is used.
+    If `evaluate` is None, there are no rules and objects, and only a report is used.
     """
 
     def outcome_of(self, node: Node, report: Report | None) -> Outcome | None:
-        if self.ask is not None:
-            return self.ask(node, report)
+        if self.evaluate is not None:
+            return self.evaluate(node, report)
         return None if report is None else evaluate_report(report, NO_RULES, self.policy)
 
 

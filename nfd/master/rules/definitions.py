@@ -1,8 +1,9 @@
-"""Whether the cluster's definitions keep all that rules, and their status, may say.
+"""Checks whether the CustomResourceDefinitions of the cluster keep all fields of rules and of their status.
 
-An API server drops a field that a definition does not name, and says nothing (Kubernetes documentation, "Extend the
-Kubernetes API with CustomResourceDefinitions", field pruning). It publishes the definitions of a group at
-/openapi/v3/apis/GROUP/VERSION, to everybody whom it knows (ClusterRole system:discovery), so that no right is needed.
+An API server silently drops a field that a definition does not name (Kubernetes documentation, "Extend the Kubernetes
+API with CustomResourceDefinitions", field pruning). It publishes the definitions of a group at
+/openapi/v3/apis/GROUP/VERSION to every authenticated client (ClusterRole system:discovery), so no additional permission
+is needed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from nfd.runtime import log
 
 INDEX = "/openapi/v3"
 EVERY = 300.0
-"""Seconds between two looks: definitions change when somebody installs a release."""
+"""Seconds between two checks: definitions change when a release is installed."""
 MOST_NAMED = 10
-"""Fields that are named in one line of the log."""
+"""The most fields that one log line names."""
 ITEM, VALUE = "[]", "{}"
-"""The items of a list, and the values of a mapping of any keys, in a Shape and in the path of a field."""
+"""The items of a list, and the values of a mapping with arbitrary keys, in a Shape and in the path of a field."""
 
 Shape = Mapping[str, Any]
-"""Fields by name, each with the fields inside of it."""
+"""Fields by name, each with the fields inside it."""
 
 _log = log.get("master")
 
@@ -55,11 +56,12 @@ SHAPES: Mapping[str, Shape] = {
     RULE: {"spec": {RULE_FIELD: {ITEM: shape_of(Rule)}}, "status": STATUS},
     GROUP: {"spec": {GROUP_FIELD: {ITEM: shape_of(GroupRule)}}},
 }
-"""What an object of each kind may say, the status as far as it is told nowhere else."""
+"""The fields of an object of each kind. Of the status, only those that are published nowhere else."""
 
 
 def dropped_fields(schema: Mapping[str, Any], shape: Shape, path: str = "") -> Iterator[str]:
-    """Paths of fields that an OpenAPI v3 schema does not keep, such as `spec.rules[].labels`, none of those inside."""
+    """Paths of fields that an OpenAPI v3 schema does not keep, such as `spec.rules[].labels`, without those inside
+    them."""
     keeps_all = schema.get("x-kubernetes-preserve-unknown-fields") is True
     places = {ITEM: schema.get("items"), VALUE: schema.get("additionalProperties")}
     for name, inside in shape.items():
@@ -72,9 +74,9 @@ def dropped_fields(schema: Mapping[str, Any], shape: Shape, path: str = "") -> I
 
 
 class Definitions:
-    """Looks at the definitions now and then, and logs which fields they drop; `changed` is called when that is new.
+    """Checks the definitions periodically, logs the fields that they drop, and calls `changed` when those change.
 
-    `dropped` has the fields of each kind, as far as known.
+    `dropped` has the dropped fields of each kind, as far as known.
     """
 
     def __init__(self, client: KubeClient, changed: Callable[[], None], every: float = EVERY) -> None:
@@ -87,25 +89,25 @@ class Definitions:
 
     @property
     def no_status(self) -> str:
-        """Why the status of a NodeFeatureRule is lost, "" if it is not known to be."""
-        lost = [path for path in self.dropped.get(RULE, ()) if path.startswith("status")]
-        return f"the cluster's definition has no {lost[0]}" if lost else ""
+        """Why the status of a NodeFeatureRule would be dropped, "" if it is not known to be."""
+        dropped_paths = [path for path in self.dropped.get(RULE, ()) if path.startswith("status")]
+        return f"the cluster's definition has no {dropped_paths[0]}" if dropped_paths else ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self._look()
             except KubeError as error:
-                tell = _log.info if isinstance(error, Forbidden) and not self._refused else _log.debug
+                log_call = _log.info if isinstance(error, Forbidden) and not self._refused else _log.debug
                 self._refused = self._refused or isinstance(error, Forbidden)
-                tell("definitions of rules cannot be looked at", path=INDEX, error=error)
+                log_call("cannot read the definitions of rules", path=INDEX, error=error)
             await asyncio.sleep(self._every)
 
     async def _look(self) -> None:
-        """Read them, unless the index has the hash of what was read last. Raises: KubeError.
+        """Read the definitions, unless the index has the hash of those read last. Raises: KubeError.
 
-        The index may be ahead of the document, so what counts is the hash that came with that: its ETag.
+        The index may be newer than the document, so the document's own hash counts: its ETag.
         """
         index = await self._client.json("GET", INDEX)
         address = _at(index, "paths", f"apis/{API_VERSION}", "serverRelativeURL")
@@ -125,20 +127,20 @@ class Definitions:
         if dropped == before:
             return
         self._changed()
-        lost = [path for path in dropped if path.startswith("spec")]
-        if lost:
-            more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+        dropped_paths = [path for path in dropped if path.startswith("spec")]
+        if dropped_paths:
+            more = f" and {len(dropped_paths) - MOST_NAMED} more" if len(dropped_paths) > MOST_NAMED else ""
             _log.warning(
-                "the cluster's definition is older than this master and drops fields; install that of this release",
+                "the cluster's definition is older than this master and drops fields; install the newer one",
                 path=kind,
-                error=f"it lacks {', '.join(lost[:MOST_NAMED])}{more}",
+                error=f"missing: {', '.join(dropped_paths[:MOST_NAMED])}{more}",
             )
         elif before:
             _log.info("the cluster's definition keeps all fields", path=kind)
 
 
 def _parsed(data: bytes) -> Any:
-    """None for what is no JSON."""
+    """The parsed JSON; None if it is invalid."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -146,7 +148,7 @@ def _parsed(data: bytes) -> Any:
 
 
 def _at(data: Any, *path: str) -> Any:
-    """What stands there, None if nothing does."""
+    """The value at a path; None if there is none."""
     for step in path:
         data = data.get(step) if isinstance(data, Mapping) else None
     return data

@@ -1,7 +1,8 @@
-"""All rules and groups over the features of one node, a rule at a time, and what that may cost (pure).
+"""Evaluates all rules and groups on the features of one node, one rule at a time, within time limits (pure).
 
-A rule that takes too long fails on the node. So do the rules of an object that together take too long, and all that
-are left once the whole pass does. Whoever evaluates many nodes counts on how many that was so, and suspends the cause.
+A rule that takes too long fails on the node. So do the rules of an object that together take too long, and all
+remaining rules once the whole evaluation does. The evaluator counts on how many nodes that happened, and suspends the
+cause.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from nfd.rules.terms import View
 from nfd.rules.time_limit import RULE_SECONDS, Clocks, Exhausted
 
 OBJECT_SECONDS = 0.25
-"""CPU time that the rules of one object may take on a node."""
+"""Seconds of CPU time for the rules of one object on a node."""
 NODE_SECONDS = 1.0
-"""CPU time that all rules and groups may take on a node."""
+"""Seconds of CPU time for all rules and groups on a node."""
 NOTICED = 0.001
-"""Seconds that rules may take together before their CPU time is read: most take some microseconds."""
-SUSPENDED = "suspended: it takes too long; it is tried again later, and once it is changed"
-SUSPENDED_HERE = "suspended on this node: it takes too long there; it is tried again later, and once it is changed"
-CROWDED = f"left out: the rules of its object take more than {OBJECT_SECONDS} s on this node"
-CUT_OFF = f"left out: all rules together take more than {NODE_SECONDS} s on this node"
+"""Seconds of evaluation before the CPU time is read: most rules take microseconds."""
+SUSPENDED = "suspended: it takes too long. It is tried again later, and when it is changed"
+SUSPENDED_HERE = "suspended on this node: it takes too long there. It is tried again later, and when it is changed"
+CROWDED = f"skipped: the rules of its object take more than {OBJECT_SECONDS} s on this node"
+CUT_OFF = f"skipped: all rules together take more than {NODE_SECONDS} s on this node"
 
-ROOM = 128 * 1024
-"""Letters of keys and values that all rules may ask of a node; the annotations of a Node may have 256 KiB."""
+MAX_LETTERS = 128 * 1024
+"""The most letters of keys and values that all rules may set on a node; its annotations may have 256 KiB."""
 
 DEFAULT = f"{FEATURE_NS}/"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """CPU time that a rule, an object and all rules may take on a node, in seconds, and the clocks that tell it."""
+    """Limits of CPU time for a rule, an object and all rules on a node, in seconds, and the clocks that measure it."""
 
     clocks: Clocks = CLOCKS
     rule: float = RULE_SECONDS
-    sheet: float = OBJECT_SECONDS
+    per_object: float = OBJECT_SECONDS
     node: float = NODE_SECONDS
 
 
@@ -55,54 +56,55 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the rules make of one node.
+    """The result of all rules on one node.
 
-    `contributions` are the rules that hold, in order, and `held` their places; `problems` come up on this node alone.
+    `contributions` are the matching rules in order, and `matching` their indexes. `problems` occur on this node alone.
     `slow` are rules that took too long, `heavy` objects (`rule:OBJECT`) and groups (`group:NAMESPACE/NAME`) that did.
-    If all together did, the rest is left out, and it is not `complete`; then `heavy` are those that took most of it.
+    If all together took too long, the rest is skipped and `complete` is False; then `heavy` are those that took most of
+    the time.
     """
 
     contributions: tuple[Contribution, ...] = ()
-    held: tuple[int, ...] = ()
+    matching: tuple[int, ...] = ()
     problems: Mapping[int, Problems] = field(default_factory=dict)
     errors: int = 0
     matched: Mapping[str, str] = field(default_factory=dict)
-    """What `rule.matched` holds in the end, for references to it."""
+    """The final content of `rule.matched`, for references to it."""
     refers: bool = False
-    """Whether a value may stand for one of the node's own features, so that nodes alike may get another."""
+    """Whether a value may refer to a feature, so that nodes with the same contributions may get different values."""
     unsure: frozenset[str] = frozenset()
-    """Origins of rules that failed, and of those that depend on what one of them gives: what they gave before stays."""
+    """Origins of rules that failed, and of rules that depend on them: what they set before stays."""
     unresolved: frozenset[tuple[str, str]] = frozenset()
-    """Origins of rules that hold and refer to an attribute that is not there, each with the feature it would be in."""
+    """Origins of matching rules that refer to a missing attribute, each with the name of the feature."""
     groups: tuple[GroupKey, ...] = ()
     """The NodeFeatureGroups that it belongs to."""
     group_problems: Mapping[GroupKey, Problems] = field(default_factory=dict)
-    """Why it cannot be told whether it belongs to others."""
+    """Why the membership of other groups is unknown."""
     slow: tuple[int, ...] = ()
     heavy: tuple[str, ...] = ()
     complete: bool = True
     seconds: float = field(default=0.0, compare=False)
-    """CPU time that it took."""
+    """CPU time of the evaluation."""
 
     def same_outcome(self, other: Evaluation) -> bool:
-        """Whether both ask the same of the node."""
+        """Whether both set the same on the node."""
         mine, others = (
             (one.contributions, one.matched, one.complete, one.unsure, one.unresolved) for one in (self, other)
         )
         return mine == others
 
     def missing(self, sources: AbstractSet[str]) -> frozenset[str]:
-        """Origins of the rules that refer to what is not there of the features of one of these sources."""
+        """Origins of the rules that refer to a missing feature of one of these sources."""
         return frozenset(origin for origin, name in self.unresolved if name.partition(".")[0] in sources)
 
     def took_too_long(self) -> bool:
-        """Whether rules, objects or groups did, or all together."""
+        """Whether rules, objects, groups, or all together took too long."""
         return bool(self.slow or self.heavy or not self.complete)
 
     def failed(self) -> Mapping[int, Problems]:
-        """Rules that could not be evaluated, by their places, and why."""
-        held = frozenset(self.held) if self.problems else ()
-        return {index: texts for index, texts in sorted(self.problems.items()) if index not in held}
+        """Rules that could not be evaluated, by index, with the reasons."""
+        matching = frozenset(self.matching) if self.problems else ()
+        return {index: texts for index, texts in sorted(self.problems.items()) if index not in matching}
 
 
 def group_origin(key: GroupKey) -> str:
@@ -110,16 +112,17 @@ def group_origin(key: GroupKey) -> str:
 
 
 class Spending:
-    """CPU time by object. The thread does other things between two steps, which are nobody's; `resume` says so."""
+    """CPU time by object. Between two steps the thread may do other work, which is not counted: `resume` is called
+    after it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._clocks = limits, limits.clocks
         self.by_object: dict[str, float] = {}
         self.over: set[str] = set()
-        """Objects that have had their time."""
+        """Objects that have used up their time."""
         self.total = 0.0
         self.due = self._cpu = 0.0
-        """`due` is the time from which on it is worth it."""
+        """The time at which CPU time is read next, and the CPU time at the last reading."""
         self.resume()
 
     def resume(self) -> None:
@@ -129,27 +132,29 @@ class Spending:
         return self._clocks.wall() >= self.due
 
     def is_over(self) -> bool:
-        """Whether all together have had their time."""
+        """Whether all together have used up their time."""
         return self.total > self._limits.node
 
     def charge(self, origin: str) -> bool:
-        """Note what was spent since last time, if it is worth it; then others may want their turn."""
+        """Count the CPU time since the last call, if enough wall time has passed. Returns whether it did: then other
+        work may run."""
         if not self.is_due():
             return False
         now = self._clocks.cpu()
         self.by_object[origin] = self.by_object.get(origin, 0.0) + now - self._cpu
-        if self.by_object[origin] > self._limits.sheet:
+        if self.by_object[origin] > self._limits.per_object:
             self.over.add(origin)
         self.total += now - self._cpu
         self.due, self._cpu = self._clocks.wall() + NOTICED, now
         return True
 
     def close(self) -> None:
-        """Count what was too little to be noticed."""
+        """Count the remaining time."""
         self.total += self._clocks.cpu() - self._cpu
 
     def heavy(self) -> tuple[str, ...]:
-        """Those that are over their time; if all are together, the largest, until the rest is half of it."""
+        """Objects over their limit. If the total is over its limit, the most expensive ones as well, until the rest is
+        half of it."""
         found = set(self.over)
         left = self.total
         for origin, seconds in sorted(self.by_object.items(), key=lambda one: -one[1]):
@@ -170,11 +175,11 @@ def evaluation_steps(
     watch: Watch | None = None,
     suspended_here: Collection[int | str] = (),
 ) -> Steps[Evaluation]:
-    """Run the rules in order, then the groups; one that fails gives nothing, and the others go on.
+    """Evaluate the rules in order, then the groups. A rule that fails sets nothing, and the others are still evaluated.
 
-    A step is some milliseconds, or one rule. `suspended` are identities (`id`) of rules, and origins of groups, which
-    are not run; it may change meanwhile. `suspended_here` are those of this node alone. `watch` sees the result of each
-    rule that is run.
+    A step takes some milliseconds, or one rule. `suspended` are identities (`id`) of rules, and origins of groups, that
+    are not evaluated; it may change meanwhile. `suspended_here` are those of this node only. `watch` is called with the
+    result of each evaluated rule.
     """
     spending, wall = Spending(limits), limits.clocks.wall
     run = _Run(View(features, metered(limits.clocks, limits.rule), watch), policy)
@@ -186,16 +191,16 @@ def evaluation_steps(
             run.fail(index, placed, RuleError(SUSPENDED))
         elif suspended_here and id(placed) in suspended_here:
             run.fail(index, placed, RuleError(SUSPENDED_HERE))
-        elif spending.over and placed.sheet in spending.over:
+        elif spending.over and placed.object_origin in spending.over:
             run.fail(index, placed, RuleError(CROWDED))
         else:
             run.take(index, placed)
-        if wall() >= spending.due and spending.charge(placed.sheet):
+        if wall() >= spending.due and spending.charge(placed.object_origin):
             yield
             spending.resume()
-    for index, asked in zip(run.held, run.contributions, strict=True):
+    for index, asked in zip(run.matching, run.contributions, strict=True):
         run.check(index, rules[index], asked)
-        if wall() >= spending.due and spending.charge(rules[index].sheet):
+        if wall() >= spending.due and spending.charge(rules[index].object_origin):
             yield
             spending.resume()
     for group in groups:
@@ -207,12 +212,12 @@ def evaluation_steps(
 
 @dataclass(slots=True)
 class _Run:
-    """The rules over one node, as far as they have got."""
+    """The state of an evaluation on one node."""
 
     view: View
     policy: Policy
-    room: int = ROOM
-    held: list[int] = field(default_factory=list)
+    left: int = MAX_LETTERS
+    matching: list[int] = field(default_factory=list)
     contributions: list[Contribution] = field(default_factory=list)
     problems: dict[int, Problems] = field(default_factory=dict)
     errors: int = 0
@@ -224,7 +229,7 @@ class _Run:
     group_problems: dict[GroupKey, Problems] = field(default_factory=dict)
 
     def take(self, index: int, placed: PlacedRule) -> None:
-        """Run the next rule; whatever goes wrong is its own problem."""
+        """Evaluate the next rule; any error is recorded for this rule."""
         if placed.dependent and self.unsure:
             self.unsure.add(placed.origin)
         try:
@@ -242,7 +247,7 @@ class _Run:
             self.slow.append(index)
 
     def cut_off(self, start: int, rules: Sequence[PlacedRule]) -> None:
-        """Leave out the rest."""
+        """Skip the remaining rules."""
         for index in range(start, len(rules)):
             self.fail(index, rules[index], RuleError(CUT_OFF))
 
@@ -251,15 +256,15 @@ class _Run:
         if given.labels is not placed.rule.labels or given.vars is not placed.rule.vars:
             asked = replace(asked, labels=policies.prefix_keys(given.labels, self.policy), vars=given.vars)
             size = size_of(asked)
-        if size > self.room:
-            raise RuleError(f"asks for {size} letters of keys and values; there is room for {self.room}")
-        self.room -= size
+        if size > self.left:
+            raise RuleError(f"sets {size} letters of keys and values; at most {self.left} more are allowed")
+        self.left -= size
         self.refers = self.refers or (not placed.fixed and asked.refers)
-        self.held.append(index)
+        self.matching.append(index)
         self.contributions.append(asked)
 
     def check(self, index: int, placed: PlacedRule, asked: Contribution) -> None:
-        """What of a rule that holds the node does not get, now that all rules have run."""
+        """Record what the policy denies of a matching rule, after all rules have run."""
 
         def lookup(feature: str, element: str) -> str | None:
             value = self.view.attribute(feature, element)
@@ -276,9 +281,9 @@ class _Run:
             self.problems[index] = refused
 
     def join(self, group: Group, features: Features, suspended: str, spending: Spending) -> Steps[None]:
-        """Whether the node belongs to a group, which starts afresh. A rule that fails leaves it open.
+        """Evaluate a group, with data of its own. If a rule fails and none matches, the membership is unknown.
 
-        `suspended` is why the group is not looked at, "" if it is.
+        `suspended` is the reason why the group is not evaluated, "" if it is.
         """
         if suspended:
             problems: list[str] = [suspended]
@@ -286,7 +291,7 @@ class _Run:
             problems = [CUT_OFF]
         else:
             view = View(features, self.view.meter, self.view.watch)
-            is_member, problems = yield from _judge_group(group, view, spending)
+            is_member, problems = yield from _evaluate_group(group, view, spending)
             if is_member:
                 self.groups.append(group.key)
         if problems:
@@ -297,7 +302,7 @@ class _Run:
         spending.close()
         return Evaluation(
             tuple(self.contributions),
-            tuple(self.held),
+            tuple(self.matching),
             self.problems,
             self.errors,
             self.view.matched or {},
@@ -313,8 +318,9 @@ class _Run:
         )
 
 
-def _judge_group(group: Group, view: View, spending: Spending) -> Steps[tuple[bool, list[str]]]:
-    """Whether one of its rules holds, and which failed. A group that takes too long is looked at no further."""
+def _evaluate_group(group: Group, view: View, spending: Spending) -> Steps[tuple[bool, list[str]]]:
+    """Whether one of its rules matches, and which rules failed. A group that takes too long is not evaluated
+    further."""
     problems, is_member = list[str](), False
     origin = group_origin(group.key)
     for rule in group.rules:
@@ -334,7 +340,7 @@ def _judge_group(group: Group, view: View, spending: Spending) -> Steps[tuple[bo
 
 
 def _refused(asked: Contribution, lookup: Lookup, policy: Policy) -> list[str]:
-    """What of it the policy does not let a node have, as text."""
+    """What the policy denies of a contribution, as text."""
     dropped = [
         *policies.allow_labels(asked.labels, lookup, policy).dropped,
         *policies.allow_annotations(asked.annotations, lookup, policy).dropped,

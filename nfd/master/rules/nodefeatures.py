@@ -1,8 +1,8 @@
-"""NodeFeature objects of third parties, and how they join what the worker of a node reports (pure).
+"""NodeFeature objects of third parties, and how they are merged with the report of a node's worker (pure).
 
-As NFD merges them (NFD documentation, "Customization guide", NodeFeature custom resource): objects of the master's own
-namespace first, then by name, then by namespace; later ones win, labels as well as attributes. A worker's report stands
-where the object of an NFD worker would, in our namespace under the name of the node.
+As NFD merges them (NFD documentation, "Customization guide", NodeFeature custom resource): objects of the master's
+namespace first, then by name, then by namespace. Later ones win, for labels and attributes. A worker's report has the
+place of an NFD worker's object: in the master's namespace, with the name of the node.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nfd.rules.policy import Policy, prefix_keys
 from nfd.runtime import log
 from nfd.runtime.cache import LruCache
 
-ROOM = 32 * 1024
-"""Letters that the labels of one object may have; a Node's bookkeeping has room for some 250,000 in all."""
+MAX_LETTERS = 32 * 1024
+"""The most letters of the labels of one object; the bookkeeping of a Node can list about 250,000 in all."""
 
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FeatureObject:
-    """A NodeFeature; `node` is empty if it names none.
+    """A NodeFeature; `node` is "" if it names none.
 
-    `kept` tells that it has an owner, as those of NFD's workers have: the API server removes it after that one.
+    `kept`: it has an owner, as the objects of NFD's workers have, so the API server deletes it after its owner.
     """
 
     namespace: str
@@ -53,29 +53,29 @@ class FeatureObject:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What the configuration says about it; `namespace` is the master's own."""
+    """Options that concern the objects; `namespace` is the master's own."""
 
     policy: Policy = field(default_factory=Policy)
     namespace: str = ""
     deny_labels: bool = False
 
     def is_workers(self, one: FeatureObject) -> bool:
-        """Whether NFD would take it for that of its own worker."""
+        """Whether NFD would treat it as the object of its own worker."""
         return one.namespace == self.namespace and one.name == one.node
 
     def place(self, namespace: str, name: str) -> tuple[bool, str, str]:
-        """Where an object stands in the order."""
+        """The sort key of an object."""
         return namespace != self.namespace, name, namespace
 
 
 class FeatureInterner:
-    """Values that many nodes have alike, such as the kernel's configuration, kept once: the latest ones."""
+    """Replaces equal values by one object, such as the kernel configuration of many nodes; keeps the most recent."""
 
     def __init__(self, limit: int = 512) -> None:
         self._values = LruCache[Any, Any](limit)
 
     def share(self, features: Features) -> Features:
-        """The same features, with values that are known already in place of equal ones."""
+        """The features with known values in place of equal ones."""
         return Features(
             {name: self._known(("flags", elements), elements) for name, elements in features.flags.items()},
             {
@@ -96,18 +96,18 @@ def _key(instances: tuple[Instance, ...]) -> Any:
 
 
 def node_of(metadata: object) -> str:
-    """The node that an object is for by its metadata, whatever else is wrong with it; "" if none."""
+    """The node in an object's metadata, even if the rest is invalid; "" if none."""
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     node = labels.get(NODE_NAME) if isinstance(labels, Mapping) else None
     return node if isinstance(node, str) else ""
 
 
 def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
-    """A NodeFeature as JSON gives it. Raises: ValueError naming the place that does not fit."""
+    """Parse a NodeFeature from JSON. Raises: ValueError with the invalid field."""
     metadata, spec = _mapping(item.get("metadata"), "metadata"), specification(item)
     labels = _texts(spec.get("labels"), "spec.labels")
-    if (size := sum(len(key) + len(value) for key, value in labels.items())) > ROOM:
-        raise ValueError(f"spec.labels: {size} letters, at most {ROOM} are taken")
+    if (size := sum(len(key) + len(value) for key, value in labels.items())) > MAX_LETTERS:
+        raise ValueError(f"spec.labels: {size} letters, at most {MAX_LETTERS} are allowed")
     node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
     name = _texts({key: metadata.get(key) or "" for key in ("namespace", "name")}, "metadata")
     features = from_json(_mapping(spec.get("features"), "spec.features"))
@@ -116,20 +116,21 @@ def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
 
 
 def report_of(one: FeatureObject) -> Report:
-    """What NFD's own worker says in an object (NFD 0.17 and later): a whole, fresh report."""
+    """The report in an object of NFD's own worker (NFD 0.17 and later), which is complete and fresh."""
     return Report(one.node, labels=one.labels, features=one.features)
 
 
 def speak_alone(objects: Collection[FeatureObject], owned: Owned) -> bool:
-    """Whether these objects of third parties are all that speaks for a node: no worker ever did, as far as is known.
+    """Whether these objects of third parties are all that is known of a node: it never had a worker.
 
-    Once a worker has, its silence is no news, and what rules make of the objects alone is not what they make of all.
+    Once it had one, a missing report proves nothing, and rules on the objects alone give other results than on all
+    features.
     """
     return owned.alone or bool(objects and not owned)
 
 
 def join_objects(report: Report, objects: Iterable[FeatureObject], joining: Joining) -> Report:
-    """The report with the features and labels of objects merged in; labels are prefixed, and their origins noted."""
+    """The report merged with the features and labels of objects; labels get prefixes and origins."""
     ordered = sorted(objects, key=lambda one: joining.place(one.namespace, one.name))
     if not ordered:
         return report
@@ -175,27 +176,27 @@ def _texts(value: Any, where: str) -> Mapping[str, str]:
     found = _mapping(value, where)
     for key, text in found.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise ValueError(f"{where}: {str(key)[:80]!r}: {str(text)[:80]!r} is not text")
+            raise ValueError(f"{where}: {str(key)[:80]!r}: {str(text)[:80]!r} is not a string")
     return found
 
 
-REPORTED = "the node's own worker reports to this master"
-SPOKEN = "nfd-worker has reported for this node before, and its next report is awaited"
-WAITED = "a record on the node without a valid proof names an nfd-worker; the object is used once it changes"
-UNSELECTED = "nodeFeatureNamespaceSelector leaves its namespace out"
-UNLABELLED = "denyNodeFeatureLabels: its features count, its labels do not"
+REPORTED = "the node's worker reports to this master"
+REPORTED_BEFORE = "nfd-worker reported for this node before; the master waits for its next report"
+AWAITED = "the Node has a record of an nfd-worker without a valid proof; the object is used once it changes"
+UNSELECTED = "nodeFeatureNamespaceSelector does not select its namespace"
+UNLABELLED = "denyNodeFeatureLabels: its features are used, its labels are not"
 
 _log = log.get("master")
 
 
 class Ignored:
-    """By node the objects, as NAMESPACE/NAME, each with the reason."""
+    """The ignored objects of each node, as NAMESPACE/NAME, with their reasons; each is logged once."""
 
     def __init__(self) -> None:
         self._said: dict[str, Mapping[str, str]] = {}
 
-    def tell(self, node: str, reasons: Mapping[str, str]) -> None:
-        """Log those that are new, or have another reason than before."""
+    def log_new(self, node: str, reasons: Mapping[str, str]) -> None:
+        """Log objects that are new or have a new reason."""
         before = self._said.get(node, {})
         if reasons == before:
             return

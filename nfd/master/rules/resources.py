@@ -1,7 +1,6 @@
-"""The custom resources of a cluster: rules, groups and objects of third parties, and what they ask of each node.
+"""Follows the custom resources of a cluster: rules, groups and NodeFeature objects.
 
-Nothing here is needed for the core: without definitions of these kinds, or rights to read them, nodes get the labels of
-their workers all the same.
+They are optional: without their definitions, or permission to read them, nodes still get the labels of their workers.
 """
 
 from __future__ import annotations
@@ -46,23 +45,25 @@ from nfd.runtime import log, tasks
 from nfd.store.base import Node, NodeStore
 
 SETTLE = 0.1
-"""Seconds that several objects changed together have to arrive before nodes are judged by them."""
+"""Seconds in which several changes of objects are collected before nodes are evaluated."""
 SYNC_WITHIN = 10.0
-"""Seconds that the first lists may take before nodes are written without them; what they own is held until then."""
+"""Seconds to wait for the first lists before nodes are written without them; until then the keys of rules and objects
+stay."""
 
 PAGES = {RULES: 20, GROUPS: 20}
-"""Objects of a page, which is read in one go: rules may have a megabyte each."""
+"""Objects of a page, which is read as a whole: an object with rules may have a megabyte."""
 LONG = 60.0
-"""Seconds without a definition of NodeFeatures after which rules are believed to see all that there is."""
+"""Seconds without a definition of NodeFeatures after which there are taken to be none."""
 
 _log = log.get("master")
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceOptions:
-    """What the configuration says about custom resources.
+    """Options that concern custom resources.
 
-    With `groups`, those of our own namespace are filled, or all of them where we have none, as outside a cluster.
+    With `groups`, the master updates the NodeFeatureGroups of its own namespace, or of all namespaces if it has none,
+    as outside a cluster.
     """
 
     joining: Joining = field(default_factory=Joining)
@@ -74,10 +75,10 @@ class ResourceOptions:
 
 
 class CustomResources:
-    """List and watch of all of them; `ask` is what the reconciler wants to know."""
+    """The informers of all kinds; `evaluate` is called by the reconciler."""
 
-    def __init__(self, client: KubeClient, wishes: ResourceOptions, metrics: Metrics) -> None:
-        joining = wishes.joining
+    def __init__(self, client: KubeClient, options: ResourceOptions, metrics: Metrics) -> None:
+        joining = options.joining
         self.rules = Store(partial(written, "rules"), self._rules_changed, version=spec_version, keep_status=True)
         self.groups = Store(
             partial(written, "featureGroupRules"), self._rules_changed, version=spec_version, keep_status=True
@@ -85,12 +86,12 @@ class CustomResources:
         self.objects = Store(self._parse_object, self._object_changed)
         self.namespaces = Store(labels_of, self._namespace_changed)
         turns = Slices()
-        self.verdicts = Evaluator(joining, metrics, self._told, lambda: self._revise.set(), turns)
+        self.evaluator = Evaluator(joining, metrics, self._notify, lambda: self._revise.set(), turns)
         self._sheets = Compiled[CompiledObject](self.rules, partial(compile_steps, policy=joining.policy), turns)
         self._compiled_groups = Compiled[Group](self.groups, group_steps, turns)
         self._uncompiled: frozenset[str] = frozenset()
-        """Rules (`rule:OBJECT`) that exist and are not in force yet: what they gave before is not known to be gone."""
-        self._wishes = wishes
+        """Objects with rules (`rule:OBJECT`) that exist and are not in force yet: what they set before stays."""
+        self._options = options
         self._client = client
         self._store: NodeStore | None = None
         self._queue = Queue()
@@ -99,22 +100,22 @@ class CustomResources:
         self._unknown = Unknown(self.objects, self.rules)
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
         self._changing: set[tuple[str, str]] = set()
-        """Objects that changed since they were first heard of: whoever writes them is there."""
+        """Objects that changed since the first list: their writers are running."""
         self._ignored = Ignored()
         self._informers = {
-            path: Informer(client, path, store, min(wishes.page_size, PAGES.get(path, wishes.page_size)), math.inf)
+            path: Informer(client, path, store, min(options.page_size, PAGES.get(path, options.page_size)), math.inf)
             for path, store in self._wanted()
         }
-        self._definitions = Definitions(client, self._told)
+        self._definitions = Definitions(client, self._notify)
         self._statuses = StatusWriter(
             client,
-            self.verdicts,
+            self.evaluator,
             (self.rules, self.groups),
             metrics,
             self._nodes,
             self._is_silent,
             lambda: self._definitions.no_status,
-            wishes.publish,
+            options.publish,
         )
         self._revise = asyncio.Event()
         self._rules_synced = False
@@ -122,17 +123,17 @@ class CustomResources:
 
     def _wanted(self) -> list[tuple[str, Store[Any]]]:
         wanted: list[tuple[str, Store[Any]]] = [(RULES, self.rules), (NODE_FEATURES, self.objects)]
-        if self._wishes.groups:
+        if self._options.groups:
             wanted.append((GROUPS, self.groups))
-        if self._wishes.selector:
+        if self._options.selector:
             wanted.append((NAMESPACES, self.namespaces))
         return wanted
 
     async def start(self, store: NodeStore, queue: Queue, leads: asyncio.Event, proof: Proof = UNPROVEN) -> None:
-        """Returns once all lists are known, or some take too long.
+        """Returns when all lists are complete, or some take too long.
 
-        `queue` is asked for passes over nodes; while `leads` is not set, nothing is written. `proof` tells which
-        bookkeeping on Nodes is ours.
+        Nodes to be written are added to `queue`. While `leads` is not set, nothing is written. `proof` identifies this
+        master's bookkeeping on Nodes.
         """
         self._store, self._queue, self._proof = store, queue, proof
         self._tasks = [
@@ -150,47 +151,47 @@ class CustomResources:
         ]
         self._tasks.append(tasks.start("rule revisions", self._revisions))
         self._tasks.append(tasks.start("definitions", self._definitions.run))
-        self._tasks.append(tasks.start(EVALUATION, self._judge_due))
+        self._tasks.append(tasks.start(EVALUATION, self._evaluate_due))
         self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
 
     async def stop(self) -> None:
         await tasks.cancel(self._tasks)
 
-    def ask(self, node: Node, report: Report | None) -> Outcome:
-        """What the node is to become, by its report or, while none has come, by what can be known without it."""
-        joining, verdict = self._wishes.joining, self.verdicts.get(node.name)
+    def evaluate(self, node: Node, report: Report | None) -> Outcome:
+        """The desired outcome of the node, from its report, or without one from the objects."""
+        joining, state = self._options.joining, self.evaluator.get(node.name)
         known = Known(
             self._lists(node.name),
-            self._wishes.instance,
+            self._options.instance,
             self._proof,
             self._changing,
-            verdict.report if verdict is not None else None,
+            state.report if state is not None else None,
         )
         found = evaluate_node(
-            node, report, self.verdicts.book, self._objects_of(node.name), joining, known, self.verdicts.evaluate
+            node, report, self.evaluator.rule_set, self._objects_of(node.name), joining, known, self.evaluator.evaluate
         )
-        self._tell_ignored(node.name, found.unused)
+        self._log_ignored(node.name, found.unused)
         return found
 
-    def concern(self, node: str) -> bool:
+    def has_objects(self, node: str) -> bool:
         """Whether there are objects for the node."""
         return node in self._by_node
 
     def forget(self, node: str) -> None:
         """The Node is gone."""
-        self.verdicts.forget(node)
+        self.evaluator.forget(node)
         self._ignored.forget(node)
 
     def clear(self) -> None:
-        """Forget what nodes were judged on: another master leads."""
-        for node in self.verdicts.names():
-            self.verdicts.forget(node)
+        """Forget the inputs of all evaluations, since another master leads."""
+        for node in self.evaluator.names():
+            self.evaluator.forget(node)
         self._statuses.clear()
 
     def gauges(self) -> Mapping[str, float]:
         return {
             "nodefeaturerules": len(self.rules.items),
-            "failing_rules": self.verdicts.failing(),
+            "failing_rules": self.evaluator.failing(),
             "nodefeatures": len(self.objects.items),
             "nodefeatures_without_node": sum(not self._exists(one.node) for one in self.objects.items.values()),
             "malformed_objects": sum(len(store.invalid) for _, store in self._wanted()),
@@ -209,30 +210,30 @@ class CustomResources:
             objects_synced=self._objects_synced(),
             objects_settled=objects_settled,
             settled=objects_settled and (self._rules_synced or self._is_ruleless()),
-            blind=self._unknown.concern(node),
+            blind=self._unknown.has_objects(node),
             uncertain=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
         )
 
     def _is_ruleless(self) -> bool:
-        """Whether the server has known no rules for so long that none of them can have given anything."""
+        """Whether the server has had no definition of rules for so long that no key comes from a rule."""
         informer = self._informers[RULES]
         return not informer.synced.is_set() and informer.settled_for(LONG)
 
-    def _tell_ignored(self, node: str, reason: str) -> None:
-        """`reason` is why that of NFD's own worker is not taken, "" if it is."""
-        joining, found = self._wishes.joining, self._by_node.get(node, {}).values()
+    def _log_ignored(self, node: str, reason: str) -> None:
+        """Log ignored objects. `reason` is why that of NFD's own worker is not used, "" if it is."""
+        joining, found = self._options.joining, self._by_node.get(node, {}).values()
         reasons = {}
         for one in found:
             why = reason if joining.is_workers(one) else UNLABELLED if joining.deny_labels and one.labels else ""
             if why := why if self._selects(one.namespace) else UNSELECTED:
                 reasons[f"{one.namespace}/{one.name}"] = why
-        self._ignored.tell(node, reasons)
+        self._ignored.log_new(node, reasons)
 
     def _objects_of(self, node: str) -> tuple[FeatureObject, ...]:
         return tuple(one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace))
 
     def _selects(self, namespace: str) -> bool:
-        selector = self._wishes.selector
+        selector = self._options.selector
         return not selector or selector.selects(self.namespaces.items.get(("", namespace), {}))
 
     def _exists(self, node: str) -> bool:
@@ -243,9 +244,9 @@ class CustomResources:
         return replace(one, features=self._pool.share(one.features))
 
     def _is_silent(self, node: str) -> bool:
-        """Whether less is known of a node that exists than there is: of its worker, or of objects that join it."""
-        verdict, lists = self.verdicts.get(node), self._lists(node)
-        blind = verdict is None or derive_freshness(verdict.report).blind or lists.blind or not lists.objects_settled
+        """Whether an existing node is not fully known: its worker or some of its objects are missing."""
+        state, lists = self.evaluator.get(node), self._lists(node)
+        blind = state is None or derive_freshness(state.report).blind or lists.blind or not lists.objects_settled
         return blind and self._exists(node)
 
     def _nodes(self) -> int:
@@ -256,7 +257,7 @@ class CustomResources:
         if before is now is None:
             self._add_all()
 
-    def _told(self) -> None:
+    def _notify(self) -> None:
         self._statuses.dirty.set()
 
     def _namespace_changed(self, before: object, now: object) -> None:
@@ -279,19 +280,20 @@ class CustomResources:
                 del self._by_node[one.node]
             self._queue.add(one.node, urgent=True)
         if now is not None:
-            self._complain(now)
-        elif before is None:  # it made no sense, and whatever it gave is free to go
+            self._log_unknown_node(now)
+        elif before is None:  # it was invalid; its keys may be removed now
             self._add_all()
 
-    def _complain(self, one: FeatureObject) -> None:
+    def _log_unknown_node(self, one: FeatureObject) -> None:
         path = f"{one.namespace}/{one.name}"
         if not one.node:
             _log.warning("NodeFeature names no node", path=path)
         elif self._store is not None and not self._exists(one.node):
-            _log.info("NodeFeature is for a node that does not exist", path=path, node=one.node)
+            _log.info("the node of a NodeFeature does not exist", path=path, node=one.node)
 
     async def _first(self, informer: Informer) -> None:
-        """Once a list is complete, what came from rules or objects that are not in it is taken off every node."""
+        """When the first list is complete, queue all nodes: keys from rules or objects that no longer exist are
+        removed."""
         await informer.synced.wait()
         await self._compile()
         self._bind()
@@ -299,14 +301,14 @@ class CustomResources:
 
     def _add_all(self, only_silent: bool = False) -> None:
         for name in self._store.names() if self._store is not None else ():
-            if not only_silent or self.verdicts.get(name) is None:
+            if not only_silent or self.evaluator.get(name) is None:
                 self._queue.add(name)
 
     async def _revisions(self) -> None:
-        """Whenever rules have changed, or a suspended one is to be tried again, judge all nodes again."""
+        """Evaluate all nodes again whenever rules changed, or a suspended rule is to be tried again."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.verdicts.suspensions.retry_in()):
+                async with asyncio.timeout(self.evaluator.suspensions.retry_in()):
                     await self._revise.wait()
             await asyncio.sleep(SETTLE)
             self._revise.clear()
@@ -314,41 +316,42 @@ class CustomResources:
                 await self._compile()
                 gone = self._bind()
             except Exception:
-                self._revise.set()  # it is still to be done
+                self._revise.set()  # try again
                 raise
             if gone:
                 self._add_all(only_silent=True)
             self._statuses.dirty.set()
 
-    async def _judge_due(self) -> None:
-        """Nodes whose rules are not short, or are others now, have their turn one after the other."""
+    async def _evaluate_due(self) -> None:
+        """Evaluate waiting nodes one after the other."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.verdicts.suspensions.release_in()):
-                    await self.verdicts.waiting.wait()
-            self.verdicts.release()
-            await self.verdicts.judge_due(self._queue.add)
+                async with asyncio.timeout(self.evaluator.suspensions.release_in()):
+                    await self.evaluator.waiting.wait()
+            self.evaluator.release()
+            await self.evaluator.evaluate_due(self._queue.add)
 
     async def _compile(self) -> None:
         await self._sheets.update()
         await self._compiled_groups.update()
 
     def _bind(self) -> bool:
-        """Put the rules in force; whether some of those before are gone.
+        """Put the rules into force. Returns whether some earlier rules are gone.
 
-        What the nodes hold is judged by the rules in force: only from now on is a complete list known to be complete.
+        A complete list counts as complete only from now on, since the keys of the nodes are compared with the rules in
+        force.
         """
-        before = self.verdicts.book.origins
+        before = self.evaluator.rule_set.origins
         self._rules_synced = self._informers[RULES].synced.is_set()
-        own = self._wishes.joining.namespace
+        own = self._options.joining.namespace
         groups = (group for key, group in self._compiled_groups.items() if own in ("", key[0]))
         self._uncompiled = frozenset(f"{RULE}{name}" for _, name in self._sheets.missing())
-        self.verdicts.bind((sheet for _, sheet in self._sheets.items()), groups)
-        return bool(before - self.verdicts.book.origins)
+        self.evaluator.bind((sheet for _, sheet in self._sheets.items()), groups)
+        return bool(before - self.evaluator.rule_set.origins)
 
 
 class Unknown:
-    """What objects that exist and were never valid may have given before this process started: it is kept."""
+    """Objects that exist and were never valid: what they may have set before this process started stays."""
 
     def __init__(self, objects: Store[FeatureObject], rules: Store[RawObject]) -> None:
         self._objects = objects
@@ -362,8 +365,8 @@ class Unknown:
         self._update()
         return self._origins
 
-    def concern(self, node: str) -> bool:
-        """Whether an unknown NodeFeature names this node, so that rules see less of it than there is."""
+    def has_objects(self, node: str) -> bool:
+        """Whether an invalid NodeFeature names this node, so that rules do not see all its features."""
         self._update()
         return node in self._nodes
 

@@ -1,4 +1,4 @@
-"""Rule objects as the API server tells of them, compiled a slice at a time, and kept while they stay the same."""
+"""Rule objects from the API server, compiled a slice at a time, and kept while they stay the same."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from nfd.runtime.failures import failed
 
 T = TypeVar("T")
 COMPILING = "rule compilation"
-"""What failed, where something outside of every rule of an object did."""
+"""The name in the log of a failure outside every rule of an object."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawObject:
-    """An object as JSON gives it; no two are equal."""
+    """An object as parsed JSON; no two are equal."""
 
     item: Mapping[str, Any]
 
 
 def written(field: str, item: Mapping[str, Any]) -> RawObject:
-    """An object whose specification has what it must have. Raises: ValueError."""
+    """Check that the specification of an object has its required field. Raises: ValueError."""
     specification(item, field)
     return RawObject(item)
 
 
 class Compiled(Generic[T]):
-    """Those of one kind. Until an object's new text is compiled its old one counts."""
+    """The compiled objects of one kind. An old version is used until the new one is compiled."""
 
     def __init__(
-        self, written: Store[RawObject], steps: Callable[[Mapping[str, Any]], Steps[T]], turns: Slices
+        self, written: Store[RawObject], steps: Callable[[Mapping[str, Any]], Steps[T]], slices: Slices
     ) -> None:
         self._written = written
         self._steps = steps
-        self._turns = turns
+        self._slices = slices
         self._known: dict[Key, tuple[RawObject, T | None]] = {}
         self._updating = asyncio.Lock()
 
     async def update(self) -> None:
-        """Compile what is new; one that changes while it is compiled is new for the next update."""
-        async with self._updating:  # of two at once, one would put an older text in the place of a newer one
+        """Compile new objects. An object that changes during its compilation is compiled again at the next update."""
+        async with self._updating:  # of two at once, one could replace a newer version by an older one
             for key in list(self._written.items):
                 written, known = self._written.items.get(key), self._known.get(key)
                 if written is not None and (known is None or known[0] is not written):
@@ -54,19 +54,19 @@ class Compiled(Generic[T]):
                 del self._known[key]
 
     async def _compile(self, key: Key, written: RawObject, before: T | None) -> T | None:
-        """What stood before, if this cannot be compiled."""
+        """The compiled object, or the earlier one if this cannot be compiled."""
         try:
-            return await self._turns.run(self._steps(written.item))
+            return await self._slices.run(self._steps(written.item))
         except Exception as error:
             failed(COMPILING, error, path="/".join(filter(None, key)))
             return before
 
     def items(self) -> Iterator[tuple[Key, T]]:
-        """Those that are compiled and still there, by namespace and name."""
+        """The compiled objects that still exist, by namespace and name."""
         for key, (_, one) in sorted(self._known.items(), key=lambda known: known[0]):
             if one is not None and key in self._written.items:
                 yield key, one
 
     def missing(self) -> Iterator[Key]:
-        """Those of which there is nothing compiled yet."""
+        """The objects of which no version is compiled yet."""
         return (key for key in self._written.items if self._known.get(key, (None, None))[1] is None)

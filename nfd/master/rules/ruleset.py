@@ -1,4 +1,4 @@
-"""Rules of a cluster or of files made ready: compiled once, a rule at a time, and put in order (pure)."""
+"""Compiles the rules of a cluster or of files, one at a time, and puts them in order (pure)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from nfd.rules.time_limit import FREE, Clocks, Meter
 
 T = TypeVar("T")
 
-NO_TAINTS = "taints are switched off in the master: start it with -enable-taints, or set enableTaints"
+NO_TAINTS = "taints are disabled in the master: start it with -enable-taints, or set enableTaints"
 COMPILE_SECONDS = 5.0
-"""CPU time that the rules of one object may take to be compiled; a hundred rules take some hundredths of a second."""
-CROWDED_OUT = f"left out: the rules before it in this object take more than {COMPILE_SECONDS:.0f} s to compile"
+"""Seconds of CPU time to compile the rules of one object; a hundred rules take some hundredths of a second."""
+CROWDED_OUT = f"skipped: the rules before it in this object take more than {COMPILE_SECONDS:.0f} s to compile"
 LONGEST_NAME = 100
-"""Letters of a rule's name that are noted on nodes."""
+"""The most letters of a rule's name in the bookkeeping of a node."""
 
 Problems = tuple[str, ...]
 GroupKey = tuple[str, str]
 """Namespace and name of a NodeFeatureGroup."""
 Steps = Generator[None, None, T]
-"""A long computation that may be interrupted between any two steps."""
+"""A long computation that may be paused between any two steps."""
 
 
 def exhaust(steps: Steps[T]) -> T:
-    """The outcome of a computation that nobody interrupts."""
+    """The result of a computation, without pauses."""
     while True:
         try:
             next(steps)
@@ -51,9 +51,9 @@ def exhaust(steps: Steps[T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class PlacedRule:
-    """One rule and where it stands. `asked` is what it asks for, apart from what its template makes.
+    """One rule and its object. `asked` is what it sets, apart from its template.
 
-    `fixed` tells that all of it is known in advance; then `mistakes` covers it, and nodes need no checks of their own.
+    `fixed`: all of that is known in advance. Then `mistakes` covers it, and it is not checked on each node.
     """
 
     name: str
@@ -62,20 +62,20 @@ class PlacedRule:
     fixed: bool
     mistakes: Problems = ()
     features: tuple[str, ...] = ()
-    """Names of the features that its terms look at, as they are looked up."""
+    """Names of the features in its terms, in lower case."""
     timed: bool = False
-    """Whether its templates may ask for the present moment."""
+    """Whether its templates may use the current time."""
     dependent: bool = False
-    """Whether what it gives depends on what earlier rules gave."""
+    """Whether its result depends on earlier rules."""
     size: int = 0
-    """Letters of what it asks for."""
+    """Letters of the keys and values that it sets."""
 
     @property
     def origin(self) -> str:
         return self.asked.origin
 
     @property
-    def sheet(self) -> str:
+    def object_origin(self) -> str:
         """The origin of all rules of its object."""
         return self.asked.origin.partition("/")[0]
 
@@ -93,21 +93,21 @@ class CompiledObject:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All rules of the cluster in the order in which they are evaluated, and the groups that we fill."""
+    """All rules of the cluster in the order of evaluation, and the groups that this master updates."""
 
-    sheets: tuple[CompiledObject, ...] = ()
+    compiled_objects: tuple[CompiledObject, ...] = ()
     rules: tuple[PlacedRule, ...] = ()
     origins: frozenset[str] = frozenset()
     groups: tuple[Group, ...] = ()
     features: tuple[str, ...] = ()
-    """Names of all features that rules and groups look at."""
+    """Names of all features that rules and groups use."""
     repeatable: bool = False
-    """Whether the outcome depends on these features alone, references to others apart."""
+    """Whether the result depends on these features alone, apart from references to others."""
 
     def relying_on(self, sources: AbstractSet[str], unknown: bool = False) -> frozenset[str]:
-        """Origins of the rules that look at features of one of these sources, or depend on a rule that does.
+        """Origins of the rules that use features of one of these sources, or depend on a rule that does.
 
-        With `unknown` there are rules besides these, which nobody can read: others may depend on them.
+        With `unknown` there are further rules that cannot be read: any rule may depend on them.
         """
         found: set[str] = set()
         for rule in self.rules if sources or unknown else ():
@@ -117,7 +117,7 @@ class RuleSet:
         return frozenset(found)
 
     def groups_relying_on(self, sources: AbstractSet[str]) -> list[GroupKey]:
-        """The groups whose rules look at features of one of these sources."""
+        """The groups whose rules use features of one of these sources."""
         return [
             group.key
             for group in (self.groups if sources else ())
@@ -125,9 +125,9 @@ class RuleSet:
         ]
 
 
-def bind(sheets: Iterable[CompiledObject], groups: Iterable[Group]) -> RuleSet:
-    """Objects go by the byte order of their names (NFD documentation, "NodeFeatureRule")."""
-    ordered = tuple(sorted(sheets, key=lambda sheet: sheet.name))
+def bind(compiled_objects: Iterable[CompiledObject], groups: Iterable[Group]) -> RuleSet:
+    """Put objects in order of their names, compared by bytes (NFD documentation, "NodeFeatureRule")."""
+    ordered = tuple(sorted(compiled_objects, key=lambda sheet: sheet.name))
     rules = tuple(rule for sheet in ordered for rule in sheet.rules)
     groups = tuple(groups)
     members = [rule for group in groups for rule in group.rules]
@@ -138,28 +138,28 @@ def bind(sheets: Iterable[CompiledObject], groups: Iterable[Group]) -> RuleSet:
 
 
 def compile_object(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOCKS) -> CompiledObject:
-    """A NodeFeatureRule as JSON gives it; whatever is wrong with it is in the result."""
+    """Compile a NodeFeatureRule from JSON; all its mistakes are in the result."""
     return exhaust(compile_steps(item, policy, clocks))
 
 
 def compile_steps(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOCKS) -> Steps[CompiledObject]:
-    """The same, a rule at a time: there may be thousands, and each may take `meter.RULE_SECONDS`."""
+    """The same, a rule at a time: there may be thousands, and each may take `RULE_SECONDS`."""
     metadata = item.get("metadata") or {}
     head, parsed = parse_head({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
-    sheet = yield from _sheet_steps(head, parsed, policy, clocks)
+    sheet = yield from _object_steps(head, parsed, policy, clocks)
     return replace(sheet, uid=str(metadata.get("uid", "")), generation=int(metadata.get("generation") or 0))
 
 
 def compile_objects(objects: Iterable[RuleObject], policy: Policy) -> RuleSet:
-    """The rules and groups of files; an object that a master never sees, as it is of another kind, gives nothing."""
+    """The rules and groups of files. Objects of other kinds, which a master does not read, give nothing."""
     seen = [one for one in objects if one.defect is None]
-    sheets = [exhaust(_sheet_steps(one, one.rules, policy)) for one in seen if not one.is_group]
+    compiled_objects = [exhaust(_object_steps(one, one.rules, policy)) for one in seen if not one.is_group]
     groups = [exhaust(_group_steps(one, one.rules)) for one in seen if one.is_group]
-    return bind(sheets, sorted(groups, key=lambda group: group.name))
+    return bind(compiled_objects, sorted(groups, key=lambda group: group.name))
 
 
 def group_steps(item: Mapping[str, Any], clocks: Clocks = CLOCKS) -> Steps[Group]:
-    """A NodeFeatureGroup as JSON gives it, a rule at a time. Raises: ValueError."""
+    """Compile a NodeFeatureGroup from JSON, a rule at a time. Raises: ValueError."""
     head, parsed = parse_head({"apiVersion": API_VERSION, "kind": GROUP_KIND, **item})
     if head.defect is not None:
         raise ValueError(head.defect)
@@ -175,7 +175,7 @@ def _group_steps(head: RuleObject, parsed: Iterable[ParsedRule], clocks: Clocks 
     return Group(head.name, head.namespace, tuple(rules))
 
 
-def _sheet_steps(
+def _object_steps(
     head: RuleObject, parsed: Iterable[ParsedRule], policy: Policy, clocks: Clocks = CLOCKS
 ) -> Steps[CompiledObject]:
     meter, began = metered(clocks), clocks.cpu()
@@ -193,7 +193,7 @@ def _sheet_steps(
 
 
 def place_rule(parsed: RuleObject, one: ParsedRule, policy: Policy, meter: Meter = FREE) -> PlacedRule:
-    """The rule at its place; whatever goes wrong is a mistake of this rule."""
+    """Compile a rule; any error is a mistake of this rule."""
     meter.start()
     try:
         return _placed(_origin(parsed, one), one, policy, meter)
@@ -246,7 +246,7 @@ def _refers_to_matched(asked: Contribution) -> bool:
 
 
 def _noted_name(name: str) -> str:
-    """A very long name is cut and ends with a digest, so that two names stay different."""
+    """Shorten a very long name. It ends with a digest, so that different names stay different."""
     if len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
@@ -254,7 +254,7 @@ def _noted_name(name: str) -> str:
 
 
 def _wants_time(template: Template | None) -> bool:
-    """One that cannot be read fails whatever the time."""
+    """Whether a template uses the current time; False for one that cannot be parsed."""
     try:
         return template is not None and template.wants_time() is not None
     except TemplateError:
@@ -262,7 +262,7 @@ def _wants_time(template: Template | None) -> bool:
 
 
 def looked_at(rule: CompiledRule) -> tuple[str, ...]:
-    """The features of its terms."""
+    """The features in its terms."""
     lists = (rule.match_features, *rule.match_any)
     return tuple(dict.fromkeys(term.key for terms in lists for term in terms))
 

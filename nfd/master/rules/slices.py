@@ -1,8 +1,8 @@
-"""Long computations on the event loop: in slices, and never more than half of the time.
+"""Runs long computations on the event loop in slices, at most half of the time.
 
-Whoever waits for the loop (a probe, a report) waits for one slice at most, and then has as long as that slice took, or
-four times as long if it took too long: a report waits several times until it is answered. That is time that passes, not
-CPU time: where the machine is busy with other things, a slice takes longer for all.
+Another task, such as a probe or a report, waits for one slice at most. Then it has as long as that slice took, or four
+times as long if the slice took too long, since a report needs several turns of the loop. Wall time is measured, not CPU
+time: on a busy machine all slices take longer.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nfd.rules.time_limit import Clocks
 
 T = TypeVar("T")
 SLICE = 0.01
-"""Seconds after which a computation lets others go on, between two of its steps."""
+"""Seconds after which a computation pauses between two steps."""
 AT_ONCE = 0.02
-"""Seconds that may be taken at once after a rest, so that what is short need not wait."""
+"""The most seconds that may be used at once after a pause, so that short computations need not wait."""
 
 
 class Slices:
-    """What may be taken now: as much as has passed since, up to `AT_ONCE`, less what is computed."""
+    """A time budget: it grows with the wall time up to `AT_ONCE`, and computations use it up."""
 
     def __init__(self, clocks: Clocks = CLOCKS) -> None:
         self._clocks = clocks
@@ -31,14 +31,14 @@ class Slices:
         self._seen = clocks.wall()
 
     def left(self) -> float:
-        """Seconds that may be taken now; below zero if a step took longer than there was."""
+        """Seconds left now; negative if a step took longer than was left."""
         now = self._clocks.wall()
         self._left = min(AT_ONCE, self._left + now - self._seen)
         self._seen = now
         return self._left
 
     def advance(self, steps: Iterator[Any], seconds: float = AT_ONCE, keep: float = 0.0) -> bool:
-        """Go on until that time is over, or what is left now but `keep` is used up. Whether all steps are done."""
+        """Continue until that time, or the budget except `keep`, is used up. Returns whether all steps are done."""
         most = min(seconds, self.left() - keep)
         if most <= 0:
             return False
@@ -51,7 +51,7 @@ class Slices:
             self._left -= taken + 3 * max(0.0, taken - 2 * SLICE)
 
     async def run(self, steps: Steps[T]) -> T:
-        """Go on to the end, a slice at a time. The outcome."""
+        """Run to the end, a slice at a time. Returns the result."""
         found: list[T] = []
 
         def collect() -> Steps[None]:

@@ -1,4 +1,4 @@
-"""The status of NodeFeatureRules and NodeFeatureGroups: how rules were understood and what they did (pure)."""
+"""The status of NodeFeatureRules and NodeFeatureGroups: the problems of rules and what they did (pure)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from nfd.rules.policy import Policy
 from nfd.rules.terms import MATCHED
 
 SAMPLE = 10
-"""Node names that are listed by way of example."""
+"""The most node names that are listed as examples."""
 MOST_RULES = 500
 MOST_PROBLEMS = 10
 MOST_ADVICES = 50
-"""Unknown features for which the nearest name is looked up, in all objects together."""
+"""The most unknown features, in all objects together, for which the nearest known name is looked up."""
 LONGEST_FEATURE = 64
 LONGEST_MESSAGE = 500
 MOST_MEMBERS = 1000
-"""Nodes that the status of a group lists."""
+"""The most nodes in the status of a group."""
 
 STATUS: Mapping[str, Any] = {"rules": {"[]": {"name": {}, "problems": {"[]": {"message": {}}}}}}
-"""What of the status of a NodeFeatureRule tells of problems, as a Shape of `definitions`."""
+"""The fields of a NodeFeatureRule's status that report problems, as a Shape of `definitions`."""
 
 
 @dataclass(slots=True)
 class _Count:
-    """Some of the nodes, and how many there are."""
+    """The number of nodes, and some of their names."""
 
     nodes: int = 0
     sample: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class _Count:
 
 @dataclass(slots=True)
 class Membership:
-    """The nodes of one NodeFeatureGroup, those of which it cannot be told, and why."""
+    """The nodes of one NodeFeatureGroup, those whose membership is unknown, and why."""
 
     nodes: set[str] = field(default_factory=set)
     unsure: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Membership:
 
 
 class Tally:
-    """What rules and groups did on all nodes together; nodes are added in the order of their names."""
+    """The results of rules and groups on all nodes; nodes are added in the order of their names."""
 
     def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
         self.nodes = 0
@@ -66,15 +66,15 @@ class Tally:
         self._held = [_Count() for _ in rules]
         self._problems: list[dict[str, _Count]] = [{} for _ in rules]
         self._lost: list[dict[str, _Count]] = [{} for _ in rules]
-        """What rules write over, and what is written over theirs: problems that leave room for the others."""
+        """Overwrites of each rule, in both directions; other problems come first."""
         self._overwrites: dict[tuple[int, ...], tuple[tuple[object, ...], list[Overwrite]]] = {}
         self._groups: dict[GroupKey, Membership] = {}
 
     def add(self, node: str, evaluation: Evaluation, joined: Report) -> None:
-        """`joined` is what the node was judged on."""
+        """`joined` is the report that was evaluated."""
         self.nodes += 1
         self.known |= joined.features.names()
-        for index in evaluation.held:
+        for index in evaluation.matching:
             self._held[index].add(node)
         for index, texts in evaluation.problems.items():
             _note(self._problems[index], texts, node)
@@ -85,17 +85,20 @@ class Tally:
             _note(self.group(group).problems, texts, node)
         for one in self._find_overwrites(evaluation, joined):
             key = f"{one.kind} {one.key.removeprefix(DEFAULT)!r}"
-            self._lose(one.earlier, f"{key}: {name_origin(one.later)} overwrites the value of this rule", node)
-            self._lose(one.later, f"{key}: overwrites the value of {name_origin(one.earlier)}", node)
+            self._record_overwrite(
+                one.earlier, f"{key}: {name_origin(one.later)} overwrites the value of this rule", node
+            )
+            self._record_overwrite(one.later, f"{key}: overwrites the value of {name_origin(one.earlier)}", node)
 
-    def _lose(self, origin: str, text: str, node: str) -> None:
-        """Note it for that rule, if it is one."""
+    def _record_overwrite(self, origin: str, text: str, node: str) -> None:
+        """Record it for that rule, if the origin is one."""
         index = self._places.get(origin)
         if index is not None:
             _note(self._lost[index], (text,), node)
 
     def _find_overwrites(self, evaluation: Evaluation, joined: Report) -> list[Overwrite]:
-        """From memory for nodes that share their labels and what rules give: identity tells, as these stay alive."""
+        """The overwrites, cached for nodes with the same labels and contributions: their identity is the key while they
+        are alive."""
         made_of = (evaluation.contributions, joined.labels, joined.origins)
         key = tuple(map(id, made_of))
         if key not in self._overwrites:
@@ -117,7 +120,7 @@ class Tally:
         ]
 
     def _advice(self, feature: str, names: Mapping[str, str]) -> str:
-        """For the first of those that are looked up: each takes milliseconds."""
+        """Advice for the first few only: each takes milliseconds."""
         if feature in names or len(feature) > LONGEST_FEATURE:
             return ""
         if feature not in self._advices:
@@ -127,7 +130,7 @@ class Tally:
             self._advices[feature] = did_you_mean(feature, near)
         return self._advices[feature]
 
-    def held(self, index: int) -> _Count:
+    def matching(self, index: int) -> _Count:
         return self._held[index]
 
     def problems(self, index: int) -> Mapping[str, _Count]:
@@ -140,23 +143,23 @@ def _note(found: dict[str, _Count], texts: Iterable[str], node: str) -> None:
             found.setdefault(text, _Count()).add(node)
 
 
-def render_steps(sheet: CompiledObject, first: int, tally: Tally, now: str) -> Steps[dict[str, Any]]:
-    """The status of one object; `first` is the place of its first rule among all, `now` a time as in RFC 3339.
+def render_steps(compiled: CompiledObject, first: int, tally: Tally, now: str) -> Steps[dict[str, Any]]:
+    """The status of one object; `first` is the index of its first rule among all, `now` a time as in RFC 3339.
 
-    It is made a rule at a time: to look for names that are alike takes long.
+    It is made a rule at a time, since the search for similar names takes long.
     """
     rules: list[dict[str, Any]] = []
-    problems = len(sheet.mistakes)
-    if sheet.mistakes:
-        rules.append({"name": "", "matched": 0, "problems": _texts(sheet.mistakes)})
-    for index, rule in enumerate(sheet.rules, first):
+    problems = len(compiled.mistakes)
+    if compiled.mistakes:
+        rules.append({"name": "", "matched": 0, "problems": _texts(compiled.mistakes)})
+    for index, rule in enumerate(compiled.rules, first):
         rendered = _render_rule(rule, index, tally, tally.unknown(rule))
         problems += len(rendered.get("problems", ()))
         if len(rules) < MOST_RULES:
             rules.append(rendered)
         yield
     return {
-        "observedGeneration": sheet.generation,
+        "observedGeneration": compiled.generation,
         "evaluated": now,
         "nodes": tally.nodes,
         "problems": problems,
@@ -165,22 +168,22 @@ def render_steps(sheet: CompiledObject, first: int, tally: Tally, now: str) -> S
 
 
 def same_status(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether they say the same, the time apart."""
+    """Whether they are equal apart from the time."""
     return {**one, "evaluated": ""} == {**other, "evaluated": ""}
 
 
 def _render_rule(rule: PlacedRule, place: int, tally: Tally, unknown: Iterable[str]) -> dict[str, Any]:
-    held = tally.held(place)
-    rendered: dict[str, Any] = {"name": rule.name, "matched": held.nodes}
-    if held.sample:
-        rendered["sample"] = held.sample
+    matching = tally.matching(place)
+    rendered: dict[str, Any] = {"name": rule.name, "matched": matching.nodes}
+    if matching.sample:
+        rendered["sample"] = matching.sample
     problems = _texts((*rule.mistakes, *unknown))
     problems += _counted({text: one for text, one in tally.problems(place).items() if text not in rule.mistakes})
     return rendered | ({"problems": problems[:MOST_PROBLEMS]} if problems else {})
 
 
 def _counted(problems: Mapping[str, _Count]) -> list[dict[str, Any]]:
-    """Problems that come up on some nodes."""
+    """Problems that occur on some nodes only."""
     return [
         {"message": text[:LONGEST_MESSAGE], "nodes": count.nodes, "sample": count.sample}
         for text, count in problems.items()
@@ -192,7 +195,7 @@ def _texts(messages: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def render_group(members: Collection[str], group: Membership | None = None) -> dict[str, Any]:
-    """The status of a NodeFeatureGroup; `group` is what was found now, of which only the problems are shown."""
+    """The status of a NodeFeatureGroup; of `group` only the problems are shown."""
     listed = sorted(members)[:MOST_MEMBERS]
     problems = _counted(group.problems) if group is not None else []
     return ({"problems": problems} if problems else {}) | {
@@ -203,5 +206,5 @@ def render_group(members: Collection[str], group: Membership | None = None) -> d
 
 
 def listed_nodes(status: Mapping[str, Any]) -> frozenset[str]:
-    """The nodes that the status of a group names."""
+    """The nodes that are listed in the status of a group."""
     return frozenset(one.get("name", "") for one in status.get("nodes") or ())

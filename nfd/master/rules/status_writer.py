@@ -1,4 +1,4 @@
-"""Writes the status of NodeFeatureRules and NodeFeatureGroups: seldom, and only what is new."""
+"""Writes the status of NodeFeatureRules and NodeFeatureGroups, seldom and only if it changed."""
 
 from __future__ import annotations
 
@@ -27,64 +27,64 @@ from nfd.runtime.failures import failed
 from nfd.store.base import FIELD_MANAGER
 
 DEBOUNCE = 0.5
-"""Seconds from a change to its status, so that what happens together is written together."""
+"""Seconds from a change to its status, so that changes are written together."""
 EVERY = 10.0
-"""Seconds at least between two writes for one object while its specification stays the same."""
+"""The least seconds between two writes for one object while its specification stays the same."""
 PATIENCE = 900.0
-"""Seconds after the start until counts are written although some workers have not spoken yet."""
+"""Seconds after the start after which counts are written although some workers have not reported yet."""
 
 REFUSED = 300.0
-"""Seconds after which a status is tried again that could not be written for want of a right or a subresource."""
-NO_SUBRESOURCE = "the cluster's definition has no such subresource"
+"""Seconds after which a status is tried again that could not be written without a permission or a subresource."""
+NO_SUBRESOURCE = "the cluster's definition has no status subresource"
 NO_PUBLISH = "noPublish is set"
 
 _log = log.get("master")
 
 
 class StatusWriter:
-    """`everybody` tells how many nodes there are: counts are written once all of them are judged, or time is up.
+    """Counts are written when all `node_count` nodes are evaluated, or after `PATIENCE`.
 
-    `silent` tells whether less is known of a node that exists than there is, `lost` why a status of rules would be lost
-    ("" if it would not). Problems of which no status can tell are logged; without `publish` none is written.
+    `silent` says whether an existing node is not fully known, `no_status` why the API server would drop the status of
+    rules ("" if it would not). Problems that cannot be published are logged. Without `publish`, no status is written.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        verdicts: Evaluator,
+        evaluator: Evaluator,
         stores: tuple[Store[RawObject], Store[RawObject]],
         metrics: Metrics,
-        everybody: Callable[[], int],
+        node_count: Callable[[], int],
         silent: Callable[[str], bool],
-        lost: Callable[[], str] = lambda: "",
+        no_status: Callable[[], str] = lambda: "",
         publish: bool = True,
     ) -> None:
         self.dirty = asyncio.Event()
         self._client = client
-        self._verdicts = verdicts
+        self._evaluator = evaluator
         self._rules, self._groups = stores
         self._metrics = metrics
-        self._everybody = everybody
+        self._node_count = node_count
         self._silent = silent
         self._started = time.monotonic()
         self._written: dict[str, float] = {}
         self._sent: dict[tuple[str, str], Mapping[str, Any]] = {}
-        self._lost = lost
+        self._no_status = no_status
         self._forbidden = {} if publish else dict.fromkeys((RULE, GROUP), (NO_PUBLISH, math.inf))
-        self._refusals: dict[str, tuple[str, float]] = dict(self._forbidden)
-        """Why no status of a kind can be written, and until when that is not tried again."""
-        self._said: dict[str, str] = {}
+        self._rejections: dict[str, tuple[str, float]] = dict(self._forbidden)
+        """Why no status of a kind can be written, and when that is tried again."""
+        self._reasons: dict[str, str] = {}
         self._logged = LoggedProblems()
 
     def clear(self) -> None:
-        """Start over: another master may have written meanwhile."""
+        """Forget what was written, since another master may have written meanwhile."""
         self._started = time.monotonic()
         self._written.clear()
         self._sent.clear()
-        self._refusals = dict(self._forbidden)
+        self._rejections = dict(self._forbidden)
 
     async def run(self, leads: asyncio.Event) -> None:
-        """Until cancelled; one of several masters writes only while it leads."""
+        """Run until cancelled; one of several masters writes only while it leads."""
         while True:
             await self.dirty.wait()
             await leads.wait()
@@ -93,92 +93,95 @@ class StatusWriter:
             try:
                 wait = await self._write_all()
             except KubeError as error:
-                _log.warning("status not written; trying again", error=error, seconds=EVERY)
+                _log.warning("cannot write status; trying again", error=error, seconds=EVERY)
                 wait = EVERY
             except Exception:
-                self.dirty.set()  # it is still to be done
+                self.dirty.set()  # try again
                 raise
             if wait:
                 asyncio.get_running_loop().call_later(wait, self.dirty.set)
                 await asyncio.sleep(min(wait, 1.0))
 
     async def _write_all(self) -> float:
-        """Answers after how many seconds to come again, 0 if everything is said. Raises: KubeError."""
-        book = self._verdicts.book
-        self._forget_gone(book)
+        """Write what changed. Returns after how many seconds to write again, 0 if nothing is left. Raises:
+        KubeError."""
+        rule_set = self._evaluator.rule_set
+        self._forget_gone(rule_set)
         if not self._rules.items and not self._groups.items:
             return 0.0
         tally = await self._count()
-        if tally is None or book is not self._verdicts.book:
+        if tally is None or rule_set is not self._evaluator.rule_set:
             return DEBOUNCE
         waits = [0.0]
         first = 0
-        for sheet in book.sheets:
-            waits.append(await _alone(self._write_rules(sheet, first, tally), rule=sheet.name))
-            first += len(sheet.rules)
-        for key in [group.key for group in book.groups if group.key in self._groups.items]:
+        for compiled in rule_set.compiled_objects:
+            waits.append(await _alone(self._write_rules(compiled, first, tally), rule=compiled.name))
+            first += len(compiled.rules)
+        for key in [group.key for group in rule_set.groups if group.key in self._groups.items]:
             waits.append(await _alone(self._write_group(key, tally), group="/".join(key)))
         return min((wait for wait in waits if 0 < wait < math.inf), default=0.0)
 
-    def _forget_gone(self, book: RuleSet) -> None:
+    def _forget_gone(self, rule_set: RuleSet) -> None:
         """Forget objects that are neither among the rules in force nor among the groups."""
-        rules = {(object_path(RULES, sheet.name, "status"), sheet.uid) for sheet in book.sheets}
+        rules = {(object_path(RULES, compiled.name, "status"), compiled.uid) for compiled in rule_set.compiled_objects}
         present = rules | {(_group_path(key), "") for key in self._groups.items}
         paths = {path for path, _ in present}
         self._sent = {one: status for one, status in self._sent.items() if one in present}
         self._written = {path: at for path, at in self._written.items() if path in paths}
-        self._logged.keep({*(sheet.name for sheet in book.sheets), *map("/".join, self._groups.items)})
+        self._logged.keep(
+            {*(compiled.name for compiled in rule_set.compiled_objects), *map("/".join, self._groups.items)}
+        )
 
     async def _count(self) -> Tally | None:
-        """Go through all nodes, a slice at a time; None if some are still judged by older rules."""
-        return await self._verdicts.turns.run(self._count_steps(self._verdicts.book))
+        """Count over all nodes, a slice at a time; None if some are not evaluated with the rules in force yet."""
+        return await self._evaluator.slices.run(self._count_steps(self._evaluator.rule_set))
 
-    def _count_steps(self, book: RuleSet) -> Steps[Tally | None]:
-        tally = Tally(book.rules, self._verdicts.policy)
-        for node in self._verdicts.names():
-            if (verdict := self._verdicts.get(node)) is not None:
-                if verdict.book is not book:
+    def _count_steps(self, rule_set: RuleSet) -> Steps[Tally | None]:
+        tally = Tally(rule_set.rules, self._evaluator.policy)
+        for node in self._evaluator.names():
+            if (state := self._evaluator.get(node)) is not None:
+                if state.rule_set is not rule_set:
                     return None
-                tally.add(node, verdict.evaluation, verdict.joined)
-                for group in book.groups_relying_on(derive_freshness(verdict.report).failed):
+                tally.add(node, state.evaluation, state.joined)
+                for group in rule_set.groups_relying_on(derive_freshness(state.report).failed):
                     tally.group(group).unsure.add(node)
             yield
         return tally
 
-    async def _write_rules(self, sheet: CompiledObject, first: int, tally: Tally) -> float:
+    async def _write_rules(self, compiled: CompiledObject, first: int, tally: Tally) -> float:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = await self._verdicts.turns.run(render_steps(sheet, first, tally, now))
-        wait = await self._offer_rules(sheet, status)
-        if self._is_untold(RULE):
-            early = {*sheet.mistakes, *(text for rule in sheet.rules for text in rule.mistakes)}
+        status = await self._evaluator.slices.run(render_steps(compiled, first, tally, now))
+        wait = await self._offer_rules(compiled, status)
+        if self._has_no_status(RULE):
+            early = {*compiled.mistakes, *(text for rule in compiled.rules for text in rule.mistakes)}
             only = early if self._awaits_workers() else None
-            self._logged.tell(sheet.name, (sheet.uid, sheet.generation), status, only)
+            self._logged.log_new(compiled.name, (compiled.uid, compiled.generation), status, only)
         return wait
 
-    async def _offer_rules(self, sheet: CompiledObject, status: Mapping[str, Any]) -> float:
-        path = object_path(RULES, sheet.name, "status")
-        known = self._rules.statuses.get(("", sheet.name), {})
+    async def _offer_rules(self, compiled: CompiledObject, status: Mapping[str, Any]) -> float:
+        path = object_path(RULES, compiled.name, "status")
+        known = self._rules.statuses.get(("", compiled.name), {})
         if wait := self._refused_for(RULE):
             return wait
-        if same_status(status, known) or same_status(status, self._sent.get((path, sheet.uid), {})):
+        if same_status(status, known) or same_status(status, self._sent.get((path, compiled.uid), {})):
             return 0.0
-        if known.get("observedGeneration") == sheet.generation and (wait := self._not_yet(path)):
+        if known.get("observedGeneration") == compiled.generation and (wait := self._not_yet(path)):
             return wait
-        if await self._send(RULE, path, sheet.uid, status, lambda: ("", sheet.name) in self._rules.items):
+        if await self._send(RULE, path, compiled.uid, status, lambda: ("", compiled.name) in self._rules.items):
             self._metrics.add("nodefeaturerule_status_updates")
         return self._refused_for(RULE)
 
     async def _write_group(self, key: Key, tally: Tally) -> float:
-        """Nodes of which less is known than there is stay members for as long as they exist.
+        """Write the status of a group. Existing nodes that are not fully known stay members.
 
-        So do those on which a rule of the group failed, or a source whose features the group looks at.
+        So do nodes on which a rule of the group failed, or a source whose features the group uses.
         """
         found, known = tally.group(key), self._groups.statuses.get(key, {})
         kept = {node for node in listed_nodes(known) if node in found.unsure or self._silent(node)}
         status = render_group(found.nodes | kept, found)
         wait = await self._offer_group(key, status, known)
-        if self._is_untold(GROUP):
-            self._logged.tell("/".join(key), None, status)
+        if self._has_no_status(GROUP):
+            self._logged.log_new("/".join(key), None, status)
         return wait
 
     async def _offer_group(self, key: Key, status: Mapping[str, Any], known: Mapping[str, Any]) -> float:
@@ -193,10 +196,10 @@ class StatusWriter:
             self._metrics.add("node_feature_group_update_requests")
         return self._refused_for(GROUP)
 
-    def _is_untold(self, kind: str) -> bool:
-        """Whether nobody can read a status of that kind, which is said when it begins and when it ends."""
-        reason = self._refusals[kind][0] if kind in self._refusals else self._lost() if kind == RULE else ""
-        before, self._said[kind] = self._said.get(kind, ""), reason
+    def _has_no_status(self, kind: str) -> bool:
+        """Whether no status of that kind can be published; changes of that are logged."""
+        reason = self._rejections[kind][0] if kind in self._rejections else self._no_status() if kind == RULE else ""
+        before, self._reasons[kind] = self._reasons.get(kind, ""), reason
         if reason and reason != before:
             known = f": {reason}" if reason in (NO_SUBRESOURCE, NO_PUBLISH) else ""
             _log.warning(f"{kind}s get no status{known}", error=f"{reason}; their problems are logged")
@@ -205,37 +208,38 @@ class StatusWriter:
         return bool(reason)
 
     def _refused_for(self, kind: str) -> float:
-        """Seconds until a status of that kind is tried again; 0 if none was refused."""
-        return max(self._refusals[kind][1] - time.monotonic(), 0.0) if kind in self._refusals else 0.0
+        """Seconds until a status of that kind is tried again; 0 if none was rejected."""
+        return max(self._rejections[kind][1] - time.monotonic(), 0.0) if kind in self._rejections else 0.0
 
     async def _send(
         self, kind: str, path: str, uid: str, status: Mapping[str, Any], exists: Callable[[], bool]
     ) -> bool:
-        """Whether it was written. If none of that kind can be, none is tried for a while. Raises: KubeError."""
+        """Returns whether it was written. If no status of that kind can be, none is tried for a while. Raises:
+        KubeError."""
         try:
             await self._patch(path, uid, status)
         except (NotFound, Forbidden) as error:
             self._sent.pop((path, uid), None)
             if isinstance(error, Forbidden) or exists():
                 reason = str(error) if isinstance(error, Forbidden) else NO_SUBRESOURCE
-                self._refusals[kind] = reason, time.monotonic() + REFUSED
+                self._rejections[kind] = reason, time.monotonic() + REFUSED
             return False
-        self._refusals.pop(kind, None)
+        self._rejections.pop(kind, None)
         return True
 
     def _awaits_workers(self) -> bool:
-        """Whether some nodes have yet to be judged, and may be soon."""
-        return len(self._verdicts) < self._everybody() and time.monotonic() - self._started < PATIENCE
+        """Whether some nodes are not evaluated yet, and may be soon."""
+        return len(self._evaluator) < self._node_count() and time.monotonic() - self._started < PATIENCE
 
-    def _not_yet(self, path: str, counts_everybody: bool = True) -> float:
-        """Seconds until counts may be written for an object; 0 if they may."""
+    def _not_yet(self, path: str, counts_node_count: bool = True) -> float:
+        """Seconds until counts may be written for an object; 0 if now."""
         now = time.monotonic()
-        if counts_everybody and self._awaits_workers():
+        if counts_node_count and self._awaits_workers():
             return EVERY
         return max(EVERY - (now - self._written.get(path, -EVERY)), 0.0)
 
     async def _patch(self, path: str, uid: str, status: Mapping[str, Any]) -> None:
-        """Raises: KubeErrors, but no Conflict: then there is a new object, which the watch tells of."""
+        """Raises: KubeError, but no Conflict: then there is a new object, which the informer will report."""
         body = {"status": status} | ({"metadata": {"uid": uid}} if uid else {})
         self._sent[path, uid] = status
         self._written[path] = time.monotonic()
@@ -256,34 +260,36 @@ def _group_path(key: Key) -> str:
 
 
 async def _alone(work: Awaitable[float], **about: str) -> float:
-    """The status of one object; what goes wrong with it keeps back no other. Raises: Unavailable."""
+    """Write the status of one object; an error does not affect other objects. Raises: Unavailable."""
     try:
         return await work
     except Unavailable:
         raise
     except KubeError as error:
-        _log.warning("status not written; trying again", error=error, seconds=EVERY, **about)
+        _log.warning("cannot write status; trying again", error=error, seconds=EVERY, **about)
     except Exception as error:
         failed("statuses", error, **about)
     return EVERY
 
 
 MOST = 100
-"""Problems of one object that are logged as long as its specification stays the same."""
+"""The most problems of one object that are logged while its specification stays the same."""
 
 
 class LoggedProblems:
-    """Each problem is logged once for each specification of the object that it is in."""
+    """Logs each problem once for each version of an object's specification."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[object, set[tuple[str, str]]]] = {}
+        self._logged: dict[str, tuple[object, set[tuple[str, str]]]] = {}
 
-    def tell(self, name: str, version: object, status: Mapping[str, Any], only: Collection[str] | None = None) -> None:
-        """Log what is new in a status; with `only` no other messages than these. `version` is of the specification."""
-        before, said = self._said.get(name, (None, set[tuple[str, str]]()))
+    def log_new(
+        self, name: str, version: object, status: Mapping[str, Any], only: Collection[str] | None = None
+    ) -> None:
+        """Log the new problems in a status; with `only`, no other messages. `version` is that of the specification."""
+        before, said = self._logged.get(name, (None, set[tuple[str, str]]()))
         if before != version:
             said = set()
-        self._said[name] = version, said
+        self._logged[name] = version, said
         for rule, problem in _problems(status):
             key = rule, str(problem["message"])
             if key in said or len(said) == MOST or (only is not None and key[1] not in only):
@@ -293,8 +299,8 @@ class LoggedProblems:
             _log.warning("problem of a rule", rule=f"{name}/{rule}" if rule else name, error=key[1], **nodes)
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget objects that are gone."""
-        self._said = {name: said for name, said in self._said.items() if name in names}
+        """Forget deleted objects."""
+        self._logged = {name: said for name, said in self._logged.items() if name in names}
 
 
 def _problems(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -305,5 +311,5 @@ def _problems(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
-    """The problems of a NodeFeatureGroup are a list, those of a NodeFeatureRule their number."""
+    """The problems of a NodeFeatureGroup are a list; those of a NodeFeatureRule are their number."""
     return value if isinstance(value, list) else []

@@ -1,8 +1,8 @@
-"""Rules, objects and groups that take too long: suspended for a while, longer each time.
+"""Suspends rules, objects and groups that take too long, longer each time.
 
-What takes too long on a node is suspended on that node alone. Once it does so on several, it is suspended on all of
-them. It is tried again later, since a machine may have been slow. If it still takes too long, it is suspended again,
-for twice as long. A changed rule starts afresh.
+They are suspended on the node on which they take too long, and on all nodes once they do so on several. After a while
+they are tried again, since the machine may have been slow. If they still take too long, they are suspended for twice as
+long. A changed rule has a clean record.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 STRIKES = 3
-"""Nodes on which a rule, an object or a group may take too long within `WINDOW`; then it is suspended on all."""
+"""Nodes on which a rule, an object or a group must take too long within `WINDOW` to be suspended on all."""
 WINDOW = 600.0
-"""Seconds after which it no longer counts that something took too long on a node."""
+"""Seconds for which it counts that something took too long on a node."""
 FIRST, LONGEST = 600.0, 3600.0
-"""Seconds that it is suspended: the first time, and at most."""
+"""Seconds of a suspension: the first and the longest."""
 
 Key = int | str
-"""The identity (`id`) of a rule, the origin of an object or a group."""
+"""The identity (`id`) of a rule, or the origin of an object or a group."""
 
 
 @dataclass(slots=True)
 class _Suspended:
-    """One that was suspended; `what` keeps it alive, so that nothing else gets its identity."""
+    """One suspension; `what` keeps the object alive, so that no other gets its identity."""
 
     what: object
     until: float
@@ -33,13 +33,13 @@ class _Suspended:
 
 @dataclass(slots=True)
 class _Place:
-    """What is suspended on all nodes, or on one; `known` also has what was until some time ago."""
+    """The suspensions on all nodes, or on one; `known` also has those that ended recently."""
 
     active: set[Key] = field(default_factory=set)
     known: dict[Key, _Suspended] = field(default_factory=dict)
 
     def suspend(self, members: Mapping[Key, object], now: float) -> bool:
-        """Whether some of them were not suspended."""
+        """Suspend members. Returns whether some of them were not suspended."""
         fresh = members.keys() - self.active
         for name in fresh:
             before = self.known.get(name)
@@ -49,23 +49,23 @@ class _Place:
         return bool(fresh)
 
     def keep(self, present: Mapping[Key, object]) -> None:
-        """Forget those that are gone or changed."""
+        """Forget deleted and changed members."""
         self.known = {key: one for key, one in self.known.items() if present.get(key) is one.what}
         self.active = self.active & self.known.keys()
 
     def release(self, now: float) -> bool:
-        """Whether the time of some is over."""
+        """End suspensions whose time is over. Returns whether there are any."""
         self.known = {key: one for key, one in self.known.items() if now < one.until + LONGEST}
         before, self.active = self.active, {key for key, one in self.known.items() if now < one.until}
         return before != self.active
 
     def end(self) -> float:
-        """When the time of the first of them is over."""
+        """When the first of them ends."""
         return min((self.known[key].until for key in self.active), default=math.inf)
 
 
 class Suspensions:
-    """Which are suspended since the rules were last put in force, and `now` is a clock of seconds."""
+    """The suspensions of the rules in force; `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -73,19 +73,19 @@ class Suspensions:
         self._everywhere = _Place()
         self._nodes: dict[str, _Place] = {}
         self._strikes: dict[Key, tuple[Mapping[Key, object], dict[str, float]]] = {}
-        """When each took too long on which nodes, the latest `STRIKES` of them."""
+        """When each took too long and on which nodes, the latest `STRIKES`."""
 
     @property
     def active(self) -> Collection[Key]:
-        """What is evaluated on no node; it grows while nodes are judged."""
+        """Suspended on all nodes; it may grow during an evaluation."""
         return self._everywhere.active
 
     def active_on(self, node: str) -> Collection[Key]:
-        """What is not evaluated on this node alone."""
+        """Suspended on this node only."""
         return self._nodes[node].active if node in self._nodes else ()
 
     def bind(self, present: Mapping[Key, object]) -> None:
-        """Other rules are put in force: forget those that are gone or changed, and release those whose time is over."""
+        """Other rules are put into force: forget deleted and changed rules, and end suspensions whose time is over."""
         self._present = present
         for place in (self._everywhere, *self._nodes.values()):
             place.keep(present)
@@ -98,13 +98,14 @@ class Suspensions:
         }
 
     def is_expected(self, key: Key) -> bool:
-        """Whether it took too long before, so that no machine need be blamed."""
+        """Whether it took too long before, so that a slow machine is not the reason."""
         return key in self._strikes or key in self._everywhere.known
 
     def strike(self, node: str, key: Key, members: Mapping[Key, object]) -> bool:
-        """It took too long on a node. Whether some of its members (itself, or its rules) are suspended for all now.
+        """Record that it took too long on a node. Returns whether members (itself, or its rules) are now suspended on
+        all nodes.
 
-        It may have begun before other rules were put in force: those that are no longer there do not count.
+        Rules that are no longer in force, since others were put into force meanwhile, do not count.
         """
         members = self._those_present(members)
         if not members:
@@ -117,7 +118,7 @@ class Suspensions:
         return len(recent) == STRIKES and self._everywhere.suspend(members, now)
 
     def suspend_on(self, node: str, members: Mapping[Key, object]) -> bool:
-        """Suspend them on this node alone. Whether some were not suspended."""
+        """Suspend them on this node only. Returns whether some were not suspended."""
         active = self._everywhere.active
         members = {name: one for name, one in self._those_present(members).items() if name not in active}
         return bool(members) and self._nodes.setdefault(node, _Place()).suspend(members, self._now())
@@ -126,14 +127,14 @@ class Suspensions:
         return {name: one for name, one in members.items() if self._present.get(name) is one}
 
     def release(self) -> list[str]:
-        """Nodes on which something is to be tried again that was suspended on them alone."""
+        """End suspensions on single nodes whose time is over. Returns those nodes."""
         now = self._now()
         released = [node for node, place in self._nodes.items() if place.release(now)]
         self._nodes = {node: place for node, place in self._nodes.items() if place.known}
         return released
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Forget a deleted node."""
         self._nodes.pop(node, None)
         for key in [
             key for key, (_, times) in self._strikes.items() if times.pop(node, None) is not None and not times
@@ -141,11 +142,11 @@ class Suspensions:
             del self._strikes[key]
 
     def retry_in(self) -> float | None:
-        """Seconds until the first of those that are suspended on all nodes is to be tried again; None if none is."""
+        """Seconds until the first suspension on all nodes ends; None if there is none."""
         return self._until((self._everywhere,))
 
     def release_in(self) -> float | None:
-        """The same for those that are suspended on one node."""
+        """Seconds until the first suspension on a single node ends."""
         return self._until(self._nodes.values())
 
     def _until(self, places: Iterable[_Place]) -> float | None:

@@ -10,7 +10,7 @@ import pytest
 from nfd.features import Features
 from nfd.master.http.metrics import Metrics
 from nfd.master.rules.evaluation import Limits
-from nfd.master.rules.evaluator import KNOWN, Evaluator, Latest, look
+from nfd.master.rules.evaluator import KNOWN, EvaluationCache, Evaluator, selected_features
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import compile_object, compile_objects
 from nfd.master.rules.slices import Slices
@@ -65,24 +65,24 @@ def judged(*rules: dict[str, Any]) -> Evaluator:
     """Every node judged by rules and a group, and compared with what it gets by itself."""
     group = parse_object({"apiVersion": API, "kind": "NodeFeatureGroup", "metadata": {"name": "g", "namespace": "ns"},
                           "spec": {"featureGroupRules": [rule("in", "pci.device", "vendor")]}})  # fmt: skip
-    verdicts = Evaluator(
+    evaluator = Evaluator(
         Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN)
     )
-    verdicts.bind([sheet(*rules)], compile_objects([group], POLICY).groups)
+    evaluator.bind([sheet(*rules)], compile_objects([group], POLICY).groups)
     for report in nodes():
-        found = verdicts.judge(report.node, report, ()).evaluation
-        alone = evaluate(verdicts.book.rules, report.features, POLICY)
+        found = evaluator.evaluation_of(report.node, report, ()).evaluation
+        alone = evaluate(evaluator.rule_set.rules, report.features, POLICY)
         assert found.same_outcome(alone)
-        assert (found.held, found.problems, found.errors) == (alone.held, alone.problems, alone.errors)
+        assert (found.matching, found.problems, found.errors) == (alone.matching, alone.problems, alone.errors)
         assert found.groups == ((("ns", "g"),) if report.features.instances["pci.device"] else ())
-    return verdicts
+    return evaluator
 
 
 def test_shared_features_are_judged_alike() -> None:
-    verdicts = judged(*RULES)
-    found = [verdict for name in verdicts.names() if (verdict := verdicts.get(name))]
+    evaluator = judged(*RULES)
+    found = [state for name in evaluator.names() if (state := evaluator.get(name))]
     assert len({id(one.evaluation) for one in found}) < len(found)
-    assert verdicts.book.repeatable
+    assert evaluator.rule_set.repeatable
 
 
 @pytest.mark.parametrize("kind", ["labels", "annotations", "extendedResources"])
@@ -91,14 +91,14 @@ def test_references_to_the_node_itself_are_not_shared(kind: str) -> None:
 
 
 def test_what_asks_for_the_time_is_not_remembered() -> None:
-    assert not judged(TIMED).book.repeatable
+    assert not judged(TIMED).rule_set.repeatable
 
 
 def test_equal_contents_that_are_not_the_same_are_told_apart() -> None:
     """Identity is a shortcut, and a different value is never taken for a known one once that is gone."""
-    latest: Latest[int] = Latest()
+    latest: EvaluationCache[int] = EvaluationCache()
     for number in range(3 * KNOWN):
-        seen = look(Features(attributes={"kernel.version": {"major": str(number)}}), ("kernel.version",))
+        seen = selected_features(Features(attributes={"kernel.version": {"major": str(number)}}), ("kernel.version",))
         assert latest.get(seen) is None
         latest.put(seen, number)
         assert latest.get(seen) == number
