@@ -47,7 +47,7 @@ def test_ways_past_supervision(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "tasks.start('chores', self._chores)",
+        "tasks.start('chores', self._periodic_tasks)",
         "thread: threading.Thread | None = None",
         "await asyncio.sleep(1)",
         "command.run(args)",

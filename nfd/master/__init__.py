@@ -1,1 +1,1 @@
-"""The master: takes reports of workers and keeps the labels of Nodes right."""
+"""The master: accepts reports of workers and writes labels to Nodes."""

@@ -1,7 +1,7 @@
-"""The program `nfd-master`: its command line, in a process whose log is JSON lines alone.
+"""The program `nfd-master`: its command line, in a process whose log has only JSON lines.
 
-gRPC's C core has a log of its own, with a raw line for each handshake that fails. It reads its settings when it is
-loaded; what the operator set stays (gRPC documentation, "gRPC environment variables").
+gRPC's C core has its own log, with a raw line for each failed handshake. It reads its settings when it is loaded;
+settings of the operator stay (gRPC documentation, "gRPC environment variables").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts a master together from flags and configuration, and again from a configuration that has changed."""
+"""Makes a master from flags and configuration, and applies a changed configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nfd.kube.lease import Lease, Timing
 from nfd.kube.reviews import AccessReviews
 from nfd.master.config import Config
 from nfd.master.http.reports_api import MasterState, ReadAuthorization, ReportsApi
-from nfd.master.leadership import Election, where_we_are
+from nfd.master.leadership import Election, own_address
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.rules.nodefeatures import Joining
@@ -34,7 +34,7 @@ from nfd.store.kube import KubeStore
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 LEASE = "nfd-master.nfd.kubernetes.io"
 LOOK = 5.0
-"""Seconds between two looks at the configuration file; a ConfigMap takes a minute to get here."""
+"""Seconds between two checks of the configuration file; an update of a ConfigMap takes a minute to arrive."""
 AT_START_ONLY = ("nfd_api_parallelism", "informer_page_size", "leader_election", "klog")
 
 Signature = tuple[tuple[str, bytes], ...]
@@ -43,7 +43,7 @@ _log = log.get("master")
 
 @dataclass(slots=True)
 class Master:
-    """A service and what it was made of."""
+    """A service and its configuration."""
 
     service: Service
     config: Config
@@ -51,9 +51,9 @@ class Master:
     client: KubeClient | None = None
 
     async def follow(self, hangup: asyncio.Event, seen: Signature) -> None:
-        """Take in the configuration anew whenever `hangup` is set or its file is another one. Until cancelled.
+        """Reload the configuration whenever `hangup` is set or its file changed. Until cancelled.
 
-        `seen` is the signature from before the configuration was read: the start may wait for an API server.
+        `seen` is the signature from before the configuration was read, since the start may wait for an API server.
         """
         path = str(self.parsed["config"])
         while True:
@@ -67,7 +67,7 @@ class Master:
                 await self.reload()
 
     async def reload(self) -> None:
-        """Go on with the configuration as it is now; one that cannot be used changes nothing."""
+        """Apply the current configuration; an invalid one changes nothing."""
         try:
             config, findings = configure(Config, self.parsed)
             options = options_of(config, self.parsed)
@@ -76,22 +76,22 @@ class Master:
             await self.service.reconfigure(options, self.resources(config, options.settings))
         except FileGone as error:
             if error.news:
-                _log.warning("configuration file gone or empty, the configuration in use stays", error=error)
+                _log.warning("configuration file is missing or empty; the configuration in use stays", error=error)
             return
         except (ConfigError, KubeError) as error:
-            _log.error("configuration cannot be used, the old one stays", error=error)
+            _log.error("configuration is invalid; the previous one stays in use", error=error)
             return
         except Exception as error:
-            failed("reload", error, "configuration cannot be used, the old one stays")
+            failed("reload", error, "configuration is invalid; the previous one stays in use")
             return
         later = [name for name in AT_START_ONLY if getattr(config, name) != getattr(self.config, name)]
         self.config = config
         _log.info("configuration loaded")
         if later:
-            _log.warning("options take effect when the master starts anew", path=later)
+            _log.warning("these options take effect after a restart of the master", path=later)
 
-    def standing(self) -> MasterState:
-        """What we go by at present."""
+    def state(self) -> MasterState:
+        """The current state."""
         settings = options_of(self.config, self.parsed).settings
         limits = self.config.restrictions
         return MasterState(
@@ -111,25 +111,25 @@ class Master:
         )
 
     def missing(self) -> str:
-        """Why there are no reports here; "" if there are."""
-        return "" if self.service.leadership.leading else "another master leads, ask that one"
+        """The reason why there are no reports here; "" if there are."""
+        return "" if self.service.leadership.leading else "another master leads; ask the leader"
 
     def resources(self, config: Config, settings: ReconcileOptions) -> MakeResources | None:
-        """What makes the watches on custom resources; None without an API server."""
+        """Makes the informers of custom resources; None without an API server."""
         client = self.client
         if client is None:
             return None
-        wishes = wishes_of(config, self.parsed, settings)
-        return lambda metrics: CustomResources(client, wishes, metrics)
+        resource_options = resource_options_of(config, self.parsed, settings)
+        return lambda metrics: CustomResources(client, resource_options, metrics)
 
 
 async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
-    """On a cluster it watches custom resources too, and may be one of several. Raises: ConfigError."""
+    """Make the master; on a cluster with custom resources and leader election. Raises: ConfigError."""
     if parsed["node-store"] != "kubernetes":
         if parsed["node-selector"]:
-            raise ConfigError("--node-selector needs an API server that selects: not with a store of files")
+            raise ConfigError("--node-selector needs --node-store=kubernetes")
         if parsed["serve-reports"]:
-            raise ConfigError("--serve-reports needs an API server to ask who may read: not with a store of files")
+            raise ConfigError("--serve-reports needs --node-store=kubernetes, to authorise clients")
         proof = file_key(folder_of(parsed))
         options = replace(options_of(config, parsed, proof), security=make_security(parsed, mode))
         service = Service(FileStore(folder_of(parsed)), options)
@@ -144,39 +144,41 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     if parsed["enable-leader-election"]:
         options = replace(options, election=await open_election(config, parsed))
         client.fence = options.election.lease if options.election else client.fence
-    wishes = wishes_of(config, parsed, options.settings)
+    resource_options = resource_options_of(config, parsed, options.settings)
     store = KubeStore(client, config.informer_page_size, selector=parsed["node-selector"])
-    service = Service(store, options, lambda metrics: CustomResources(client, wishes, metrics))
+    service = Service(store, options, lambda metrics: CustomResources(client, resource_options, metrics))
     master = Master(service, config, parsed, client)
     admission = ReadAuthorization(AccessReviews(client))
     if parsed["serve-reports"]:
-        service.serve(ReportsApi(admission, master.standing, master.missing, service.reported, service.heard).routes())
+        service.serve(
+            ReportsApi(admission, master.state, master.missing, service.reported, service.latest_report).routes()
+        )
     if parsed["serve-page"]:
         serve_page(service, admission)
     return master
 
 
 def serve_page(service: Service, admission: ReadAuthorization | None = None) -> None:
-    """The fleet in a browser; loaded where it is served, since it takes 0.7 MiB."""
+    """Serve the page. It is imported here because it takes 0.7 MiB."""
     from nfd.master.page.server import Page
 
     service.serve(Page(service.nodes, service.starting, admission.check if admission else None).routes())
 
 
 async def open_election(config: Config, parsed: Parsed) -> Election:
-    """Raises: ConfigError if it is not known in which namespace the lease is, or its times do not fit."""
+    """Make the election. Raises: ConfigError if the lease's namespace is unknown, or its times are invalid."""
     namespace = own_namespace(parsed)
     if not namespace:
-        raise ConfigError("--enable-leader-election: not inside a pod, so give --namespace, where the Lease is to be")
+        raise ConfigError("--enable-leader-election needs --namespace outside a pod: the namespace of the Lease")
     timing = config.leader_election
     timing.check()
     times = Timing(timing.lease_duration, timing.renew_deadline, timing.retry_period)
-    pod, host = where_we_are(os.environ)
+    pod, host = own_address(os.environ)
     return Election(Lease(await connect(parsed["kubeconfig"]), namespace, LEASE, times), pod, host)
 
 
 async def open_store(config: Config, parsed: Parsed) -> tuple[NodeStore, Proof, SecretKey | None]:
-    """The node store that `--node-store` names, what is proven there, and where its key is; none is made in a Secret.
+    """The node store of `--node-store`, the proof, and the follower of its key; no key is made in a Secret.
 
     Raises: ConfigError.
     """
@@ -189,7 +191,7 @@ async def open_store(config: Config, parsed: Parsed) -> tuple[NodeStore, Proof, 
 
 
 def secret_key(client: KubeClient, parsed: Parsed, proof: Proof) -> SecretKey | None:
-    """What keeps the proof's key in step with the Secret; None if it is not known in which namespace that is."""
+    """The follower of the proof's key in the Secret; None if its namespace is unknown."""
     namespace = own_namespace(parsed)
     return SecretKey(client, namespace, parsed["certificate-objects"], proof) if namespace else None
 
@@ -200,7 +202,7 @@ def folder_of(parsed: Parsed) -> Path:
 
 
 def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Options:
-    """What flags and configuration say about the service; `proof` is what it starts with. Raises: ConfigError."""
+    """The service's options from flags and configuration; `proof` is the initial one. Raises: ConfigError."""
     gates: Mapping[str, bool] = parsed["feature-gates"]
     return Options(
         port=parsed["port"],
@@ -219,8 +221,8 @@ def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Op
     )
 
 
-def wishes_of(config: Config, parsed: Parsed, settings: ReconcileOptions) -> ResourceOptions:
-    """What flags and configuration say about custom resources."""
+def resource_options_of(config: Config, parsed: Parsed, settings: ReconcileOptions) -> ResourceOptions:
+    """The options of custom resources from flags and configuration."""
     limits = config.restrictions
     return ResourceOptions(
         Joining(settings.policy, own_namespace(parsed), limits.deny_node_feature_labels),
@@ -241,5 +243,5 @@ def own_namespace(parsed: Parsed) -> str:
 
 
 def signature(path: str) -> Signature:
-    """What the configuration file and its drop-ins say: a touch, or a copy of the same, is no change."""
+    """The content of the configuration file and its drop-ins, so that a touch, or an equal copy, is no change."""
     return contents(path)

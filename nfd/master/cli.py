@@ -1,4 +1,4 @@
-"""`nfd-master`: serves workers over gRPC and keeps the labels of Nodes right."""
+"""`nfd-master`: accepts reports over gRPC and writes the labels of Nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GATES = {
     "NodeFeatureGroupAPI": Gate(False),
 }
 _INSTANCE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
-_STORE_HELP = "where Nodes are kept: `kubernetes`, or `file:DIR` for a folder of NODE.yaml files"
+_STORE_HELP = "where Nodes are stored: `kubernetes`, or `file:DIR` for a folder of NODE.yaml files"
 _log = log.get("master")
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             FLAGS,
             Config,
             "NFD_MASTER",
-            about="Takes reports of nfd-worker over gRPC and labels Node objects.",
+            about="Accepts reports of nfd-worker over gRPC and labels Node objects.",
         )
         if parsed.answer:
             say(parsed.answer)
@@ -71,13 +71,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _store(text: str) -> str:
     kind, colon, folder = text.partition(":")
     if text != "kubernetes" and not (kind == "file" and colon and folder):
-        raise ValueError(f"{text!r} is neither `kubernetes` nor `file:DIR`")
+        raise ValueError(f"{text!r} must be `kubernetes` or `file:DIR`")
     return text
 
 
 def _instance(text: str) -> str:
     if not _INSTANCE.fullmatch(text):
-        raise ValueError(f"{text!r} must be letters, digits, '-', '_' or '.', with a letter or digit at both ends")
+        raise ValueError(
+            f"{text!r} must consist of letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
+        )
     return text
 
 
@@ -88,27 +90,27 @@ FLAGS = (
     Extra("port", "gRPC port for workers", 8080, parse_port),
     Extra(
         "http-port",
-        "port of /healthz, /readyz and /metrics; 0 switches them off",
+        "port of /healthz, /readyz and /metrics; 0 disables it",
         8081,
         parse_port,
         aliases=("metrics",),
     ),
-    Extra("serve-reports", "serve /reports to those who may get it, for nfd plan", False, switch=True),
+    Extra("serve-reports", "serve /reports to authorised clients, for nfd plan", False, switch=True),
     Extra("serve-page", "show the fleet in a browser, at /page/ of the HTTP port", False, switch=True),
     Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, parse_port, hidden=True),
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),
     Extra(
         "node-selector",
-        "label selector of the Nodes that are this master's, of several in one cluster; reports of others are refused",
+        "label selector of this master's Nodes, for several masters in one cluster; reports for others are rejected",
         "",
         parse_selector,
     ),
-    Extra("prune", "remove everything of ours from all nodes and exit", False, switch=True),
+    Extra("prune", "remove everything that nfd manages from all nodes and exit", False, switch=True),
     Extra("dry-run", "with --prune: only print what would be removed", False, switch=True),
     Extra("delete-secret", "with --prune: delete the Secret of --certificate-objects at the end", False, switch=True),
     Extra(
         "enable-leader-election",
-        "for several replicas: one of them writes, by a Lease in our namespace",
+        "for several replicas: only the leader writes, elected by a Lease in the master's namespace",
         False,
         switch=True,
     ),

@@ -1,4 +1,4 @@
-"""The master's configuration, as NFD's nfd-master.conf has it (NFD documentation, "Master configuration reference")."""
+"""The master's configuration: NFD's nfd-master.conf (NFD documentation, "Master configuration reference")."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nfd.rules.policy import Policy
 
 
 class LeaderElection(Section):
-    """Timing of the Lease; only looked at with --enable-leader-election."""
+    """Timing of the Lease; used only with --enable-leader-election."""
 
     lease_duration: Duration = 15.0
-    """How long a lease holds after its last renewal."""
+    """Validity of a lease after its last renewal."""
     renew_deadline: Duration = 10.0
-    """How long the leader goes on trying to renew before it stops writing."""
+    """How long the leader tries to renew before it stops writing."""
     retry_period: Duration = 2.0
-    """Time between two tries."""
+    """Time between two attempts."""
 
     def check(self) -> None:
         """Raises: ConfigError for times that do not fit together."""
@@ -33,20 +33,20 @@ class Requirement(Section):
     """One term of `matchExpressions` (Kubernetes documentation, "Labels and Selectors")."""
 
     key: str = ""
-    """Key of a label."""
+    """Label key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "Exists"
-    """What is asked of it."""
+    """Operator."""
     values: tuple[str, ...] = ()
-    """For In and NotIn."""
+    """Values for In and NotIn."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.key or (self.operator in ("In", "NotIn")) != bool(self.values):
-            raise ValueError("needs a key, and values with In and NotIn alone")
+            raise ValueError("needs a key, and values only with In and NotIn")
         return self
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """A label that is missing is also not in any list."""
+        """Whether the labels match; a missing label is in no list."""
         if self.operator in ("In", "NotIn"):
             return (labels.get(self.key) in self.values) == (self.operator == "In")
         return (self.key in labels) == (self.operator == "Exists")
@@ -56,9 +56,9 @@ class NamespaceSelector(Section):
     """A label selector; an empty one selects everything."""
 
     match_labels: Mapping[str, str] = Field(default_factory=dict)
-    """Labels that a namespace has to have."""
+    """Labels that a namespace must have."""
     match_expressions: tuple[Requirement, ...] = ()
-    """Requirements that the labels of a namespace have to meet."""
+    """Requirements for the labels of a namespace."""
 
     def __bool__(self) -> bool:
         return bool(self.match_labels or self.match_expressions)
@@ -69,7 +69,7 @@ class NamespaceSelector(Section):
 
 
 class Restrictions(Section):
-    """What the master does not do, whoever asks for it."""
+    """What the master does not do, whatever reports and rules request."""
 
     disable_labels: bool = False
     """Publish no labels; those published earlier are removed."""
@@ -78,46 +78,47 @@ class Restrictions(Section):
     disable_annotations: bool = False
     """Publish no feature annotations; those published earlier are removed."""
     allow_overwrite: bool = True
-    """Take over a label, annotation or extended resource that somebody else has set to another value."""
+    """Take over a label, annotation or extended resource that another manager has set to another value."""
     deny_node_feature_labels: bool = False
     """Ignore the labels (not the features) of third-party NodeFeature objects."""
     source_namespaces: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Namespaces that a worker's source may write labels in, such as `local: [vendor.io]`; `*` is for other sources."""
+    """Namespaces in which a worker's source may write labels, such as `local: [vendor.io]`; `*` stands for other
+    sources."""
     node_feature_namespace_selector: NamespaceSelector = NamespaceSelector()
-    """Ignore NodeFeature objects of namespaces that this does not select."""
+    """Ignore NodeFeature objects in namespaces that this does not select."""
 
 
 class Config(Section):
     """nfd-master.conf."""
 
     extra_label_ns: Annotated[tuple[str, ...], Flag("extra-label-ns", exact=True), United()] = ()
-    """Label namespaces that are allowed although they are denied otherwise."""
+    """Label namespaces that are allowed although they are denied by default."""
     deny_label_ns: Annotated[tuple[str, ...], Flag("deny-label-ns", exact=True), United()] = ()
-    """Label namespaces that are refused; a leading `*` makes an entry match by its end."""
+    """Label namespaces that are denied; a leading `*` makes an entry match by its end."""
     label_white_list: Annotated[Pattern, Flag("label-whitelist")] = Field(default_factory=lambda: parse_pattern(""))
-    """Pattern searched in the part of a label key after the slash; labels that lack it are refused."""
+    """Pattern that is searched in the part of a label key after the slash; labels without a match are denied."""
     auto_default_ns: bool = True
     """Put feature.node.kubernetes.io/ before label names without a namespace."""
     resource_labels: Annotated[tuple[str, ...], Flag("resource-labels", exact=True), United()] = ()
     """Labels that become extended resources if their value is a whole number."""
     enable_taints: Annotated[bool, Flag("enable-taints")] = False
-    """Let rules set taints; switched off again, the taints set by them are removed."""
+    """Allow rules to set taints; when it is disabled again, their taints are removed."""
     no_publish: Annotated[bool, Flag("no-publish")] = False
-    """Take reports, but write nothing to any Node."""
+    """Accept reports, but write nothing to any Node."""
     resync_period: Annotated[Duration, Flag("resync-period")] = 3600.0
-    """Time between two looks at all nodes, whether anything happened or not; 0 switches it off."""
+    """Time between two passes over all nodes; 0 disables them."""
     nfd_api_parallelism: Annotated[int, Flag("nfd-api-parallelism"), Field(gt=0, le=1000)] = 10
-    """How many nodes are written at a time."""
+    """How many nodes are written concurrently."""
     stale_after: Duration = 0.0
-    """Silence of a worker after which the labels of its node are removed; 0, as in NFD, never removes them for that."""
+    """Time without a report after which the labels of a node are removed; 0, as in NFD, never removes them."""
     informer_page_size: Annotated[int, Flag("informer-page-size"), Field(ge=0)] = 200
-    """Objects in one page of a list; 0 asks for the whole list at once."""
+    """Objects in one page of a list; 0 requests the whole list at once."""
     leader_election: LeaderElection = LeaderElection()
     restrictions: Restrictions = Restrictions()
     klog: Klog = Klog()
 
     def policy(self, *, auto_prefix: bool = True) -> Policy:
-        """What nodes may carry."""
+        """The policy for the keys of nodes."""
         limits = self.restrictions
         return Policy(
             extra_label_ns=frozenset(self.extra_label_ns),

@@ -1,4 +1,4 @@
-"""Which of several masters works: the phases of one, and what a worker is told by one that does not lead."""
+"""Leadership: the phases of a master, and what it answers to workers when it does not lead."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nfd.errors import ReportError
 from nfd.kube.lease import Lease
 
 NO_LEADER_YET = 2.0
-"""Seconds after which a worker should ask again while nobody leads."""
+"""Seconds after which a worker should try again while there is no leader."""
 
 
 class Phase(StrEnum):
-    """What a master does at present; it is Ready in the middle two."""
+    """The phase of a master; it is Ready in the middle two."""
 
     STARTING = "starting"
     FOLLOWER = "follower"
@@ -28,20 +28,20 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """How a replica takes part: the lease, and where workers find it if it leads ("" if it does not know)."""
+    """A replica's part in the election: the lease, and its address for workers ("" if unknown)."""
 
     lease: Lease
     pod: str
     host: str
 
     def identity(self, port: int) -> str:
-        """`POD/IP:PORT/UUID`, another one for each process."""
+        """`POD/IP:PORT/UUID`, different for each process."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.pod}/{f'{host}:{port}' if host else ''}/{uuid.uuid4()}"
 
 
 class Leadership:
-    """The phase of this master. One that has no rivals leads as soon as it knows the nodes."""
+    """The phase of this master. Without election it leads as soon as the nodes are known."""
 
     def __init__(self, lease: Lease | None) -> None:
         self._lease = lease
@@ -58,24 +58,24 @@ class Leadership:
 
     @property
     def leading(self) -> bool:
-        """Whether nodes may be written; what is under way while we drain is still brought to its end."""
+        """Whether nodes may be written; while it drains, passes in progress are completed."""
         return self._started and (self._lease is None or self._lease.leading)
 
     @property
     def missing(self) -> str:
-        """Why this master is not Ready, "" if it is: to lead is not needed for that."""
+        """Why this master is not Ready, "" if it is. A follower is Ready too."""
         reasons = {Phase.STARTING: "the nodes are not known yet", Phase.DRAINING: "the master is stopping"}
         return reasons.get(self.phase, "")
 
     def started(self) -> None:
-        """Nodes are known, reports can be taken, the lease can be read."""
+        """Nodes are known; reports can be accepted and the lease can be read."""
         self._started = True
 
     def drain(self) -> None:
         self._draining = True
 
-    def refer(self) -> None:
-        """Raises: ReportError that sends a worker to the leader, unless that is us."""
+    def require(self) -> None:
+        """Raises: ReportError with the leader's address, unless this master leads."""
         if self._lease is None or self._lease.leading:
             return
         if leader := self._lease.leader:
@@ -84,8 +84,8 @@ class Leadership:
         raise ReportError("no master leads at present", retry=True, retry_after=wait, code="UNAVAILABLE")
 
 
-def where_we_are(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Name and address of this pod: `POD_NAME` and `POD_IP`, else the host's name, which a pod finds in /etc/hosts."""
+def own_address(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Name and address of this pod: `POD_NAME` and `POD_IP`, else the host name, which a pod has in /etc/hosts."""
     pod, host = environment.get("POD_NAME") or socket.gethostname(), environment.get("POD_IP", "")
     if not host:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The running `nfd-master`, and its other task: to remove everything of ours from the Nodes (`--prune`)."""
+"""Runs `nfd-master`, or removes everything that it manages from the Nodes (`--prune`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from nfd.store.base import Kind
 
 __all__ = ["remove_all", "serve", "signature"]
 GARBAGE = (20_000, 20, 20)
-"""When Python looks for cycles: seldom, and not among what is there after the start; a report leaves hardly any."""
+"""Thresholds of Python's garbage collector: it runs seldom and skips objects of the start, since a report leaves hardly
+any cycles."""
 _log = log.get("master")
 
 
@@ -42,7 +43,7 @@ async def _work(master: Master, hangup: asyncio.Event, seen: Signature) -> None:
 
 
 async def remove_all(config: Config, parsed: Parsed) -> None:
-    """Prints each key as `NODE KIND KEY`, as it is removed or, with --dry-run, would be."""
+    """Print each key as `NODE KIND KEY` when it is removed, or with --dry-run would be."""
     if config.no_publish:
         return
     store, proof, secret = await open_store(config, parsed)
@@ -51,7 +52,12 @@ async def remove_all(config: Config, parsed: Parsed) -> None:
         await store.start(lambda name: None)
         async for planned in prune(store, parsed["instance"], policy, proof, dry_run=parsed["dry-run"]):
             for kind, key in sorted(planned.left):
-                _log.warning("left on the node: not known to be ours", node=planned.node.name, kind=kind, label=key)
+                _log.warning(
+                    "key stays: not proven to be managed by nfd",
+                    node=planned.node.name,
+                    kind=kind,
+                    label=key,
+                )
             keys = [(kind, key) for kind, change in planned.changes.items() for key in sorted(change.remove)]
             for kind, key in [*keys, *((Kind.ANNOTATIONS, key) for key in sorted(planned.forgotten))]:
                 say(f"{planned.node.name} {kind} {key}")

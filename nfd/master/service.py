@@ -1,4 +1,4 @@
-"""The master, wired: reports come in over gRPC, nodes go through the queue, HTTP tells how it is."""
+"""The service: reports over gRPC, the work queue of nodes, and HTTP."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from nfd.runtime.failures import failed
 from nfd.store.base import Node, NodeStore
 
 DRAIN = 7.0
-"""Seconds for calls and passes under way when the master stops; the lease and the rest have theirs within the grace."""
+"""Seconds for calls and passes in progress when the master stops; releasing the lease also fits in the grace period."""
 TICK = 10.0
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks of the periodic tasks."""
 SWEEP = 3600.0
-"""Seconds that a report is kept at least for a Node that does not exist."""
+"""The least seconds that a report is kept for a Node that does not exist."""
 
 _log = log.get("master")
 MakeResources = Callable[[Metrics], CustomResources]
@@ -44,12 +44,11 @@ MakeResources = Callable[[Metrics], CustomResources]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where to listen (port 0 takes a free one, None none at all), and how many nodes are written at a time.
+    """Where to listen (port 0 is a free one, None disables it), and how many nodes are written concurrently.
 
-    `resync` is in seconds, as is `stale_after`, the silence of a worker after which its labels go; 0 switches each off.
-    `key` is where the settings' proof has its key from, on a cluster.
-    `election` is for one of several masters, `service_name` what the certificates of all of them say. `drain` limits
-    the seconds that calls and passes under way have at the end.
+    `resync` and `stale_after` are in seconds; 0 disables each. After `stale_after` without a report a node's labels are
+    removed. `key` follows the proof's key on a cluster. `election` is for several masters, `service_name` the name in
+    all their certificates. `drain` is the limit in seconds for calls and passes in progress at the end.
     """
 
     host: str = ""
@@ -69,9 +68,9 @@ class Options:
 
 
 class Service:
-    """A master on a node store. After `start`, `port` and `http_port` tell where it listens.
+    """A master on a node store. After `start`, `port` and `http_port` have its ports.
 
-    `resources` makes the watches on custom resources, where there is an API server to ask.
+    `resources` makes the informers of custom resources, if there is an API server.
     """
 
     def __init__(self, store: NodeStore, options: Options, resources: MakeResources | None = None) -> None:
@@ -88,16 +87,16 @@ class Service:
         self._heartbeats = Heartbeats(options.stale_after, options.now)
         instance = options.settings.instance
         self._proof = options.settings.proof
-        self._intake = ReportHandler(
+        self._handler = ReportHandler(
             store, self.leadership, self._heartbeats, self.queue, self.metrics, instance, self._proof
         )
         self._reconciler = Reconciler(
-            store, self._intake.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
+            store, self._handler.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
         )
         self.metrics.unwritten = self.unwritten
         security = options.security
-        self._labeler = LabelerServer(self._intake.accept, security.gate, security.tls, options.service_name)
-        self._intake.features = self._labeler.features
+        self._labeler = LabelerServer(self._handler.accept, security.authenticator, security.tls, options.service_name)
+        self._handler.features = self._labeler.features
         self._labeler.rejected = lambda status: self.metrics.add("reports_refused", code=status)
         self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
         self._leads = asyncio.Event()
@@ -107,32 +106,32 @@ class Service:
         self._failing = False
 
     def serve(self, routes: Iterable[RouteDef]) -> None:
-        """Answer further paths over HTTP; before the start."""
+        """Add HTTP paths; before the start."""
         self._http.add(routes)
 
-    def heard(self, name: str) -> TimedReport | None:
-        """The latest report of a node, and how long ago its worker spoke."""
-        report = self._intake.reports.get(name)
+    def latest_report(self, name: str) -> TimedReport | None:
+        """The latest report of a node, and its age."""
+        report = self._handler.reports.get(name)
         return None if report is None else TimedReport(report, self._heartbeats.age(name))
 
     def reported(self) -> list[str]:
-        """The nodes of which there is a report."""
-        return sorted(self._intake.reports.names())
+        """The nodes with a report."""
+        return sorted(self._handler.reports.names())
 
     def nodes(self) -> list[Node]:
-        """All Nodes as last heard of."""
+        """All Nodes in the store."""
         return [node for name in list(self._store.names()) if (node := self._store.get(name)) is not None]
 
     def unwritten(self) -> list[Unwritten]:
-        """Keys that nodes should have and do not get."""
+        """Keys that nodes should have but do not get."""
         return [*self._reconciler.refused(), *self._reconciler.contradicted()]
 
     def starting(self) -> str:
-        """What is still missing before nodes are known; "" if they are."""
+        """What is missing before nodes are known; "" if they are."""
         return self.leadership.missing
 
     async def start(self) -> None:
-        """Serve HTTP, get a certificate, fill the node cache, then take reports, or tell where to bring them.
+        """Serve HTTP, get a certificate, fill the node store, then accept reports or refer to the leader.
 
         Raises: KubeError, ConfigError, OSError.
         """
@@ -147,7 +146,7 @@ class Service:
         if self._resources is not None:
             await self._resources.start(self._store, self.queue, self._leads, self._proof)
         self._tasks = [tasks.start("node passes", self._work) for _ in range(options.parallelism)]
-        self._tasks.append(tasks.start("chores", self._chores))
+        self._tasks.append(tasks.start("chores", self._periodic_tasks))
         self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
         if options.election is not None:
             await options.election.lease.start(options.election.identity(self.port), self._leadership_changed)
@@ -157,7 +156,7 @@ class Service:
         _log.info("master ready", nodes=len(self._store.names()), port=self.port, phase=self.leadership.phase)
 
     async def stop(self) -> None:
-        """Take no more reports, finish the passes under way and queued, let another master lead, then close."""
+        """Reject further reports, finish queued passes, release the lease, then close."""
         self.leadership.drain()
         clock = asyncio.get_running_loop().time
         until = clock() + self._options.drain
@@ -181,7 +180,7 @@ class Service:
         await self._http.stop()
 
     async def reconfigure(self, options: Options, resources: MakeResources | None = None) -> None:
-        """Go on with other settings, resync period and silence; nothing is forgotten, and the proof stays.
+        """Apply other options. No report is forgotten, and the proof stays.
 
         Raises: KubeError.
         """
@@ -194,7 +193,7 @@ class Service:
         self._add_all()
 
     async def _replace_resources(self, make: MakeResources) -> None:
-        """List all custom resources anew, and go by them once that is done or takes long."""
+        """List all custom resources again, and use them once that is done or takes long."""
         async with self._replacing:
             self._make_resources, other = make, make(self.metrics)
             try:
@@ -205,7 +204,7 @@ class Service:
                 await other.stop()
 
     def _key_changed(self) -> None:
-        """Bookkeeping is proven with another key: what differs from now on is nobody's doing."""
+        """The proof's key changed: differences from now on are not drift."""
         self._reconciler.configure(self._with_resources(self._options.settings))
 
     def _with_resources(self, settings: ReconcileOptions) -> ReconcileOptions:
@@ -213,11 +212,11 @@ class Service:
         return replace(settings, evaluate=self._resources.evaluate) if self._resources is not None else settings
 
     def _leadership_changed(self) -> None:
-        """A new leader looks at every node; who leads no more, or not again for sure, knows nothing of them."""
+        """A new leader queues every node; a master that no longer leads forgets all reports."""
         if not self.leadership.leading:
             self._terms += 1
             self._leads.clear()
-            self._intake.clear()
+            self._handler.clear()
             if self._resources is not None:
                 self._resources.clear()
         elif not self._leads.is_set() and self.leadership.phase is not Phase.DRAINING:
@@ -227,9 +226,9 @@ class Service:
             ]
 
     async def _take_over(self, term: int) -> None:
-        """The last leader may have acted on rules and objects that we have not heard of: list them anew, then lead.
+        """List rules and objects again before leading, since the last leader may have used newer ones.
 
-        Not if the term is over by then, also where this was tried more than once.
+        Not if the term is over by then.
         """
         if self._options.election is not None and self._make_resources is not None:
             await self._replace_resources(self._make_resources)
@@ -239,22 +238,22 @@ class Service:
             self._add_all()
 
     def _add_all(self) -> None:
-        for name in {*self._store.names(), *self._intake.reports.names()}:
+        for name in {*self._store.names(), *self._handler.reports.names()}:
             self.queue.add(name)
 
     def _node_changed(self, name: str) -> None:
-        reports = self._intake.reports
+        reports = self._handler.reports
         if self._store.get(name) is None:
             self._reconciler.forget(name)
             if self._resources is not None:
                 self._resources.forget(name)
             self._heartbeats.forget(name)
-            self._intake.drop(reports.missing(name))
+            self._handler.drop(reports.missing(name))
         if reports.get(name) is not None or (self._resources is not None and self._resources.has_objects(name)):
             self.queue.add(name, urgent=True)
 
     async def _work(self) -> None:
-        """Whoever does not lead lets pass what is queued: a new leader looks at everything."""
+        """Process the queue. Without leadership nodes are dropped: a new leader queues all of them."""
         while True:
             name = await self.queue.take()
             written = False
@@ -263,16 +262,16 @@ class Service:
                     written = await self._pass(name)
             finally:
                 self.queue.done(name)
-                self._intake.passed(name, written=written)
-            await asyncio.sleep(0)  # a pass without news waits for nothing: others have their turn between two
+                self._handler.passed(name, written=written)
+            await asyncio.sleep(0)  # a pass without changes never waits: let other tasks run
 
     async def _pass(self, name: str) -> bool:
-        """Whether it went through."""
+        """Returns whether it succeeded."""
         try:
             again = await self._reconciler.reconcile(name)
         except KubeError as error:
             self._postpone(name, error)
-        except Exception as error:  # a defect that one node brings out must not stop the others
+        except Exception as error:  # a defect with one node must not stop the others
             failed("node pass", error, node=name)
             self._postpone(name, None)
         else:
@@ -286,17 +285,17 @@ class Service:
         return False
 
     def _postpone(self, name: str, error: KubeError | None) -> None:
-        """Try again later. An API server that is away is told of once, not once for each node."""
+        """Queue the node again with back-off. An unavailable API server is logged once, not for each node."""
         self.metrics.add("node_update_failures")
         away = isinstance(error, Unavailable)
         failures = self.queue.retry(name, (error.retry_after if isinstance(error, Unavailable) else None) or 0.0)
         if error is not None and failures == 1 and not (away and self._failing):
-            tell = _log.error if isinstance(error, Forbidden) else _log.warning
-            tell("node not updated; trying again", node=name, error=error)
+            log_call = _log.error if isinstance(error, Forbidden) else _log.warning
+            log_call("cannot update node; trying again", node=name, error=error)
         self._failing = self._failing or away
 
-    async def _chores(self) -> None:
-        """What is due by time; a chore that fails holds up no other, and is due again at the next look."""
+    async def _periodic_tasks(self) -> None:
+        """Run the periodic tasks; one that fails does not affect the others and runs again at the next check."""
         resynced = swept = self._options.now()
         while True:
             await asyncio.sleep(self._options.tick)
@@ -309,7 +308,7 @@ class Service:
                 self._do(self._give_up_silent)
 
     def _do(self, chore: Callable[..., None], *over: str) -> bool:
-        """Whether it went through."""
+        """Returns whether it succeeded."""
         try:
             chore(*over)
         except Exception as error:
@@ -318,30 +317,30 @@ class Service:
         return True
 
     def _resync(self) -> None:
-        """Look at all nodes."""
-        for name in self._intake.reports.names():
+        """Queue all nodes."""
+        for name in self._handler.reports.names():
             self.queue.add(name)
 
     def _sweep(self) -> None:
-        """Drop reports for which no Node has come."""
-        self._intake.drop(self._intake.reports.sweep())
+        """Drop old reports without a Node."""
+        self._handler.drop(self._handler.reports.sweep())
 
     def _give_up_silent(self) -> None:
-        """`staleAfter` is over for some nodes."""
+        """Give up nodes whose worker is silent for longer than `staleAfter`."""
         for name in self._heartbeats.newly_stale(list(self._store.names())):
             if self._do(self._give_up, name):
                 self._heartbeats.give_up(name)
 
     def _give_up(self, name: str) -> None:
-        """What came from the node's worker goes, if that was ours."""
+        """Remove what came from the node's worker, if it was a worker of this product."""
         node = self._store.get(name)
-        if node is not None and self._is_ours(node):
-            _log.warning("worker silent for longer than staleAfter, its labels go", node=name)
-            self._intake.reports.expire(node)
+        if node is not None and self._had_worker(node):
+            _log.warning("worker silent for longer than staleAfter; removing its labels", node=name)
+            self._handler.reports.expire(node)
             self.queue.add(name)
 
-    def _is_ours(self, node: Node) -> bool:
-        """Whether a worker of ours is known to have spoken for it."""
+    def _had_worker(self, node: Node) -> bool:
+        """Whether an nfd-worker is known to have reported for the node."""
         instance = self._options.settings.instance
         return bool(parse_owned(node.annotations, instance, node.uid, self._proof).boot_id)
 
@@ -350,7 +349,7 @@ class Service:
             "nodes": len(self._store.names()),
             "reporting_nodes": len(self._heartbeats),
             "silent_nodes": self._heartbeats.count_silent(),
-            "waiting_reports": self._intake.reports.waiting,
+            "waiting_reports": self._handler.reports.waiting,
             "contested_keys": self._reconciler.drift.count(time.monotonic()),
             "queued_nodes": len(self.queue),
             "store_connected": int(self._store.connected),

@@ -283,11 +283,11 @@ class Agent:
             self._settings = settings
         except FileGone as error:
             if error.news:
-                self._log.warning("configuration file gone or empty, the configuration in use stays", error=error)
+                self._log.warning("configuration file is missing or empty; the configuration in use stays", error=error)
         except ConfigError as error:
-            self._log.error("configuration cannot be used, the old one stays", error=error)
+            self._log.error("configuration is invalid; the previous one stays in use", error=error)
         except Exception as error:
-            failed("reload", error, "configuration cannot be used, the old one stays")
+            failed("reload", error, "configuration is invalid; the previous one stays in use")
         else:
             self._log.info("configuration loaded")
             before, self._events = self._events, self._listen()

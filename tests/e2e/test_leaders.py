@@ -12,7 +12,7 @@ from tests.e2e.machines import Machine
 from tests.e2e.nodes import NAMESPACE, F, Node
 from tests.e2e.programs import Program, eventually, leads, pass_again
 
-GONE = "configuration file gone or empty, the configuration in use stays"
+GONE = "configuration file is missing or empty; the configuration in use stays"
 ID = F + "system-os_release.ID"
 
 
@@ -79,7 +79,7 @@ def test_a_new_configuration_is_taken_in(
     eventually(lambda: node.labels == few)
     config.write_text("labelWhiteList: '('\n")
     master.signal(signal.SIGHUP)
-    eventually(lambda: master.said("configuration cannot be used, the old one stays"))
+    eventually(lambda: master.said("configuration is invalid; the previous one stays in use"))
     assert node.labels == few
     config.unlink()
     eventually(lambda: len(master.said(GONE)) == 1)

@@ -77,7 +77,7 @@ def test_a_changed_configuration_is_read_again(up: Start, tmp_path: Path) -> Non
     eventually(lambda: all(key.startswith(F + "kernel-") for key in labels(tmp_path)))
     before = labels(tmp_path)
     config.write_text("")
-    eventually(lambda: "gone or empty" in program.text())
+    eventually(lambda: "missing or empty" in program.text())
     config.write_text("core: {labelSources: [kernel, lokal], sleepInterval: 1h}\n")
     eventually(lambda: "core.labelSources[1]" in program.text())
     assert labels(tmp_path) == before

@@ -106,7 +106,7 @@ async def test_patches(masters: FaultMasters, place: Cluster, make: Made, caplog
         assert proxy.count("PATCH", since=began) <= 3
 
     await all_cases(masters, PATCHES, case)
-    assert caplog.messages.count("node not updated; trying again") <= len(PATCHES)
+    assert caplog.messages.count("cannot update node; trying again") <= len(PATCHES)
 
 
 async def test_patches_of_the_status(masters: FaultMasters, place: Cluster, make: Made, kinds: Kinds) -> None:
@@ -159,7 +159,7 @@ async def test_outage_of_writes_is_told_once_and_asked_seldom(
     replies = await asyncio.gather(*calls)
     assert all(reply.heartbeat < 70 for reply in replies), "workers whose node is not written come again soon"
     await until(lambda: all(labels_of(place, name) == AFTER for name in names))
-    assert caplog.messages.count("node not updated; trying again") == 1
+    assert caplog.messages.count("cannot update node; trying again") == 1
     await until(lambda: "nodes can be written again" in caplog.messages)
 
 

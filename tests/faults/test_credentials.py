@@ -222,8 +222,8 @@ async def test_an_api_server_whose_certificate_has_expired(
     reply = await send(master, worker.report(AFTER))
     assert reply.heartbeat < 70
     assert labels_of(place, name) == BEFORE
-    told = [text for text in caplog.messages if text in ("watch interrupted", "node not updated; trying again")]
-    assert sorted(told) == ["node not updated; trying again", "watch interrupted"]
+    told = [text for text in caplog.messages if text in ("watch interrupted", "cannot update node; trying again")]
+    assert sorted(told) == ["cannot update node; trying again", "watch interrupted"]
     assert any("certificate has expired" in str(vars(record)) for record in caplog.records)
     assert master.metrics["node_update_requests"] < 15
     assert len(proxy.seen) == seen, "nothing is said to a server that is not known"

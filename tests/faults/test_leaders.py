@@ -206,7 +206,7 @@ async def test_a_lease_that_somebody_took_or_deleted(
     control_plane.request("PATCH", f"{LEASES}/{lease}", patch)
     await until(lambda: leader.leadership.phase is Phase.FOLLOWER)
     with pytest.raises(ReportError) as caught:
-        leader.leadership.refer()
+        leader.leadership.require()
     assert (caught.value.code, caught.value.leader) == ("FAILED_PRECONDITION", "1.2.3.4:5")
     control_plane.request("DELETE", f"{LEASES}/{lease}")
     await until(lambda: leader.leadership.phase is Phase.LEADING)

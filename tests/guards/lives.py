@@ -46,8 +46,8 @@ LIVES = (
     ),
     Guard(
         "nfd/master/http/server.py",
-        "middlewares=[let_in, tell_failures]",
-        "middlewares=[let_in]",
+        "middlewares=[mark_complete, log_failures]",
+        "middlewares=[mark_complete]",
         "tests/master/test_http.py::test_a_handler_that_fails_is_told_once",
     ),
     Guard(  # a worker goes on
@@ -88,7 +88,7 @@ LIVES = (
     ),
     Guard(  # one connection that brings out a defect keeps no other waiting
         "nfd/master/http/limits.py",
-        "            except Exception as error:  # what one connection brings out keeps no other waiting\n",
+        "            except Exception as error:  # a defect with one connection must not stop the others\n",
         "            except ZeroDivisionError as error:\n",
         "tests/faults/test_injected_tasks.py::test_a_task_harms_itself_alone",
     ),

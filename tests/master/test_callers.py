@@ -104,7 +104,7 @@ async def test_node_speaks_for_itself_alone(site: Site, nodes: list[str], caplog
     ours, theirs = nodes
     token = site.token(ours)
     mark = site.place.plane.mark()
-    with pytest.raises(ReportError, match=f"PERMISSION_DENIED: .*on node {ours}, and the report is for node {theirs}"):
+    with pytest.raises(ReportError, match=f"PERMISSION_DENIED: .*on node {ours}, but the report is for node {theirs}"):
         await site.send(Worker(theirs), token, {F + "cpu-a": "1"})
     assert site.place.plane.writes(mark) == []
     (record,) = [one for one in caplog.records if one.message == "report rejected"]
@@ -121,10 +121,10 @@ async def test_who_is_refused(site: Site, nodes: list[str]) -> None:
     node = nodes[0]
     unbound = site.place.plane.service_account_token("nfd-worker", site.namespace, audience="nfd-master")
     for token, reason in {
-        None: "UNAUTHENTICATED: the caller shows no token",
+        None: "UNAUTHENTICATED: the caller has no token",
         site.token(node, audience="vault"): "UNAUTHENTICATED: .*not for audience nfd-master",
         site.token(node, audience=None): "UNAUTHENTICATED: .*not for audience",
-        site.token(node, account="default"): "PERMISSION_DENIED: .*/default, which is no worker's",
+        site.token(node, account="default"): "PERMISSION_DENIED: .*/default, which is not one of the workers",
         unbound: "UNAUTHENTICATED: .*not bound to a pod",
         "x.y.z": "UNAUTHENTICATED: .*not one of a service account",
     }.items():
@@ -172,7 +172,7 @@ async def test_tokens_of_older_clusters(site: Site, nodes: list[str]) -> None:
     """The pod is looked up; what it may report for is the same."""
     ours, theirs = nodes
     token, mark = token_without_node(site.place.plane, site.namespace, ours), site.place.plane.mark()
-    with pytest.raises(ReportError, match=f"PERMISSION_DENIED: .*on node {ours}, and the report is for node {theirs}"):
+    with pytest.raises(ReportError, match=f"PERMISSION_DENIED: .*on node {ours}, but the report is for node {theirs}"):
         await site.send(Worker(theirs), token, {F + "cpu-a": "1"})
     assert site.place.plane.writes(mark) == []
     await site.send(Worker(ours), token, {F + "cpu-a": "1"})
@@ -248,8 +248,8 @@ def test_mode(flags: dict[str, str], environ: dict[str, str], mode: str) -> None
 CONTRADICTIONS = (
     ({"auth": "token", "node_store": "file:x"}, "--auth=token needs an API server"),
     ({"auth": "token", "insecure": "true"}, "--insecure"),
-    ({"auth": "token", "cert_file": "b"}, "-cert-file and -key-file belong together"),
-    ({"auth": "token", "ca_file": "b"}, "-cert-file and -key-file belong together"),
+    ({"auth": "token", "cert_file": "b"}, "-cert-file and -key-file must be given together"),
+    ({"auth": "token", "ca_file": "b"}, "-cert-file and -key-file must be given together"),
     ({"auth": "mtls"}, "--auth=mtls needs"),
     ({"cert_file": "b", "key_file": "c"}, "all three or none"),
     ({"auth": "mtls", "cert_file": "b", "key_file": "c"}, "all three or none"),

@@ -156,7 +156,7 @@ async def test_waits_for_objects_that_are_missing(
 ) -> None:
     objects.plane.request("DELETE", objects.path("configmaps"))
     starting = asyncio.create_task(make().start())
-    await until(lambda: "certificates cannot be looked after" in caplog.messages)
+    await until(lambda: "cannot renew certificates" in caplog.messages)
     assert not starting.done()
     objects.create()
     await asyncio.wait_for(starting, 20)

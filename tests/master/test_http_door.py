@@ -197,5 +197,5 @@ async def test_without_descriptors_it_waits_and_says_so_once(caplog: pytest.LogC
         assert {(await received(link))[:15] for link in waiting} == {b"HTTP/1.1 200 OK"}
     assert used < 0.3
     assert [(record.name, record.getMessage()) for record in caplog.records] == [
-        ("nfd.http", "connections over HTTP have to wait")
+        ("nfd.http", "cannot accept HTTP connections; trying again")
     ]

@@ -81,7 +81,7 @@ async def test_removal_leaves_the_nodes_of_others(place: Cluster, masters: Maste
     ("flags", "reason"),
     [
         (("--node-selector=pool=a b",), "'pool=a b'"),
-        (("--node-selector=pool=a", "--node-store=file:/tmp/nodes"), "--node-selector needs an API server"),
+        (("--node-selector=pool=a", "--node-store=file:/tmp/nodes"), "--node-selector needs --node-store=kubernetes"),
     ],
 )
 def test_bad_flags(flags: tuple[str, ...], reason: str) -> None:

@@ -160,7 +160,7 @@ async def test_without_the_secret_or_a_right_to_it_a_start_goes_on_and_the_key_i
     key, proof = make()
     await asyncio.wait_for(key.start(), 5)
     assert not proof.lasting
-    assert caplog.messages.count("no key from the Secret: lists on nodes go unproven") == 1
+    assert caplog.messages.count("no key in the Secret: lists on nodes are not proven") == 1
     secret.create()
     await until(lambda: proof.lasting)
     client = await connect(str(control_plane.kubeconfig_for("alice")))

@@ -72,17 +72,17 @@ def test_only_who_may_get_it(control_plane: ControlPlane, master: Program) -> No
         control_plane.request("DELETE", f"{BINDING}/alice-plans")
     assert status == 200
     assert json.loads(text.splitlines()[0])["settings"]["policy"]["auto_prefix"] is True
-    assert {one["error"] for one in master.said("reading refused")} >= {"bob may not get /reports"}
+    assert {one["error"] for one in master.said("access denied")} >= {"bob may not get /reports"}
 
 
 def test_made_up_tokens_do_not_flood_the_api_server(control_plane: ControlPlane, master: Program) -> None:
     """And neither do they flood the log."""
-    mark, logged = control_plane.mark(), len(master.said("reading refused"))
+    mark, logged = control_plane.mark(), len(master.said("access denied"))
     answers = [get(master, f"Bearer made-up-{number}")[0] for number in range(60)]
     reviews = [one for one in control_plane.audit(mark) if one.resource == "tokenreviews"]
     assert set(answers) <= {403, 503}
     assert len(reviews) == answers.count(403)
-    assert len(master.said("reading refused")) - logged <= 1
+    assert len(master.said("access denied")) - logged <= 1
 
 
 def test_what_workers_said_comes_back(control_plane: ControlPlane, master: Program, node_name: str) -> None:
@@ -125,5 +125,5 @@ async def test_lines_are_read_as_they_were_meant() -> None:
 async def test_without_an_api_server_there_is_nobody_to_ask(tmp_path: Path) -> None:
     words = [f"--node-store=file:{tmp_path}", "--serve-reports", "-config="]
     parsed = parse("nfd-master", words, FLAGS, Config, "NFD_MASTER", about="")
-    with pytest.raises(ConfigError, match="--serve-reports needs an API server"):
+    with pytest.raises(ConfigError, match="--serve-reports needs --node-store=kubernetes"):
         await open_master(Config(), parsed, "none")

@@ -13,12 +13,12 @@ def test_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) 
     now = 0.0
     complaints = LoggedRejections(lambda: now)
     for _ in range(100):
-        complaints.refusal("reason", "PERMISSION_DENIED", node="n1")
+        complaints.make("reason", "PERMISSION_DENIED", node="n1")
     assert len(caplog.records) == 1
-    complaints.refusal("reason", "PERMISSION_DENIED", node="n2")
+    complaints.make("reason", "PERMISSION_DENIED", node="n2")
     assert len(caplog.records) == 2
     now = 60.0
-    complaints.refusal("reason", "PERMISSION_DENIED", node="n1")
+    complaints.make("reason", "PERMISSION_DENIED", node="n1")
     assert len(caplog.records) == 3
 
 
@@ -62,9 +62,9 @@ async def test_no_certificate_where_one_is_asked_for(
     address: str, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log has the caller's address, and no node, since none is known."""
-    with pytest.raises(ReportError, match="shows no certificate") as caught:
+    with pytest.raises(ReportError, match="has no certificate") as caught:
         await CertificateAuthenticator().identify(Peer(address))
     assert caught.value.code == "PERMISSION_DENIED"
     (record,) = [one for one in caplog.records if one.message == "report rejected"]
     fields = record.__dict__["fields"]
-    assert (fields["path"], fields["node"]) == (shown, None)
+    assert (fields["address"], fields["node"]) == (shown, None)

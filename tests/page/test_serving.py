@@ -15,7 +15,7 @@ from nfd.config.flags import parse
 from nfd.master.app import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config
-from nfd.master.page.picture import draw, runs
+from nfd.master.page.picture import fleet_data, runs
 from nfd.master.page.server import ASSETS
 from tests.controlplane.process import free_ports
 from tests.page.serving import make_node, many_nodes, served
@@ -110,5 +110,5 @@ def test_conditions_come_from_taints() -> None:
     """The master keeps no conditions; the control plane taints nodes by them."""
     keys = ("not-ready", "unschedulable", "disk-pressure")
     taints = tuple({"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule"} for key in keys)
-    problems = dict(draw([make_node("a", {"feature.node.kubernetes.io/x": "1"}, taints)])["facts"]["problem"])
+    problems = dict(fleet_data([make_node("a", {"feature.node.kubernetes.io/x": "1"}, taints)])["facts"]["problem"])
     assert set(problems) == {"not ready", "cordoned", "DiskPressure"}

@@ -12,8 +12,8 @@ from tests.rpc.loopback import Running, running
 from tests.worker.process import FEATURES_D, Worker, make_machine, until, worker
 
 CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
-GONE = "configuration file gone or empty, the configuration in use stays"
-REFUSED = "configuration cannot be used, the old one stays"
+GONE = "configuration file is missing or empty; the configuration in use stays"
+REFUSED = "configuration is invalid; the previous one stays in use"
 FAILED = "source failed, its last good result stands"
 RULE = "sources: {custom: [{name: r, labels: {example.com/rule: '1'}}]}\n"
 

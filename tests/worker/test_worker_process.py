@@ -139,7 +139,7 @@ async def test_sighup_and_changed_files_load_the_configuration(machine: Path, tm
         config.write_text("core: {labelSources: [-pci, local]}\n")
         assert set((await next_report(master)).labels) == {"example.com/mine"}
         config.write_text("core: {sleepInterval: [1]}\n")
-        await ours.says("configuration cannot be used, the old one stays")
+        await ours.says("configuration is invalid; the previous one stays in use")
         assert f"{config}" in ours.lines[-1]["error"]
         config.write_text("core: {labelSources: [pci]}\n")
         assert "example.com/mine" not in (await next_report(master)).labels

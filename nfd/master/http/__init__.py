@@ -1,5 +1,5 @@
-"""The master over HTTP.
+"""The master's HTTP server.
 
-`server` is the way in: probes and metrics. `limits` bounds connections, `metrics` has all series, and `reports_api`
-serves reports to those who may read them.
+`server` is the way in: probes and metrics. `limits` restricts connections, `metrics` has all series, and `reports_api`
+serves reports to authorised clients.
 """

@@ -1,7 +1,7 @@
-"""Who may stay on the HTTP port: so many connections, so long a request, so much time for it and for its answer.
+"""Limits for the HTTP port: number of connections, size of a request, and time for a request and its answer.
 
-aiohttp bounds each header by itself, but neither all of them nor the connections. And asyncio's own way of accepting
-goes on as often as the backlog has places when descriptors have run out, with a traceback and a new start for each.
+aiohttp limits each header, but neither all headers together nor the connections. If file descriptors run out, asyncio
+tries to accept as often as the backlog allows, with a traceback and a restart each time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from nfd.runtime.failures import failed
 from nfd.runtime.health import listen
 from nfd.runtime.ports import descriptors
 
-HELD = 64 * 1024
-"""Bytes of an answer that the kernel holds: with megabytes nothing would be taken for as long as those are read."""
+SEND_BUFFER = 64 * 1024
+"""Bytes of an answer in the kernel's send buffer. With megabytes, a client that reads nothing would not be noticed."""
 TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
     b"Content-Length: 17\r\nConnection: close\r\n\r\nrequest too long\n"
@@ -30,12 +30,12 @@ _log = log.get("http")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Of one port.
+    """Limits of one port.
 
-    `connections` at a time, a quarter of our descriptors at most: for a newer one the one that was silent longest goes.
-    `head` bytes for a request, within `patience` seconds; who does not take `step` bytes of an answer in that time, or
-    the rest of it, is cut off. `idle` seconds for the next request to begin, `pause` without accepting when there is no
-    descriptor left.
+    `connections`: the most at a time, at most a quarter of all file descriptors; one more closes the longest silent
+    one. `head`: bytes of a request, which must arrive within `patience` seconds. A client that does not read `step`
+    bytes of an answer, or the rest of it, in that time is disconnected. `idle`: seconds until the next request begins.
+    `pause`: seconds without accepting when there is no file descriptor left.
     """
 
     connections: int = 256
@@ -47,7 +47,7 @@ class ConnectionLimits:
 
 
 class Listener:
-    """Listens, and lets connections in to `serve`, which makes the protocol that answers one of them."""
+    """Accepts connections for `serve`, which makes the protocol for each."""
 
     def __init__(self, bounds: ConnectionLimits) -> None:
         self.links: set[Connection] = set()
@@ -60,10 +60,10 @@ class Listener:
         self._throttle = Throttle()
 
     def open(self, host: str, port: int, serve: Callable[[], asyncio.Protocol]) -> int:
-        """The port. Raises: OSError."""
+        """Listen and return the port. Raises: OSError."""
         listener = listen(port, host)
         listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HELD)  # for all that are accepted
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # inherited by accepted connections
         self._listener = listener
 
         def make() -> Connection:
@@ -73,14 +73,14 @@ class Listener:
         return int(listener.getsockname()[1])
 
     async def close(self) -> None:
-        """Take no more; those that are open stay."""
+        """Accept no more connections; open ones stay."""
         if self._accepting is not None:
             await tasks.cancel([self._accepting])
         if self._listener is not None:
             self._listener.close()
 
     def enter(self, link: Connection) -> None:
-        """For a link to say that it is open."""
+        """Register an open connection."""
         if len(self.links) >= self._most:
             self._cut(min(self.links, key=lambda one: one.heard))
         self.links.add(link)
@@ -96,32 +96,32 @@ class Listener:
                 accepted, _ = await loop.sock_accept(listener)
             except ConnectionAbortedError:
                 continue
-            except OSError as error:  # out of descriptors or memory: the backlog waits
-                self._complain(error)
+            except OSError as error:  # out of file descriptors or memory: the backlog waits
+                self._log_failure(error)
                 await asyncio.sleep(self._bounds.pause)
                 continue
             try:
                 await loop.connect_accepted_socket(make, accepted)
             except OSError:
                 accepted.close()
-            except Exception as error:  # what one connection brings out keeps no other waiting
+            except Exception as error:  # a defect with one connection must not stop the others
                 accepted.close()
                 failed("http connections", error)
             except BaseException:
                 accepted.close()
                 raise
 
-    def _complain(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         if self._throttle.is_due():
-            _log.warning("connections over HTTP have to wait", error=error.strerror)
+            _log.warning("cannot accept HTTP connections; trying again", error=error.strerror)
 
     def _watch(self) -> None:
-        """Look at the links some times in the seconds they are given, as long as there are any."""
+        """Check the connections several times within their time limits, as long as there are any."""
         if self.links and self._watching is None:
             self._watching = asyncio.get_running_loop().call_later(self._pace, self._look)
 
     def _look(self) -> None:
-        """If we come late ourselves, others may have been waiting for us: they have until the next look."""
+        """Close overdue connections. If this check itself is late, they get time until the next one."""
         looking, self._watching = self._watching, None
         now = asyncio.get_running_loop().time()
         if looking is not None and now - looking.when() < self._pace:
@@ -135,14 +135,14 @@ class Listener:
 
 
 class Connection(asyncio.Protocol):
-    """A connection; what it carries goes on to the protocol behind."""
+    """A connection; data are passed to `protocol`."""
 
-    def __init__(self, door: Listener, bounds: ConnectionLimits, behind: asyncio.Protocol) -> None:
+    def __init__(self, listener: Listener, bounds: ConnectionLimits, protocol: asyncio.Protocol) -> None:
         self.heard = 0.0
         self._loop = asyncio.get_running_loop()
-        self._door = door
+        self._listener = listener
         self._bounds = bounds
-        self._behind = behind
+        self._protocol = protocol
         self._transport: asyncio.Transport | None = None
         self._asking: float | None = None
         self._size = 0
@@ -154,12 +154,12 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._asking = self.heard = self._loop.time()
-        self._behind.connection_made(transport)
-        self._door.enter(self)
+        self._protocol.connection_made(transport)
+        self._listener.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.leave(self)
-        self._behind.connection_lost(exc)
+        self._listener.leave(self)
+        self._protocol.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self.heard = self._loop.time()
@@ -167,28 +167,28 @@ class Connection(asyncio.Protocol):
             self._asking = self.heard
         self._size += len(data)
         if self._size <= self._bounds.head:
-            self._behind.data_received(data)
+            self._protocol.data_received(data)
         elif self._transport is not None:
             if not self._served:
                 self._transport.write(TOO_LONG)
             self._transport.close()
 
     def eof_received(self) -> bool | None:
-        return self._behind.eof_received()
+        return self._protocol.eof_received()
 
     def pause_writing(self) -> None:
-        self._behind.pause_writing()
+        self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         self._taken = self.heard = self._loop.time()
-        self._behind.resume_writing()
+        self._protocol.resume_writing()
 
     def asked(self) -> None:
-        """A request was complete."""
+        """A request is complete."""
         self._asking, self._size, self._served = None, 0, True
 
     def overdue(self, now: float) -> bool:
-        """Whether a request, or the taking of an answer, lasts too long."""
+        """Whether a request, or reading the answer, takes too long."""
         left = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if left > self._untaken or left <= self._untaken - self._bounds.step:
             self._untaken, self._taken = left, now
@@ -196,16 +196,16 @@ class Connection(asyncio.Protocol):
         return since is not None and now - since > self._bounds.patience
 
     def cut(self) -> None:
-        """Close at once; what is not sent yet is not sent."""
+        """Close at once without sending the rest."""
         if self._transport is not None:
             self._transport.abort()
 
 
 @web.middleware
-async def let_in(
+async def mark_complete(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Tells a request's link that it was complete."""
+    """Middleware: marks on the connection that the request is complete."""
     link = request.transport.get_protocol() if request.transport is not None else None
     if isinstance(link, Connection):
         link.asked()

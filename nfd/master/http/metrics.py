@@ -1,4 +1,4 @@
-"""The master's metrics: NFD's names (NFD documentation, "Metrics"), and some of our own."""
+"""The master's metrics: NFD's names (NFD documentation, "Metrics"), and additional ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nfd.runtime.health import Family, Histogram, failures_family
 PREFIX = "nfd_master_"
 UNWRITTEN = "unwritten_keys"
 MOST_SERIES = 100
-"""Keys that have a series of their own."""
+"""The most keys with a series of their own."""
 
 PATCHED, CONFLICT, REFUSED, FAILED = "written", "conflict", "refused", "failed"
 """The results of a PATCH."""
@@ -20,7 +20,7 @@ PATCHED, CONFLICT, REFUSED, FAILED = "written", "conflict", "refused", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """`labels` are the values that each label can have, so that all series are there from the start."""
+    """`labels` are all values of each label, so that all series exist from the start."""
 
     help: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ GAUGES = {
 }
 _UNWRITTEN = (
     "Nodes without a key that they should have: an admission policy or webhook rejects it, or a label that another "
-    "product writes, too, contradicts what was found. Key * stands for every change of a node."
+    "product writes too has another value. Key * stands for every change of a node."
 )
 RULES = "nodefeaturerule_processing_duration_seconds"
 PLAN = "node_plan_duration_seconds"
@@ -97,7 +97,7 @@ _REJECTED = {
 
 
 class Metrics:
-    """Counters and histograms that only grow; gauges are asked for when somebody looks."""
+    """Counters and histograms; gauges are computed when they are read."""
 
     def __init__(self, version: str, started: float) -> None:
         """`started` is in seconds since the epoch."""
@@ -110,24 +110,24 @@ class Metrics:
         self.unwritten: Callable[[], Sequence[Unwritten]] = list
 
     def __getitem__(self, name: str) -> int:
-        """A counter, over all its labels."""
+        """The sum of a counter over all labels."""
         return sum(self._counts[name].values())
 
     def add(self, name: str, amount: int = 1, **labels: str) -> None:
-        """Count something; `labels` are those of the counter, all of them."""
+        """Increase a counter; all its labels are required."""
         series, place = self._counts[name], tuple(labels[label] for label in COUNTERS[name].labels)
         series[place] = series.get(place, 0) + amount
 
     def reject(self, kind: str) -> None:
-        """Count something the policy did not allow; `kind` as in `nfd.rules.policy.Dropped`."""
+        """Count what the policy denied; `kind` as in `nfd.rules.policy.Dropped`."""
         self.add(_REJECTED[kind])
 
     def observe(self, name: str, seconds: float) -> None:
-        """Add to a histogram. NFD has one for each rule object and node, which are too many series."""
+        """Add to a histogram. NFD has one per rule object and node, which would be too many series."""
         self._histograms[name].observe(seconds)
 
     def families(self) -> Iterator[Family]:
-        """All of them."""
+        """All series."""
         version, started = self._build
         about = "Start time in seconds since the epoch, with the version as label."
         yield Family(f"{PREFIX}build_info", "gauge", about, [("", {"version": version}, started)])

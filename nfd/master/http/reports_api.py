@@ -1,4 +1,4 @@
-"""HTTP paths for those who may read what the master knows: a bearer token, and the right to `get` that path."""
+"""HTTP paths for authorised clients: with a bearer token whose user may `get` the path."""
 
 from __future__ import annotations
 
@@ -24,37 +24,38 @@ _log = log.get("master")
 
 
 class ReadAuthorization:
-    """Lets in who shows a token and may get the path."""
+    """Authorises clients by their token and the path."""
 
     def __init__(self, access: AccessReviews) -> None:
         self._access = access
         self._throttle = Throttle()
 
     async def check(self, request: web.Request) -> None:
-        """Raises: web.HTTPException for whoever may not."""
+        """Raises: web.HTTPException for a client that is not authorised."""
         try:
             await self._access.check(request.headers.get("Authorization", ""), request.path, request.remote or "")
         except Forbidden as error:
             if self._throttle.is_due(str(error)):
-                _log.warning("reading refused", path=request.path, error=error)
+                _log.warning("access denied", path=request.path, error=error)
             raise web.HTTPForbidden(text=f"{error}\n") from error
         except Unavailable as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
 
 
 class ReportsApi:
-    """`missing` says why nothing can be told at present, "" if it can; `names` and `find` are about reports."""
+    """`missing` is the reason why there are no reports at present, "" if there are; `names` and `find` return
+    reports."""
 
     def __init__(
         self,
         admission: ReadAuthorization,
-        standing: Callable[[], MasterState],
+        state: Callable[[], MasterState],
         missing: Callable[[], str],
         names: Callable[[], list[str]],
         find: Callable[[str], TimedReport | None],
     ) -> None:
         self._admission = admission
-        self._standing = standing
+        self._standing = state
         self._missing = missing
         self._names = names
         self._find = find
@@ -82,12 +83,11 @@ _SETS = tuple(name for name, kind in get_type_hints(Policy).items() if kind == f
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """What a master goes by, apart from reports, rules and objects; `namespace` is its own.
+    """The state of a master apart from reports, rules and objects; `namespace` is its own.
 
-    `fixed` is what flags and variables say about its configuration, whatever a file says: name, values and origin of
-    each layer. `gate` is whether the feature gates allow keys without a namespace to get the default one.
-    `namespace_selector` is for NodeFeature objects, None if the master is too old to tell. `node_selector` is for the
-    Nodes that are its own. Without `publish` it writes nothing.
+    `fixed` is the configuration from flags and variables, which override files: name, values and origin of each layer.
+    `gate` says whether the feature gates allow the default prefix. `namespace_selector` is for NodeFeature objects,
+    None if the master is too old to report it. `node_selector` selects its Nodes. Without `publish` it writes nothing.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -101,38 +101,38 @@ class MasterState:
     node_selector: str = ""
     publish: bool = True
     unwritten: tuple[Unwritten, ...] = ()
-    """What it cannot write at present."""
+    """The keys that the API server rejects at present."""
 
     @property
     def joining(self) -> Joining:
-        """How it joins reports and objects."""
+        """The options for merging reports and objects."""
         return Joining(self.policy, self.namespace, self.deny_labels)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedReport:
-    """A report, and how many seconds ago its worker last spoke, None if nobody knows."""
+    """A report, and the seconds since the worker's last one, None if unknown."""
 
     report: Report
     age: float | None = None
 
 
-def render_state(standing: MasterState) -> dict[str, Any]:
-    policy = asdict(standing.policy)
+def render_state(state: MasterState) -> dict[str, Any]:
+    policy = asdict(state.policy)
     found = {name: sorted(value) if name in _SETS else value for name, value in policy.items()}
-    rest = {one.name: getattr(standing, one.name) for one in fields(standing) if one.name != "policy"}
-    selector = standing.namespace_selector
+    rest = {one.name: getattr(state, one.name) for one in fields(state) if one.name != "policy"}
+    selector = state.namespace_selector
     told = None if selector is None else selector.model_dump(mode="json", by_alias=True)
     return {
         "policy": found,
         **rest,
         "namespace_selector": told,
-        "unwritten": [*map(render_unwritten, standing.unwritten)],
+        "unwritten": [*map(render_unwritten, state.unwritten)],
     }
 
 
 def parse_state(data: Mapping[str, Any]) -> MasterState:
-    """The reverse. Raises: KeyError, ValueError, TypeError for what is none."""
+    """The reverse. Raises: KeyError, ValueError, TypeError for invalid data."""
     policy = dict(data["policy"])
     known = {one.name for one in fields(Policy)}
     values: dict[str, Any] = {
@@ -147,20 +147,20 @@ def parse_state(data: Mapping[str, Any]) -> MasterState:
 
 
 async def lines(
-    standing: MasterState, names: list[str], find: Callable[[str], TimedReport | None]
+    state: MasterState, names: list[str], find: Callable[[str], TimedReport | None]
 ) -> AsyncIterator[bytes]:
-    """The answer, a piece for each node, so that others have their turn between two."""
-    yield _line({"settings": render_state(standing)})
+    """The answer, in one piece per node, so that other tasks run in between."""
+    yield _line({"settings": render_state(state)})
     numbers: dict[int, tuple[int, Any]] = {}
     for name in names:
-        heard = find(name)
-        if heard is not None:
-            yield b"".join(_of_node(heard, numbers))
+        reported = find(name)
+        if reported is not None:
+            yield b"".join(_of_node(reported, numbers))
 
 
-def _of_node(heard: TimedReport, numbers: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
-    """`numbers` is by identity, and keeps what it names alive: the master shares equal contents."""
-    report = heard.report
+def _of_node(reported: TimedReport, numbers: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
+    """`numbers` are by identity and keep their values alive: the master shares equal contents."""
+    report = reported.report
     refs: list[tuple[str, str, int]] = []
     for kind in ("flags", "attributes", "instances"):
         for feature, content in getattr(report.features, kind).items():
@@ -172,12 +172,12 @@ def _of_node(heard: TimedReport, numbers: dict[int, tuple[int, Any]]) -> Iterato
     order = {name: getattr(report.order, name) for name in _ORDER} if report.order is not None else None
     sources = {name: [state.state, state.error, state.since] for name, state in report.sources.items()}
     texts = {name: dict(getattr(report, name)) for name in ("labels", "annotations", "origins")}
-    plain = {"version": report.version, "uid": report.node_uid, "order": order, "sources": sources, "age": heard.age}
+    plain = {"version": report.version, "uid": report.node_uid, "order": order, "sources": sources, "age": reported.age}
     yield _line({"node": report.node, **plain, **texts, "features": refs})
 
 
 def parse_line(data: Mapping[str, Any], contents: dict[int, Any]) -> TimedReport | None:
-    """A line after the first; None for one that has a content. Raises: KeyError, TypeError, ValueError."""
+    """Parse a line after the first; None for one with a content. Raises: KeyError, TypeError, ValueError."""
     if "content" in data:
         contents[int(data["content"])] = data["value"]
         return None

@@ -1,4 +1,4 @@
-"""The master's HTTP side: /healthz, /readyz and /metrics."""
+"""The master's HTTP server: /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from aiohttp import ClientConnectionResetError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nfd.master.http.limits import ConnectionLimits, Listener, let_in
+from nfd.master.http.limits import ConnectionLimits, Listener, mark_complete
 from nfd.master.http.metrics import Metrics
 from nfd.runtime.failures import failed
 from nfd.runtime.health import metrics_answer
@@ -16,20 +16,21 @@ from nfd.runtime.health import metrics_answer
 _SERVER_LOG = logging.getLogger("nfd.http")
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line of aiohttp is about us, not about a peer: that is answered 400, or went away, and fills no log."""
+def _is_own(record: logging.LogRecord) -> bool:
+    """Whether a log line of aiohttp is about the master. Lines about clients, which get a 400 or disconnect, are
+    dropped."""
     raised = record.exc_info[1] if record.exc_info else None
     return not isinstance(raised, HttpProcessingError | ClientConnectionResetError)
 
 
-_SERVER_LOG.addFilter(_is_ours)
+_SERVER_LOG.addFilter(_is_own)
 
 
 @web.middleware
-async def tell_failures(
+async def log_failures(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """What a handler raises that is neither an answer nor a peer that went away is logged by its path, and 500."""
+    """Middleware: an unexpected exception of a handler is logged with the path and answered 500."""
     try:
         return await handler(request)
     except (web.HTTPException, ConnectionError):
@@ -37,19 +38,19 @@ async def tell_failures(
     except Exception as error:
         failed("http handler", error, path=request.path)
         if request.writer.output_size:
-            raise ClientConnectionResetError("the answer cannot be brought to its end") from error
+            raise ClientConnectionResetError("the answer cannot be completed") from error
         return web.Response(text="the master failed to answer; see its log\n", status=500)
 
 
 class HttpServer:
-    """`ready` answers what is still missing, "" if nothing is."""
+    """`ready` returns what is missing, "" if nothing."""
 
     def __init__(self, metrics: Metrics, ready: Callable[[], str], bounds: ConnectionLimits | None = None) -> None:
         self._metrics = metrics
         self._ready = ready
         bounds = bounds or ConnectionLimits()
         self.door = Listener(bounds)
-        self._app = app = web.Application(middlewares=[let_in, tell_failures])
+        self._app = app = web.Application(middlewares=[mark_complete, log_failures])
         app.add_routes(
             [
                 web.get("/healthz", self._healthz),
@@ -62,11 +63,11 @@ class HttpServer:
         )
 
     def add(self, routes: Iterable[web.RouteDef]) -> None:
-        """Further paths, before the start."""
+        """Add paths, before the start."""
         self._app.add_routes(routes)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen and answer the port. Raises: OSError that names it."""
+        """Listen and return the port. Raises: OSError with the port."""
         await self._runner.setup()
         server = self._runner.server
         assert server is not None

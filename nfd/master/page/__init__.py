@@ -1,1 +1,1 @@
-"""The page: the fleet as a picture, in a browser, from the Nodes that the master has in memory."""
+"""The page: a view of the fleet in a browser, from the Nodes in the master's memory."""

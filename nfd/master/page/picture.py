@@ -1,7 +1,7 @@
-"""The fleet as the page wants it: for each label and each fact of a summary, which nodes have it (pure).
+"""The fleet as the page needs it: for each label and each fact of a summary, the nodes that have it (pure).
 
-Nodes are numbered by name. A list of numbers is written as runs, `[gap, length, gap, length, …]`, a gap being counted
-from the end of the run before: alike nodes have names in a row, so that 5,000 of them are a few numbers.
+Nodes are numbered by name. A list of numbers is written as runs, `[gap, length, gap, length, …]`; a gap is counted from
+the end of the run before. Similar nodes have consecutive names, so that 5,000 of them are a few numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEYS = {
     "cpu": tuple(f"{FEATURE_NS}/cpu-model.{name}" for name in ("vendor_id", "family", "id")),
     "arch": ("kubernetes.io/arch",),
 }
-"""The labels by which nodes with a fact are selected."""
+"""The labels that select the nodes with a fact."""
 TAINTS = "node.kubernetes.io"
 _PRESSURES = {
     "memory-pressure": "MemoryPressure",
@@ -34,8 +34,8 @@ Index = dict[Any, list[int]]
 Runs = list[int]
 
 
-def draw(nodes: Iterable[Node]) -> dict[str, Any]:
-    """All that the page shows. What has several values on a node, taints for one, has it in several lists."""
+def fleet_data(nodes: Iterable[Node]) -> dict[str, Any]:
+    """All data of the page. A fact with several values on a node, such as taints, is in several lists."""
     ordered = sorted(nodes, key=lambda node: node.name)
     labels: dict[str, Index] = {}
     facts: dict[str, Index] = {name: {} for name in (*KEYS, "mig", "sharing", "taint", "problem", "usable", "present")}
@@ -59,7 +59,7 @@ def draw(nodes: Iterable[Node]) -> dict[str, Any]:
 
 
 def as_object(node: Node) -> dict[str, Any]:
-    """The v1 Node as far as it is known: of its conditions, those that the control plane writes as taints too.
+    """The v1 Node as far as it is known. Its conditions are those that the control plane also writes as taints.
 
     Source: Kubernetes documentation, "Taints and Tolerations", "Taint Nodes by Condition".
     """
@@ -78,7 +78,7 @@ def as_object(node: Node) -> dict[str, Any]:
 
 
 def runs(numbers: Sequence[int]) -> Runs:
-    """Rising numbers as gaps and lengths."""
+    """Ascending numbers as gaps and lengths."""
     found: Runs = []
     end = 0
     for number in numbers:
@@ -91,7 +91,7 @@ def runs(numbers: Sequence[int]) -> Runs:
 
 
 def _facts(summary: NodeSummary) -> Mapping[str, Iterable[Any]]:
-    """By name, the values that the node has; none where it has none."""
+    """The values of the node by fact; no entry if it has none."""
     gpus = summary.gpus
     single = {
         "product": gpus.product,

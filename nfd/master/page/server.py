@@ -1,7 +1,7 @@
-"""The page over HTTP: its files to anybody, the fleet to who may see it.
+"""The page over HTTP: its files for anyone, the data of the fleet for authorised clients.
 
-Whoever comes from this machine itself came through `kubectl port-forward`, so the API server has let them into the pod;
-its own Host name keeps out what other web sites make a browser ask. Everybody else shows a token.
+A client on this machine uses `kubectl port-forward`, so the API server has authorised it for the pod. Its Host name
+rules out requests of other web sites. Any other client needs a token.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
-from nfd.master.page.picture import draw
+from nfd.master.page.picture import fleet_data
 from nfd.store.base import Node
 
 PATH = "/page/"
 DATA = f"{PATH}fleet.json"
 FRESH = 5.0
-"""Seconds that an answer is given again, so that many who look cost no more than one."""
+"""Seconds for which an answer is reused, so that many viewers cost no more than one."""
 ASSETS = {
     "index.html": "text/html",
     "page.css": "text/css",
@@ -53,14 +53,14 @@ _OWN = frozenset({"127.0.0.1", "::1"})
 _OWN_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?", re.ASCII | re.IGNORECASE)
 _PROXIES = ("Forwarded", "X-Forwarded-For", "Via")
 Shown = tuple[str, Mapping[str, str], Mapping[str, str], tuple[Mapping[str, str], ...]]
-"""What the picture of a Node is made of."""
+"""The parts of a Node that the page uses."""
 Admit = Callable[[web.Request], Awaitable[None]]
 
 
 class Page:
-    """`missing` says why nodes are not known yet, "" if they are.
+    """`missing` is the reason why nodes are not known yet, "" if they are.
 
-    `admit` lets in who shows a token, None if there is nobody to ask; an answer is given again for `fresh` seconds.
+    `admit` authorises a client by its token, None if there is no API server. An answer is reused for `fresh` seconds.
     """
 
     def __init__(
@@ -85,16 +85,16 @@ class Page:
         return [*shown, *to_page, web.get(DATA, self._data)]
 
     async def _data(self, request: web.Request) -> web.Response:
-        if not _from_here(request):
+        if not _is_local(request):
             if self._admit is None:
-                raise web.HTTPForbidden(text="the fleet is shown to this machine alone\n")
+                raise web.HTTPForbidden(text="the page is available only on this machine\n")
             await self._admit(request)
         if missing := self._missing():
             raise web.HTTPServiceUnavailable(text=f"{missing}\n")
         return _answer(request, await self._pack(), "application/json", "no-store")
 
     async def _pack(self) -> bytes:
-        """Drawn anew if something has changed, and beside the event loop, which thousands of workers need."""
+        """Rebuild the answer if something changed, in a thread, since the event loop serves thousands of workers."""
         async with self._drawing:
             if time.monotonic() >= self._until:
                 nodes = self._nodes()
@@ -106,11 +106,11 @@ class Page:
 
 
 def _pack(nodes: Sequence[Node]) -> bytes:
-    return gzip.compress(json.dumps(draw(nodes), separators=(",", ":")).encode(), 6, mtime=0)
+    return gzip.compress(json.dumps(fleet_data(nodes), separators=(",", ":")).encode(), 6, mtime=0)
 
 
-def _from_here(request: web.Request) -> bool:
-    """Whether the caller is on this machine, says so, and hands nobody else's request on."""
+def _is_local(request: web.Request) -> bool:
+    """Whether the client is on this machine, names it as host, and forwards no other client's request."""
     peer = request.transport.get_extra_info("peername") if request.transport else None
     if not peer or any(name in request.headers for name in _PROXIES):
         return False
@@ -129,7 +129,7 @@ def _asset(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 
 async def _to_page(request: web.Request) -> web.Response:
-    raise web.HTTPFound(PATH.lstrip("/"))  # a proxy may have put something before it
+    raise web.HTTPFound(PATH.lstrip("/"))  # relative: a proxy may have added a path prefix
 
 
 def _answer(request: web.Request, packed: bytes, kind: str, keep: str) -> web.Response:

@@ -69,7 +69,7 @@ class ReportHandler:
         Raises: ReportError if another master leads, if the report is old, if the node name is invalid, or if this
         master does not select the node.
         """
-        self._leadership.refer()
+        self._leadership.require()
         name = report.node
         if problem := names.subdomain_problem(name):
             raise ReportError(f"node name {name[:80]!r} {problem}", retry=False, code="INVALID_ARGUMENT")
@@ -81,7 +81,7 @@ class ReportHandler:
             raise ReportError("too many nodes are queued", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
         self._take(report)
         written = await self._wait(name)
-        self._leadership.refer()
+        self._leadership.require()
         return Reply(self._heartbeats.next_heartbeat(soon=not written))
 
     def passed(self, name: str, *, written: bool) -> None:

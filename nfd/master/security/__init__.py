@@ -1,5 +1,5 @@
-"""Who may connect, and by which keys.
+"""Credentials: who may connect, and with which keys.
 
-`setup` is the way in: from flags to credentials. `authority` and `rotation` are the certificates, `authentication`
-checks callers, `proof_key` keeps the key by which a master proves what it wrote on a Node.
+`setup` is the way in: from flags to credentials. `authority` and `rotation` make the certificates, `authentication`
+checks callers, and `proof_key` keeps the key that proves what a master wrote on a Node.
 """

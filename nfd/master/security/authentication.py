@@ -1,4 +1,4 @@
-"""Whether a caller may speak for a node: by its service-account token, or by the names in its client certificate."""
+"""Authenticates callers, by service-account token or by the names in a client certificate."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from nfd.runtime import log
 from nfd.runtime.cache import Throttle
 
 AUDIENCE = "nfd-master"
-"""Audience of the tokens that workers show."""
+"""Audience of the workers' tokens."""
 RETRY = 5.0
-"""Seconds after which a caller may try again whom the API server could not be asked about."""
+"""Seconds after which a caller may try again if the API server could not be asked."""
 LONGEST_NAME = 253
 
 
 class CertificateAuthenticator:
-    """NFD's `-verify-node-name`: the certificate's common name is the node's, or one of its other names covers it.
+    """NFD's `-verify-node-name`: the common name of the certificate is the node's, or an alternative name covers it.
 
-    Without TLS nobody is anybody, and every call is refused, as in NFD. A call that another master passes on has been
-    looked at there: masters know each other by their certificates, which have the same names as `ours`.
+    Without TLS every call is rejected, as in NFD. A call that another master forwards was checked there. Masters
+    recognise each other by their certificates, which have the same names as that of `own_tls`.
     """
 
-    def __init__(self, ours: ServerTls | None = None) -> None:
-        self._ours = ours
-        self._complaints = LoggedRejections()
+    def __init__(self, own_tls: ServerTls | None = None) -> None:
+        self._own_tls = own_tls
+        self._rejections = LoggedRejections()
 
     async def identify(self, peer: Peer) -> Caller:
         if not peer.common_name and not peer.alternative_names:
-            reason = "the caller shows no certificate, and -verify-node-name is set"
-            raise self._complaints.refusal(reason, "PERMISSION_DENIED", path=peer.host)
+            reason = "the caller has no certificate, but -verify-node-name is set"
+            raise self._rejections.make(reason, "PERMISSION_DENIED", address=peer.host)
         if peer.forwarded and self._is_master(peer):
             return Caller(peer)
         shown = (peer.common_name or peer.alternative_names[0])[:LONGEST_NAME]
-        return Caller(peer, f"{shown} at {peer.host}")  # nodes may share a certificate that names them all
+        return Caller(peer, f"{shown} at {peer.host}")  # several nodes may share a certificate with all their names
 
     def admit(self, caller: Caller, node: str) -> None:
         peer = caller.peer
@@ -46,67 +46,66 @@ class CertificateAuthenticator:
             return
         shown = ", ".join(name for name in (peer.common_name, *peer.alternative_names) if name)
         reason = f"the caller's certificate is for {shown}, not for node {node}"
-        raise self._complaints.refusal(reason, "PERMISSION_DENIED", node=node)
+        raise self._rejections.make(reason, "PERMISSION_DENIED", node=node)
 
     def _is_master(self, peer: Peer) -> bool:
         try:
-            common, alternative = names_of((self._ours.read().cert if self._ours is not None else None) or b"")
+            common, alternative = names_of((self._own_tls.read().cert if self._own_tls is not None else None) or b"")
         except (OSError, ValueError):
             return False
         return peer.common_name == common and set(peer.alternative_names) == set(alternative)
 
 
 class TokenAuthenticator:
-    """The caller shows the token of a worker's pod, and the pod runs on the node that the report is for.
+    """The caller has the token of a worker's pod, and that pod runs on the node of the report.
 
-    `accounts` are the workers' service accounts, as NAMESPACE/NAME: any pod may ask its kubelet for a token with our
-    audience, but only with its own account.
+    `accounts` are the workers' service accounts, as NAMESPACE/NAME: any pod may get a token for this audience, but only
+    for its own account.
     """
 
     def __init__(self, tokens: TokenReviews, accounts: Collection[str]) -> None:
         self._tokens = tokens
         self._accounts = frozenset(accounts)
-        self._complaints = LoggedRejections()
+        self._rejections = LoggedRejections()
 
     async def identify(self, peer: Peer) -> Caller:
         scheme, _, token = peer.authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise self._complaints.refusal("the caller shows no token", "UNAUTHENTICATED", path=peer.host)
+            raise self._rejections.make("the caller has no token", "UNAUTHENTICATED", address=peer.host)
         try:
             pod = await self._tokens.review(token.strip(), peer.host)
         except Forbidden as error:
-            raise self._complaints.refusal(str(error), "UNAUTHENTICATED", path=peer.host) from error
+            raise self._rejections.make(str(error), "UNAUTHENTICATED", address=peer.host) from error
         except Unavailable as error:
             raise ReportError(str(error), retry=True, retry_after=error.retry_after or RETRY) from error
         if pod.account not in self._accounts:
-            reason = f"the caller's token is that of service account {pod.account}, which is no worker's"
-            raise self._complaints.refusal(reason, "PERMISSION_DENIED", path=peer.host)
+            reason = f"the caller's token is of service account {pod.account}, which is not one of the workers"
+            raise self._rejections.make(reason, "PERMISSION_DENIED", address=peer.host)
         return Caller(peer, f"node {pod.node}", pod.node, pod.node_uid, pod.uid, pod.issued)
 
     def admit(self, caller: Caller, node: str) -> None:
         if node != caller.node:
-            reason = f"the caller's token is that of a pod on node {caller.node}, and the report is for node {node}"
-            raise self._complaints.refusal(reason, "PERMISSION_DENIED", node=node)
+            reason = f"the caller's token is of a pod on node {caller.node}, but the report is for node {node}"
+            raise self._rejections.make(reason, "PERMISSION_DENIED", node=node)
 
 
 class LoggedRejections:
-    """Makes refusals and logs them, the same one once a minute: a flood of them must not become one of the log."""
+    """Makes rejections and logs them, equal ones once a minute, so that a flood of calls does not flood the log."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._throttle = Throttle(now=now)
         self._log = log.get("master")
 
-    def refusal(self, reason: str, code: str, *, node: str | None = None, path: str | None = None) -> ReportError:
-        """`node` is whom the report is for; `path` the caller's address, while that is not known."""
-        if self._throttle.is_due(node or path or "", reason):
-            self._log.warning("report rejected", node=node, path=path, error=reason)
+    def make(self, reason: str, code: str, *, node: str | None = None, address: str | None = None) -> ReportError:
+        """`node` is the node of the report, `address` the caller's, while the node is not known."""
+        if self._throttle.is_due(node or address or "", reason):
+            self._log.warning("report rejected", node=node, address=address, error=reason)
         return ReportError(reason, retry=code == "UNAUTHENTICATED", code=code)
 
 
 def covers(name: str, node: str) -> bool:
-    """Host-name verification: DNS names without regard to the case of ASCII letters, `*` for one left-most label,
-    addresses as such (RFC 6125, 6.4). Nothing else is made equal: no other letters' cases, no dots at an end.
-    """
+    """Host-name verification: DNS names are compared without regard to the case of ASCII letters, `*` stands for one
+    left-most label, addresses are compared as such (RFC 6125, 6.4). Nothing else is normalised."""
     try:
         return ipaddress.ip_address(name) == ipaddress.ip_address(node)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Our own certificate authority: keys, certificates, and when which authority comes, signs and goes. Values only.
+"""The master's certificate authority: keys, certificates, and when an authority is added, signs and is removed (pure).
 
-Times are seconds since the epoch. Certificates follow RFC 5280; keys are on the curve P-256, which every TLS library
-takes.
+Times are seconds since the epoch. Certificates follow RFC 5280. Keys are on the curve P-256, which every TLS library
+supports.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 SKEW = 3600.0
-"""Seconds by which a certificate is older than it is, for clocks that are late."""
+"""Seconds by which certificates are valid before they are made, for clocks that are behind."""
 CERTIFICATE, KEY = ".crt", ".key"
-"""Ends of the names under which an authority is kept in the Secret."""
+"""Suffixes of an authority's entries in the Secret."""
 
 _USAGES = (
     "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
@@ -31,7 +31,7 @@ _USAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """Seconds. `spread` is how long a new authority's certificate takes, at most, to reach every worker's mount."""
+    """All in seconds. `spread` is the longest time until every worker's volume has a new authority's certificate."""
 
     interval: float = 60.0
     spread: float = 600.0
@@ -41,13 +41,14 @@ class Lifetimes:
 
     @property
     def overlap(self) -> float:
-        """From publishing a new authority until nothing that the old one signed is in use; one `spread` for delays."""
+        """From the publication of a new authority until no certificate of the old one is in use; includes one `spread`
+        for delays."""
         return 2 * self.spread + self.leaf
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority as it is kept: PEM, and when its certificate was made and ends."""
+    """A certificate authority as it is stored: PEM, and the validity of its certificate."""
 
     name: str
     certificate: bytes
@@ -67,7 +68,7 @@ class Leaf:
 
 
 def make_authority(now: float, timing: Lifetimes) -> Authority:
-    """A new one; certificates tell time in whole seconds."""
+    """Make a new authority; certificates have times in whole seconds."""
     now = float(int(now))
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -79,11 +80,11 @@ def make_authority(now: float, timing: Lifetimes) -> Authority:
 
 
 def issue(authority: Authority, names: Sequence[str], now: float, timing: Lifetimes) -> Leaf:
-    """A new key and its certificate for these DNS names and addresses."""
+    """Make a key, and a certificate for these DNS names and addresses."""
     signer = serialization.load_pem_private_key(authority.key, None)
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"authority {authority.name}: its key is not on an elliptic curve")
+        raise ValueError(f"authority {authority.name}: its key is not an elliptic-curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(
         _subject(names[0]), issuer.subject, key.public_key(), signer.public_key(), now, timing.leaf, ca=False
@@ -97,30 +98,30 @@ def issue(authority: Authority, names: Sequence[str], now: float, timing: Lifeti
 
 
 def read_authorities(data: Mapping[str, bytes]) -> tuple[Authority, ...]:
-    """Those that the Secret's data hold, oldest first; what is no authority is passed over."""
+    """The authorities in the Secret's data, oldest first; other entries are ignored."""
     names = (key.removesuffix(CERTIFICATE) for key in data if key.endswith(CERTIFICATE))
     found = (_read(name, data[name + CERTIFICATE], data.get(name + KEY, b"")) for name in names)
     return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.made, one.name)))
 
 
 def write_authorities(authorities: Sequence[Authority]) -> dict[str, bytes]:
-    """Data of the Secret, as `read_authorities` reads them."""
+    """The Secret's data, as `read_authorities` reads them."""
     certificates = {one.name + CERTIFICATE: one.certificate for one in authorities}
     return certificates | {one.name + KEY: one.key for one in authorities}
 
 
 def bundle(authorities: Sequence[Authority]) -> str:
-    """What workers trust."""
+    """The certificates that workers trust."""
     return "".join(one.certificate.decode() for one in authorities)
 
 
 def plan_authorities(
     known: Sequence[Authority], published: float | None, now: float, timing: Lifetimes
 ) -> tuple[Authority, ...]:
-    """Which authorities there have to be, oldest first.
+    """Which authorities are needed, oldest first.
 
-    `published` is when the newest of `known` came into the bundle, None if it is not there. An authority is replaced
-    when it is old, and the old one goes when nothing is left that it signed; only then can the next change begin.
+    `published` is when the newest of `known` was added to the bundle, None if it is not in it. An old authority is
+    replaced. It is removed when none of its certificates is in use; only then can the next replacement begin.
     """
     alive = tuple(one for one in known if one.ends > now)
     if len(alive) > 1 and published is not None and now >= published + timing.overlap:
@@ -131,7 +132,7 @@ def plan_authorities(
 
 
 def choose_signer(known: Sequence[Authority], published: float | None, now: float, timing: Lifetimes) -> Authority:
-    """The newest, once every worker's mount has it; until then the one before, if there is one."""
+    """The newest authority once every worker's volume has it; until then the one before, if there is one."""
     settled = published is not None and now >= published + timing.spread
     return known[-1] if settled or len(known) == 1 else known[-2]
 
@@ -142,7 +143,7 @@ def _read(name: str, certificate: bytes, key: bytes) -> Authority | None:
         signer = serialization.load_pem_private_key(key, None)
         if not isinstance(signer, ec.EllipticCurvePrivateKey) or parsed.public_key() != signer.public_key():
             return None
-        _ = parsed.subject  # parsed when it is asked for; certificates that are signed repeat it
+        _ = parsed.subject  # it is parsed lazily, and signed certificates repeat it
         made, ends = parsed.not_valid_before_utc.timestamp() + SKEW, parsed.not_valid_after_utc.timestamp()
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
         return None

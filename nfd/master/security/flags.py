@@ -1,11 +1,14 @@
-"""Who may report, and over what: the flags `--auth`, `--insecure` and those for certificates, and their mode.
+"""The flags `--auth`, `--insecure` and those for certificates, and the mode that they select.
 
-* `token`: the pods of the workers' service accounts, each for the node it runs on. TLS with certificates of our own
-  making, or with --cert-file and --key-file; with --ca-file as well, workers must show a certificate besides.
-* `mtls`: whoever has a certificate of --ca-file; with --verify-node-name, for the node that it names.
-* `none`: anyone. Without the three files in plain text, on loopback; elsewhere only with --insecure.
+* `token`: pods with a worker's service account may report for the node they run on. TLS uses certificates of the
+master's own authority, or --cert-file and --key-file; with --ca-file, workers need a certificate as well.
 
-Unless it is given: mtls with the three files, token in a pod of the cluster whose Nodes are kept, else none.
+* `mtls`: anyone with a certificate of --ca-file may report; with --verify-node-name, for the node that it names.
+
+* `none`: anyone may report. Without the three files reports are in plain text on loopback; elsewhere only with
+--insecure.
+
+The default is mtls with the three files, token in a pod of a cluster whose Nodes are stored, else none.
 """
 
 from __future__ import annotations
@@ -20,18 +23,20 @@ FILES = ("ca-file", "cert-file", "key-file")
 
 
 def mode_of(parsed: Parsed, environ: Mapping[str, str]) -> str:
-    """Which of the modes holds. Raises: ConfigError for flags that contradict each other."""
+    """The mode in use. Raises: ConfigError for flags that contradict each other."""
     given = [name for name in FILES if parsed[name]]
     mode = str(parsed["auth"] or _default_mode(parsed, environ, all_files=len(given) == len(FILES)))
     if mode == "token":
         if parsed["node-store"] != "kubernetes":
-            raise ConfigError("--auth=token needs an API server to ask: it goes with --node-store=kubernetes alone")
+            raise ConfigError("--auth=token needs an API server: use it with --node-store=kubernetes")
         if parsed["insecure"]:
             raise ConfigError(
-                "--insecure: workers show their token over TLS alone; give --auth=none with it, or drop it"
+                "--insecure: workers send their token only over TLS; add --auth=none, or remove --insecure"
             )
         if given and not {"cert-file", "key-file"} <= set(given):
-            raise ConfigError("-cert-file and -key-file belong together: give both, or none for our own certificates")
+            raise ConfigError(
+                "-cert-file and -key-file must be given together; without both the master makes its own certificate"
+            )
     elif not certificate_files(parsed) and mode == "mtls":
         raise ConfigError("--auth=mtls needs -ca-file, -cert-file and -key-file")
     return mode
@@ -46,7 +51,7 @@ def _default_mode(parsed: Parsed, environ: Mapping[str, str], *, all_files: bool
 
 def _mode(text: str) -> str:
     if text not in MODES:
-        raise ValueError(f"{text!r} is none of {', '.join(MODES)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(MODES)}")
     return text
 
 
@@ -55,14 +60,18 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 FLAGS = (
-    Extra("auth", f"how workers show who they are: {', '.join(MODES)} (default: what is set up)", "", _mode),
-    Extra("insecure", "take reports in plain text, from anyone, on all addresses", False, switch=True),
-    Extra("ca-file", "CA certificate that workers' certificates are checked against (PEM)"),
-    Extra("cert-file", "our certificate (PEM)"),
-    Extra("key-file", "our private key (PEM)"),
-    Extra("verify-node-name", "take reports only for the node that the certificate names", False, switch=True),
+    Extra("auth", f"how workers authenticate: {', '.join(MODES)} (default: depends on the other flags)", "", _mode),
+    Extra("insecure", "accept reports in plain text, from anyone, on all addresses", False, switch=True),
+    Extra("ca-file", "CA certificate to verify workers' certificates (PEM)"),
+    Extra("cert-file", "the master's certificate (PEM)"),
+    Extra("key-file", "the master's private key (PEM)"),
+    Extra("verify-node-name", "accept reports only for the node that the certificate names", False, switch=True),
     Extra("worker-accounts", "service accounts of workers, [NAMESPACE/]NAME,…", ("nfd-worker",), _names),
-    Extra("namespace", "namespace of our own objects; else that of the pod", env=("KUBERNETES_NAMESPACE",)),
-    Extra("service-name", "Service through which workers reach us, for our own certificate", "nfd-master"),
-    Extra("certificate-objects", "Secret and ConfigMap that hold our own CA and its bundle", "nfd-master-ca"),
+    Extra("namespace", "namespace of the master's objects (default: of the pod)", env=("KUBERNETES_NAMESPACE",)),
+    Extra("service-name", "name of the Service for workers, for the master's own certificate", "nfd-master"),
+    Extra(
+        "certificate-objects",
+        "name of the Secret with the master's CA and of the ConfigMap with its certificates",
+        "nfd-master-ca",
+    ),
 )

@@ -1,7 +1,7 @@
-"""Where the key of proofs is kept: an entry of the Secret that holds our certificate authority, or a file beside Nodes.
+"""Stores the key of proofs: in the Secret of the certificate authority, or in a file in the node store.
 
-Whoever wins the guarded update makes it, and all replicas read it; only `--prune` makes none. While there is no key,
-since there is no Secret or no right to it, lists on Nodes count as unproven, what this process writes apart.
+The replica whose guarded update succeeds makes the key, and all replicas read it; `--prune` makes none. Without a key
+(no Secret, or no permission), lists on Nodes count as unproven, except those that this process wrote.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from nfd.runtime import log, tasks
 from nfd.runtime.files import create_file
 
 ENTRY = "ownership"
-"""Of the Secret's data."""
+"""Entry in the Secret's data."""
 FILE = ".ownership"
-"""Of the folder of a file node store, readable by its owner alone."""
+"""File in the folder of a file node store, readable by its owner only."""
 INTERVAL = 60.0
-"""Seconds between two looks at the Secret."""
+"""Seconds between two reads of the Secret."""
 WITHIN = 10.0
-"""Seconds that a start waits for an API server that does not answer; then it goes on without, and looks again."""
+"""Seconds that the start waits for the API server; then it continues without the key, and tries again."""
 RACES = 5
 
 _log = log.get("master")
 
 
 class SecretKey:
-    """Keeps `proof` at the key in the Secret; `changed` is called when it is another one than before."""
+    """Keeps `proof` up to date with the key in the Secret; `changed` is called when the key changes."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str, proof: Proof, interval: float = INTERVAL) -> None:
         self.changed: Callable[[], None] = lambda: None
@@ -49,9 +49,9 @@ class SecretKey:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Get the key if it can be had, and go on to follow it.
+        """Read the key if possible, and follow it.
 
-        A first look that fails is no reason to end: a master without a key does its work, and looks again.
+        A failure does not end the start: a master without a key works, and tries again.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(WITHIN):
@@ -60,24 +60,24 @@ class SecretKey:
         self._tasks = [tasks.start("key of proofs", self._run), tasks.start("watch of the key", self._secret.run)]
 
     async def stop(self) -> None:
-        """Follow it no more."""
+        """Stop following it."""
         await tasks.cancel(self._tasks)
 
     async def look(self, *, make: bool = True) -> bool:
-        """Take the key, made now if there is none; whether the API server said what there is, be it nothing."""
+        """Read the key, and make it if there is none. Returns whether the API server answered."""
         try:
             key = await self._read_in_turn() if make else _key_of(await self._secret.read(fresh=True))
         except (KubeError, ValueError) as error:
-            self._complain(error)
+            self._log_failure(error)
             return not isinstance(error, Unavailable)
         self._problem = ""
         if key and self._proof.adopt(key):
-            _log.info("lists on nodes are proven with a key", path=self._secret.path)
+            _log.info("the key of proofs is in use", path=self._secret.path)
             self.changed()
         return True
 
     async def delete(self) -> None:
-        """Take the Secret away, if it is there. Raises: KubeError."""
+        """Delete the Secret if it exists. Raises: KubeError."""
         with suppress(NotFound):
             await self._client.json("DELETE", self._secret.path)
 
@@ -95,7 +95,7 @@ class SecretKey:
         return await self._read()
 
     async def _read(self) -> bytes:
-        """What is followed is enough while there is a key in it; one is made only on what was asked for now."""
+        """The informer's copy is used if it has a key; a key is made only after a fresh read."""
         if key := _key_of(await self._secret.read()):
             return key
         secret = await self._secret.read(fresh=True)
@@ -106,28 +106,30 @@ class SecretKey:
         await self._client.json("PUT", self._secret.path, secret)
         return key
 
-    def _complain(self, error: Exception) -> None:
-        """Once for as long as it is the same."""
+    def _log_failure(self, error: Exception) -> None:
+        """Log an error once while it stays the same."""
         if (problem := str(error)) != self._problem:
             self._problem = problem
-            _log.warning("no key from the Secret: lists on nodes go unproven", path=self._secret.path, error=error)
+            _log.warning("no key in the Secret: lists on nodes are not proven", path=self._secret.path, error=error)
 
 
 def file_key(folder: Path) -> Proof:
-    """That of a file node store, made if it is not there.
+    """The key of a file node store; it is made if there is none.
 
-    Whoever may write the Nodes there may do anything to them: the key is for telling our lists from NFD's.
+    Anyone who may write the Nodes there may change anything. The key only tells these lists from NFD's.
     """
     try:
         key = _read_or_make(folder / FILE)
     except OSError as error:
-        _log.warning("no key in the node store: lists on nodes go unproven", path=folder / FILE, error=error.strerror)
+        _log.warning(
+            "no key in the node store: lists on nodes are not proven", path=folder / FILE, error=error.strerror
+        )
         return Proof.of_this_process()
     return Proof(key) if len(key) >= KEY_SIZE else Proof.of_this_process()
 
 
 def _read_or_make(path: Path) -> bytes:
-    """Of several who make it the first one's stays."""
+    """Read or make the key; if several processes make it, the first one's stays."""
     with suppress(FileNotFoundError):
         return path.read_bytes()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +139,7 @@ def _read_or_make(path: Path) -> bytes:
 
 
 def _key_of(secret: Mapping[str, Any]) -> bytes:
-    """The key in a Secret; b"" where there is none that is long enough."""
+    """The key in a Secret; b"" if there is none that is long enough."""
     data = secret.get("data")
     if not isinstance(data, Mapping):
         return b""

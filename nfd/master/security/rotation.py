@@ -1,9 +1,9 @@
-"""The master's certificates without anybody's work: an authority in a Secret, its bundle in a ConfigMap for workers.
+"""Automatic certificates: an authority in a Secret, and its bundle in a ConfigMap for workers.
 
-Every replica makes its own key and a certificate of a day, in memory alone. Any replica may bring Secret and ConfigMap
-along; both are shipped empty, and a write that lost a race is dropped and looked at again. An authority is replaced in
-three steps: the new one comes into the bundle, signs after the workers' mounts have followed, and the old one goes when
-the last certificate it signed has ended.
+Every replica makes its own key and a certificate for a day, in memory only. Any replica may update Secret and
+ConfigMap; both are installed empty. A write that loses a race is dropped, and the objects are read again. An authority
+is replaced in three steps: the new one is added to the bundle, it signs after the workers' volumes have it, and the old
+one is removed when the last certificate that it signed has ended.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from nfd.rpc.tls import Pem
 from nfd.runtime import log, tasks
 
 BUNDLE = "ca.crt"
-"""Key of the bundle in the ConfigMap: the file that workers mount."""
+"""Entry of the bundle in the ConfigMap: the file that workers mount."""
 PUBLISHED = "nfd.node.kubernetes.io/ca-published"
-"""Annotation of the ConfigMap: when its newest certificate came in, in seconds since the epoch."""
+"""Annotation of the ConfigMap: when its newest certificate was added, in seconds since the epoch."""
 BACKOFF = (0.2, 30.0)
 RACES = 5
-"""Tries in one round: replicas that start together get into each other's way."""
+"""Attempts in one round: replicas that start together conflict with each other."""
 
 _log = log.get("master")
 
 
 class Certificates:
-    """A `ServerTls` for these names. `start` it before it is read."""
+    """A `ServerTls` for these names. Call `start` before `read`."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class Certificates:
         self._tasks: list[asyncio.Task[None]] = []
 
     def read(self) -> Pem:
-        """Our certificate and key as they are now."""
+        """The current certificate and key."""
         leaf = self._leaf
         if leaf is None:
             raise OSError("there is no certificate yet")
         return Pem(cert=leaf.certificate, key=leaf.key, masters_ca=self._bundle)
 
     async def start(self) -> None:
-        """Get the first certificate, however long that takes, and go on to renew it.
+        """Get the first certificate, however long that takes, and then renew it.
 
-        A first round that fails is no reason to end: whatever it was, it may be another thing next time.
+        An error in a round is retried: its cause may end.
         """
         delay = BACKOFF[0]
         while not await tasks.attempt("certificates", self._look()):
@@ -94,7 +94,7 @@ class Certificates:
         ]
 
     async def stop(self) -> None:
-        """Renew no more; what there is stays in use."""
+        """Stop renewing; the current certificate stays in use."""
         await tasks.cancel(self._tasks)
 
     async def _run(self) -> None:
@@ -103,11 +103,12 @@ class Certificates:
             await self._look()
 
     async def _look(self) -> bool:
-        """One round, repeated while races are lost; what cannot be had is made up for by what is known."""
+        """One round, repeated while races are lost. Returns False if the API server failed; known data are used
+        then."""
         try:
             self._signer = await self._advance_in_turn()
         except (KubeError, ValueError) as error:
-            _log.warning("certificates cannot be looked after", path=self._secret.path, error=error)
+            _log.warning("cannot renew certificates", path=self._secret.path, error=error)
         if self._signer is not None:
             self._renew(self._signer)
         return self._signer is not None
@@ -120,11 +121,11 @@ class Certificates:
         return await self.advance()
 
     async def advance(self, *, fresh: bool = False) -> Authority:
-        """Bring Secret and ConfigMap to what they should be now; answers who signs.
+        """Bring Secret and ConfigMap to their desired state. Returns the authority that signs.
 
-        What the watches tell is enough to see that nothing is to be done; else all is looked at again, `fresh`.
+        The informers' copies show whether anything is to be done. Before a write, or with `fresh`, both are read again.
 
-        Raises: KubeError, Conflict among them if another replica was faster.
+        Raises: KubeError; Conflict if another replica was faster.
         """
         secret, config_map = await self._secret.read(fresh=fresh), await self._config_map.read(fresh=fresh)
         known, published = read_authorities(_decode(secret)), _published(config_map)
@@ -152,7 +153,7 @@ class Certificates:
         return choose_signer(wanted, published, self._now(), self._timing)
 
     def _renew(self, signer: Authority) -> None:
-        """A new certificate when another authority signs, or half of the life of ours is over."""
+        """Make a new certificate when another authority signs, or half of the current one's life is over."""
         leaf, now = self._leaf, self._now()
         if leaf is None or leaf.signer != signer.name or now >= leaf.made + self._timing.leaf / 2:
             self._leaf = issue(signer, self._names, now, self._timing)
@@ -160,12 +161,12 @@ class Certificates:
 
 
 def _data(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a Secret or ConfigMap; {} while it has none."""
+    """The data of a Secret or ConfigMap; {} without any."""
     return item.get("data") or {}
 
 
 def _decode(secret: Mapping[str, Any]) -> dict[str, bytes]:
-    """The Secret's data; what is not base64 is no authority."""
+    """The Secret's data; values that are not base64 are ignored."""
     found = {}
     for key, value in _data(secret).items():
         with suppress(binascii.Error, ValueError):

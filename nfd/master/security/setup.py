@@ -1,4 +1,4 @@
-"""What the flags of `flags` lead to: who may report, and the TLS of the connection."""
+"""Makes the authenticator and TLS that `flags` select."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LOOPBACK = "localhost"
 
 
 async def _nothing() -> None:
-    """Nothing to wait for."""
+    """Does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a master serves with. `listen` is the host to listen on, "" for all addresses.
+    """How a master serves. `listen` is the host to listen on, "" for all addresses.
 
-    `prepare` has to end before reports can be taken, `finish` ends what it started.
+    `prepare` must end before reports can be accepted; `finish` stops what it started.
     """
 
-    gate: Authenticator = field(default_factory=NoAuthentication)
+    authenticator: Authenticator = field(default_factory=NoAuthentication)
     tls: ServerTls | None = None
     listen: str = ""
     prepare: Callable[[], Awaitable[None]] = _nothing
@@ -36,21 +36,23 @@ class Security:
 
 
 def make_security(parsed: Parsed, mode: str, client: KubeClient | None = None, namespace: str = "") -> Security:
-    """The gate and TLS of a mode; mode `token` needs `client` and our `namespace`. Raises: ConfigError."""
+    """The authenticator and TLS of a mode; mode `token` needs `client` and the own `namespace`. Raises: ConfigError."""
     files = TlsFiles(*(parsed[name] for name in FILES)) if parsed["cert-file"] else None
     if mode != "token" or client is None:
-        gate: Authenticator = CertificateAuthenticator(files) if parsed["verify-node-name"] else NoAuthentication()
-        return Security(gate, files, "" if files or parsed["insecure"] else LOOPBACK)
+        authenticator: Authenticator = (
+            CertificateAuthenticator(files) if parsed["verify-node-name"] else NoAuthentication()
+        )
+        return Security(authenticator, files, "" if files or parsed["insecure"] else LOOPBACK)
     if not namespace:
-        raise ConfigError("--namespace: not inside a pod, so say which namespace the master's own objects are in")
+        raise ConfigError("--namespace is required outside a pod: it is the namespace of the master's own objects")
     accounts = (one if "/" in one else f"{namespace}/{one}" for one in parsed["worker-accounts"])
-    gate = TokenAuthenticator(TokenReviews(client, AUDIENCE), tuple(accounts))
+    authenticator = TokenAuthenticator(TokenReviews(client, AUDIENCE), tuple(accounts))
     if files is not None:
-        return Security(gate, files)
+        return Security(authenticator, files)
     from nfd.master.security.rotation import Certificates
 
     service = parsed["service-name"]
     inside = f"{service}.{namespace}"
     names = (service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local", LOOPBACK)
     own = Certificates(client, namespace, parsed["certificate-objects"], names)
-    return Security(gate, own, "", own.start, own.stop)
+    return Security(authenticator, own, "", own.start, own.stop)
