@@ -78,12 +78,22 @@ def read_gpus(labels: Mapping[str, str]) -> Gpus:
         models,
         mig,
         usable,
-        max(number(labels, f"{GPU}.count.present"), usable, int(found)),
+        max(gpus_on_pci(labels), usable, int(found)),
         number(labels, f"{GPU}.count.failing"),
         labels.get(f"{GPU}.state", ""),
         driver,
         labels.get(f"{NVIDIA_NS}/cuda.runtime-version.full", ""),
     )
+
+
+def gpus_on_pci(labels: Mapping[str, str]) -> int:
+    """How many GPUs the machine has, where labels tell that it is another number than `gpu.count`; else 0."""
+    return number(labels, f"{GPU}.count.present")
+
+
+def is_mig_device(product: str) -> bool:
+    """Whether devices of that name are parts of a GPU: with the MIG strategy `single`, GFD counts and names these."""
+    return _CARVED.fullmatch(product.removesuffix(_SHARED)) is not None
 
 
 def number(labels: Mapping[str, str], key: str) -> int:

@@ -134,7 +134,7 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
         options = replace(options_of(config, parsed, proof), security=make_security(parsed, mode))
         service = Service(FileStore(folder_of(parsed)), options)
         if parsed["serve-page"]:
-            serve_page(service)
+            serve_page(service, parsed["cluster-name"])
         return Master(service, config, parsed)
     client = await connect(parsed["kubeconfig"])
     proof = Proof.of_this_process()
@@ -154,15 +154,16 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
             ReportsApi(admission, master.state, master.missing, service.reported, service.latest_report).routes()
         )
     if parsed["serve-page"]:
-        serve_page(service, admission)
+        serve_page(service, parsed["cluster-name"], admission)
     return master
 
 
-def serve_page(service: Service, admission: ReadAuthorization | None = None) -> None:
+def serve_page(service: Service, cluster: str, admission: ReadAuthorization | None = None) -> None:
     """Serve the page. It is imported here because it takes 0.7 MiB."""
-    from nfd.master.page.server import Page
+    from nfd.master.page.server import Knowledge, Page
 
-    service.serve(Page(service.nodes, service.starting, admission.check if admission else None).routes())
+    check, knowledge = admission.check if admission else None, Knowledge(cluster, service.age, service.origins)
+    service.serve(Page(service.nodes, service.starting, check, knowledge=knowledge).routes())
 
 
 async def open_election(config: Config, parsed: Parsed) -> Election:

@@ -17,7 +17,7 @@ from nfd.master.http.metrics import Metrics
 from nfd.master.http.reports_api import TimedReport
 from nfd.master.http.server import HttpServer
 from nfd.master.leadership import Election, Leadership, Phase
-from nfd.master.node.ownership import parse_owned
+from nfd.master.node.ownership import Origin, parse_owned
 from nfd.master.node.queue import Queue
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
 from nfd.master.node.rejections import Unwritten
@@ -29,7 +29,7 @@ from nfd.master.security.setup import Security
 from nfd.rpc.server import LabelerServer
 from nfd.runtime import log, tasks
 from nfd.runtime.failures import failed
-from nfd.store.base import Node, NodeStore
+from nfd.store.base import Kind, Node, NodeStore
 
 DRAIN = 7.0
 """Seconds for calls and passes in progress when the master stops; releasing the lease also fits in the grace period."""
@@ -125,6 +125,14 @@ class Service:
     def unwritten(self) -> list[Unwritten]:
         """Keys that nodes should have but do not get."""
         return [*self._reconciler.refused(), *self._reconciler.contradicted()]
+
+    def age(self, name: str) -> float | None:
+        """How many seconds ago the worker of a node spoke to this master; None if it has not."""
+        return self._heartbeats.age(name)
+
+    def origins(self, node: Node) -> Mapping[str, Origin]:
+        """The labels of a Node that are managed by us, and where they come from."""
+        return parse_owned(node.annotations, self._options.settings.instance, node.uid, self._proof).of(Kind.LABELS)
 
     def starting(self) -> str:
         """What is missing before nodes are known; "" if they are."""

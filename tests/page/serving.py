@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from nfd.master.http.metrics import Metrics
 from nfd.master.http.server import HttpServer
-from nfd.master.page.server import Page
+from nfd.master.page.server import Knowledge, Page
 from nfd.store.base import Node
 from tests.controlplane.process import free_ports
 
@@ -40,7 +40,7 @@ def many_nodes(count: int) -> list[Node]:
 
 
 @contextmanager
-def served(nodes: Sequence[Node], missing: str = "") -> Iterator[str]:
+def served(nodes: Sequence[Node], missing: str = "", knowledge: Knowledge = Knowledge()) -> Iterator[str]:  # noqa: B008
     """Its address; each answer is drawn anew."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -52,7 +52,7 @@ def served(nodes: Sequence[Node], missing: str = "") -> Iterator[str]:
     server = HttpServer(Metrics("test", 0.0), lambda: "")
     (port,) = free_ports(1)
     try:
-        server.add(Page(lambda: nodes, lambda: missing, fresh=0.0).routes())
+        server.add(Page(lambda: nodes, lambda: missing, fresh=0.0, knowledge=knowledge).routes())
         wait(server.start("127.0.0.1", port))
         yield f"http://127.0.0.1:{port}/page/"
         wait(server.stop())

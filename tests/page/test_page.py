@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from nfd.fleet.affinity import parse_terms
+from nfd.fleet.gpu_labels import is_mig_device
 from nfd.fleet.gpus import group
 from nfd.fleet.nodes import summarize_all
 from tests.controlplane.cluster import ControlPlane
@@ -26,6 +27,7 @@ OURS = {"key": MARK, "operator": "In", "values": ["twenty"]}
 MOST_BYTES, MOST_REQUESTS, MOST_PIXELS = 150_000, 10, 150_000
 MOST_MILLISECONDS = 1000.0
 GPU, FEATURE = "nvidia.com/gpu", "feature.node.kubernetes.io"
+CLUSTER = "gpu-lab"
 Json = dict[str, Any]
 
 
@@ -63,7 +65,7 @@ def place(
     control_plane: ControlPlane, chromium: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FleetPlace]:
     """After the browser: without one there is nothing to show it to."""
-    with fleet_on(control_plane, tmp_path_factory.mktemp("page"), "--serve-page") as found:
+    with fleet_on(control_plane, tmp_path_factory.mktemp("page"), "--serve-page", f"--cluster-name={CLUSTER}") as found:
         reporting = [node.name for node in found.nodes if node.worker]
         eventually(lambda: all(is_labelled(found.node(name)) for name in reporting))
         yield found
@@ -94,7 +96,12 @@ def test_the_picture_is_the_fleet(shown: Shown) -> None:
     nodes = summarize_all(shown.nodes())
     browser = shown.browser
     numbers = {name: browser.text(f"#n-{name}") for name in ("nodes", "gpus", "products", "kernels", "drivers")}
-    assert browser.text("#t-gpus") == f"of {sum(node.gpus.present for node in nodes)} GPUs usable"
+    parts = {node.name for node in nodes if any(is_mig_device(model.product) for model in node.gpus.models)}
+    whole = [node.gpus for node in nodes if node.name not in parts]
+    assert parts
+    assert browser.text("#t-gpus") == f"of {sum(gpus.present for gpus in whole)} GPUs usable"
+    slices = sum(node.gpus.usable for node in nodes if node.name in parts)
+    assert browser.text("#t-slices") == f" and {slices} MIG devices"
     products: dict[str, int] = {}
     for node in nodes:
         for model in node.gpus.models:
@@ -107,13 +114,41 @@ def test_the_picture_is_the_fleet(shown: Shown) -> None:
     assert bars(browser, "driver") == counted([node.gpus.driver for node in nodes])
     assert numbers == {
         "nodes": "20",
-        "gpus": str(sum(products.values())),
+        "gpus": str(sum(gpus.usable for gpus in whole)),
         "products": str(len(products)),
         "kernels": str(len({node.kernel for node in nodes if node.kernel})),
         "drivers": str(len({node.gpus.driver for node in nodes if node.gpus.driver})),
     }
     assert browser.texts("#rows th") == [node.name for node in nodes]
     assert any("failing" in text for text in browser.texts("#rows td"))
+
+
+def test_last_reports_and_the_name_of_the_cluster(shown: Shown) -> None:
+    """Workers that run have reported a moment ago; nodes without one never have."""
+    shown.select()
+    browser = shown.browser
+    browser.until(lambda: any(browser.texts("#rows td:nth-child(7)")))
+    told = dict(zip(browser.texts("#rows th"), browser.texts("#rows td:nth-child(7)"), strict=True))
+    working = {node.name for node in shown.place.nodes if node.worker}
+    assert {name for name, text in told.items() if text} == working
+    assert all(text == "now" or text.endswith(" min") for text in told.values() if text)
+    assert browser.text("#cluster") == CLUSTER
+    assert CLUSTER in browser.driver.title
+
+
+def test_why_a_node_has_its_labels(shown: Shown) -> None:
+    """A click on its name tells who set each; only what the bookkeeping proves is said to be of nfd."""
+    shown.select()
+    browser = shown.browser
+    node = next(one.name for one in shown.place.nodes if one.worker)
+    browser.script(
+        "[...document.querySelectorAll('#rows .link')].find((e) => e.textContent === arguments[0]).click()", node
+    )
+    browser.until(lambda: any(browser.texts("#node-labels td:nth-child(3)")))
+    why = dict(zip(browser.texts("#node-labels th"), browser.texts("#node-labels td:nth-child(3)"), strict=True))
+    assert why[f"{FEATURE}/cpu-model.vendor_id"] == "source cpu"
+    assert why[f"{FEATURE}/kernel-version.full"] == "source kernel"
+    assert why[MARK] == "not managed by nfd"
 
 
 def test_it_is_small_and_fast(shown: Shown) -> None:

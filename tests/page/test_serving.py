@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import http.client
+import json
 import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,8 +16,9 @@ from nfd.config.flags import parse
 from nfd.master.app import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config
+from nfd.master.node.desired import OBJECT, RULE
 from nfd.master.page.picture import fleet_data, runs
-from nfd.master.page.server import ASSETS
+from nfd.master.page.server import ASSETS, Knowledge
 from tests.controlplane.process import free_ports
 from tests.page.serving import make_node, many_nodes, served
 
@@ -74,8 +76,28 @@ def test_only_this_machine_is_shown_the_fleet_without_a_token(headers: dict[str,
     """A name that leads here from another web site does not help, and neither does a proxy on this machine."""
     with served(many_nodes(2)) as url:
         assert get(url, "fleet.json")[0] == 200
-        assert get(url, "fleet.json", **headers)[0] == 403
+        for query in ("", "?reports", "?node=node-00000"):
+            assert get(url, f"fleet.json{query}", **headers)[0] == 403
         assert get(url, **headers)[0] == 200
+
+
+def test_reports_and_origins() -> None:
+    """Ages in whole minutes, and whose a label is: nothing of it is known of nodes that it has not heard."""
+    nodes = [make_node(name, {"x/a": "1", "x/b": "2", "x/c": "3", "x/d": "4", "x/e": "5"}) for name in ("one", "two")]
+    origins = {"x/a": "cpu", "x/b": f"{RULE}mine/first", "x/c": f"{OBJECT}gpus/one", "x/d": None}
+    knowledge = Knowledge("c", {"one": 125.9}.get, lambda node: origins if node.name == "one" else {})
+    with served(nodes, knowledge=knowledge) as url:
+        assert json.loads(get(url, "fleet.json")[2])["cluster"] == "c"
+        assert json.loads(get(url, "fleet.json?reports")[2]) == {"ages": {"one": 120}}
+        assert json.loads(get(url, "fleet.json?node=one")[2]) == {
+            "x/a": "source cpu",
+            "x/b": "rule 'first' of NodeFeatureRule mine",
+            "x/c": "NodeFeature gpus/one",
+            "x/d": "nfd; its origin is not recorded",
+            "x/e": "not managed by nfd",
+        }
+        assert set(json.loads(get(url, "fleet.json?node=two")[2]).values()) == {"not managed by nfd"}
+        assert get(url, "fleet.json?node=three")[0] == 404
 
 
 def test_every_file_is_in_the_package() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nfd.fleet.gpu_labels import Gpus, gpus_on_pci, is_mig_device
 from nfd.fleet.gpus import sharing_of
 from nfd.fleet.nodes import NodeSummary, summarize
 from nfd.names import FEATURE_NS, NVIDIA_NS
@@ -23,6 +24,8 @@ KEYS = {
     "arch": ("kubernetes.io/arch",),
 }
 """The labels that select the nodes with a fact."""
+FACTS = ("mig", "sharing", "taint", "problem", "usable", "present", "slices")
+"""`usable` and `present` count GPUs; `slices` MIG devices that stand in their place, with the MIG strategy `single`."""
 TAINTS = "node.kubernetes.io"
 _PRESSURES = {
     "memory-pressure": "MemoryPressure",
@@ -34,11 +37,11 @@ Index = dict[Any, list[int]]
 Runs = list[int]
 
 
-def fleet_data(nodes: Iterable[Node]) -> dict[str, Any]:
-    """All data of the page. A fact with several values on a node, such as taints, is in several lists."""
+def fleet_data(nodes: Iterable[Node], cluster: str = "") -> dict[str, Any]:
+    """All data of the page of the cluster of that name. A fact with several values on a node is in several lists."""
     ordered = sorted(nodes, key=lambda node: node.name)
     labels: dict[str, Index] = {}
-    facts: dict[str, Index] = {name: {} for name in (*KEYS, "mig", "sharing", "taint", "problem", "usable", "present")}
+    facts: dict[str, Index] = {name: {} for name in (*KEYS, *FACTS)}
     models: Index = {}
     for number, node in enumerate(ordered):
         for key, value in node.labels.items():
@@ -50,11 +53,12 @@ def fleet_data(nodes: Iterable[Node]) -> dict[str, Any]:
         for model in summary.gpus.models:
             models.setdefault((model.product, model.count, model.memory), []).append(number)
     return {
+        "cluster": cluster,
         "nodes": [node.name for node in ordered],
         "keys": {name: list(keys) for name, keys in KEYS.items()},
         "labels": [[key, _listed(labels[key])] for key in sorted(labels)],
         "facts": {name: _listed(index) for name, index in facts.items()},
-        "models": [[*model, runs(numbers)] for model, numbers in sorted(models.items())],
+        "models": [[*model, runs(numbers), int(is_mig_device(model[0]))] for model, numbers in sorted(models.items())],
     }
 
 
@@ -102,11 +106,19 @@ def _facts(summary: NodeSummary) -> Mapping[str, Iterable[Any]]:
         "arch": summary.arch,
         "mig": gpus.layout,
         "sharing": sharing_of(summary),
-        "usable": gpus.usable,
-        "present": gpus.present,
+        **_counts(gpus, summary.labels),
     }
     found = {name: (value,) if value else () for name, value in single.items()}
     return {**found, "taint": dict.fromkeys(summary.taints), "problem": dict.fromkeys(summary.problems)}
+
+
+def _counts(gpus: Gpus, labels: Mapping[str, str]) -> dict[str, int]:
+    """GPUs, and MIG devices. How many GPUs these are on, the labels tell only where some GPUs are missing."""
+    slices = sum(model.count for model in gpus.models if is_mig_device(model.product))
+    if not slices:
+        return {"usable": gpus.usable, "present": gpus.present, "slices": 0}
+    whole = gpus.usable - slices
+    return {"usable": whole, "present": max(whole, gpus_on_pci(labels)), "slices": slices}
 
 
 def _listed(index: Index) -> list[list[Any]]:

@@ -13,11 +13,14 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from ipaddress import ip_address
 
 from aiohttp import web
 
+from nfd.master.node.desired import OBJECT, RULE
+from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.master.page.picture import fleet_data
 from nfd.store.base import Node
 
@@ -57,6 +60,23 @@ Shown = tuple[str, Mapping[str, str], Mapping[str, str], tuple[Mapping[str, str]
 Admit = Callable[[web.Request], Awaitable[None]]
 
 
+def _nobody(node: Node) -> Mapping[str, Origin]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What the master knows apart from the Nodes. `cluster` is a name, "" if it has none.
+
+    `age` is the number of seconds since the last report of a node, None if it has not reported to this master.
+    `origins` are the labels of a Node that are managed by nfd, and where they come from.
+    """
+
+    cluster: str = ""
+    age: Callable[[str], float | None] = lambda name: None
+    origins: Callable[[Node], Mapping[str, Origin]] = _nobody
+
+
 class Page:
     """`missing` is the reason why nodes are not known yet, "" if they are.
 
@@ -69,11 +89,13 @@ class Page:
         missing: Callable[[], str],
         admit: Admit | None = None,
         fresh: float = FRESH,
+        knowledge: Knowledge = Knowledge(),
     ) -> None:
         self._nodes = nodes
         self._missing = missing
         self._admit = admit
         self._fresh = fresh
+        self._knowledge = knowledge
         self._packed = b""
         self._drawn: list[Shown] | None = None
         self._until = 0.0
@@ -91,7 +113,26 @@ class Page:
             await self._admit(request)
         if missing := self._missing():
             raise web.HTTPServiceUnavailable(text=f"{missing}\n")
-        return _answer(request, await self._pack(), "application/json", "no-store")
+        if "reports" in request.query:
+            packed = _compress({"ages": self._ages()})
+        elif "node" in request.query:
+            packed = _compress(self._reasons(request.query["node"]))
+        else:
+            packed = await self._pack()
+        return _answer(request, packed, "application/json", "no-store")
+
+    def _ages(self) -> dict[str, int]:
+        """Seconds since the last report, in whole minutes, of the nodes that reported to this master."""
+        ages = ((node.name, self._knowledge.age(node.name)) for node in self._nodes())
+        return {name: int(age // 60) * 60 for name, age in ages if age is not None}
+
+    def _reasons(self, name: str) -> dict[str, str]:
+        """Who set each label of a node. Raises: web.HTTPNotFound."""
+        node = next((one for one in self._nodes() if one.name == name), None)
+        if node is None:
+            raise web.HTTPNotFound(text="no such node\n")
+        origins = self._knowledge.origins(node)
+        return {key: origin_text(origins[key]) if key in origins else "not managed by nfd" for key in node.labels}
 
     async def _pack(self) -> bytes:
         """Rebuild the answer if something changed, in a thread, since the event loop serves thousands of workers."""
@@ -100,13 +141,26 @@ class Page:
                 nodes = self._nodes()
                 shown = [(node.name, node.labels, node.resources, node.taints) for node in nodes]
                 if shown != self._drawn:
-                    self._packed, self._drawn = await asyncio.to_thread(_pack, nodes), shown
+                    self._packed, self._drawn = await asyncio.to_thread(self._packed_fleet, nodes), shown
                 self._until = time.monotonic() + self._fresh
             return self._packed
 
+    def _packed_fleet(self, nodes: Sequence[Node]) -> bytes:
+        return _compress(fleet_data(nodes, self._knowledge.cluster))
 
-def _pack(nodes: Sequence[Node]) -> bytes:
-    return gzip.compress(json.dumps(fleet_data(nodes), separators=(",", ":")).encode(), 6, mtime=0)
+
+def origin_text(origin: Origin) -> str:
+    """The source, rule or object that a label managed by nfd comes from."""
+    if origin is None or origin == CLAIMED:
+        return "nfd; its origin is not recorded"
+    if origin.startswith(RULE):
+        name, _, rule = origin.removeprefix(RULE).partition("/")
+        return f"rule {rule!r} of NodeFeatureRule {name}"
+    return f"NodeFeature {origin.removeprefix(OBJECT)}" if origin.startswith(OBJECT) else f"source {origin}"
+
+
+def _compress(data: Mapping[str, object]) -> bytes:
+    return gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 6, mtime=0)
 
 
 def _is_local(request: web.Request) -> bool:

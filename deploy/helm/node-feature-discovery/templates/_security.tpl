@@ -19,6 +19,9 @@
 {{- if .Values.master.servePage }}
 - --serve-page
 {{- end }}
+{{- with .Values.master.clusterName }}
+- {{ printf "--cluster-name=%s" . | quote }}
+{{- end }}
 {{- if include "nfd.ownCertificates" . }}
 - --service-name={{ include "nfd.componentName" (dict "root" . "suffix" "master") }}
 {{- end }}

@@ -1,7 +1,7 @@
 // The selector builder: conditions on labels as rows, how many nodes fulfil them, and the YAML that says so.
 
 import { OPERATORS, asAffinity, asNodeSelector, asText, problem } from "./fleet.js";
-import { element, replace } from "./lists.js";
+import { element, plural, replace } from "./lists.js";
 
 const WORDS = {
   In: "is one of", NotIn: "is none of", Exists: "exists", DoesNotExist: "does not exist", Gt: "is greater than", Lt: "is less than",
@@ -10,8 +10,8 @@ const OFFERED = 200, VALUELESS = ["Exists", "DoesNotExist"];
 
 export class Builder {
   /** `changed()` is told of every change; `rows` is the list of conditions in the document. */
-  constructor({ rows, keys, output, note, copied, changed }) {
-    Object.assign(this, { rows, keys, output, note, copied, changed });
+  constructor({ rows, keys, values, output, note, copied, changed }) {
+    Object.assign(this, { rows, keys, values, output, note, copied, changed });
     this.conditions = [];
     this.form = "nodeSelector";
   }
@@ -19,6 +19,12 @@ export class Builder {
   /** Those that are whole: the rest selects nothing yet. */
   get whole() {
     return this.conditions.filter((one) => !problem(one));
+  }
+
+  /** The first condition that the API server would refuse, as text; "" if there is none. One with nothing in it yet is no condition. */
+  get broken() {
+    const index = this.conditions.findIndex((one) => (one.key || one.values.length) && problem(one));
+    return index < 0 ? "" : `Condition ${index + 1}: ${problem(this.conditions[index])}`;
   }
 
   add(condition = { key: "", operator: "In", values: [] }) {
@@ -83,8 +89,9 @@ export class Builder {
     const operator = element("select", { "aria-label": `${name}: operator`, onchange: () => { condition.operator = operator.value; told(); } },
       ...OPERATORS.map((one) => element("option", { value: one, selected: one === condition.operator }, WORDS[one])));
     const values = field({
-      className: "value-input", value: condition.values.join(", "), placeholder: "values, separated by commas",
-      "aria-label": `${name}: values`, oninput: () => { condition.values = split(values.value); told(); },
+      className: "value-input", value: condition.values.join(", "), placeholder: "values, separated by commas", list: "values",
+      "aria-label": `${name}: values`, onfocus: () => this.suggestValues(condition.key, values.value),
+      oninput: () => { condition.values = split(values.value); this.suggestValues(condition.key, values.value); told(); },
     });
     const remove = element("button", {
       type: "button", className: "icon", title: "Remove", "aria-label": `${name}: remove`,
@@ -94,8 +101,9 @@ export class Builder {
       values.hidden = VALUELESS.includes(condition.operator);
       if (values.hidden) condition.values = [];
       else if (!condition.values.length) condition.values = split(values.value);
-      hint.textContent = problem(condition);
-      for (const one of [key, values]) one.setAttribute("aria-invalid", String(Boolean(hint.textContent)));
+      const wrong = problem(condition);
+      hint.textContent = wrong || this.unknown(condition.key);
+      for (const one of [key, values]) one.setAttribute("aria-invalid", String(Boolean(wrong)));
     };
     const told = () => { check(); this.changed(); };
     check();
@@ -103,11 +111,24 @@ export class Builder {
     return element("li", { className: "condition" }, key, operator, values, remove, hint);
   }
 
-  /** Labels that begin like what is being typed, or have it somewhere. */
+  /** That no node has a label, and which one may be meant. */
+  unknown(key) {
+    if (!this.fleet || !key || this.fleet.labels.has(key)) return "";
+    const near = this.fleet.nearest(key);
+    return `no node has this label${near ? `; did you mean ${near}?` : ""}`;
+  }
+
+  /** Labels that contain what is being typed, the most used first. */
   suggest(text) {
-    const word = text.toLowerCase();
-    const found = [...this.fleet.labels.keys()].filter((key) => key.toLowerCase().includes(word)).slice(0, OFFERED);
-    this.keys.replaceChildren(...found.map((key) => element("option", { value: key })));
+    const found = this.fleet.keysLike(text).slice(0, OFFERED);
+    this.keys.replaceChildren(...found.map((key) => element("option", { value: key }, plural(this.fleet.usage.get(key).nodes, "node"))));
+  }
+
+  /** Values of a label, the most frequent first; after a comma, one more for those already there. */
+  suggestValues(key, text) {
+    const before = text.slice(0, text.lastIndexOf(",") + 1);
+    const found = (this.fleet?.valuesOf(key) ?? []).slice(0, OFFERED);
+    this.values.replaceChildren(...found.map(([value, nodes]) => element("option", { value: before ? `${before} ${value}` : value }, plural(nodes, "node"))));
   }
 
   /** The text for a manifest, in the form that is chosen. */
@@ -115,7 +136,10 @@ export class Builder {
     const conditions = this.whole;
     const simple = asNodeSelector(conditions);
     const forms = { nodeSelector: simple, nodeAffinity: asAffinity(conditions), kubectl: `kubectl get nodes -l '${asText(conditions)}'` };
-    if (!conditions.length) {
+    if (this.broken) {
+      this.output.textContent = "";
+      this.note.textContent = "The selector appears here once all conditions are valid.";
+    } else if (!conditions.length) {
       this.output.textContent = "";
       this.note.textContent = "Click a bar or a label below, or add a condition. The selector for these nodes appears here.";
     } else {
@@ -123,7 +147,7 @@ export class Builder {
       this.note.textContent = this.form === "nodeSelector" && simple === null
         ? "A nodeSelector allows one value per label, so this is the equivalent nodeAffinity." : "";
     }
-    this.output.parentElement.hidden = !conditions.length;
+    this.output.parentElement.hidden = !this.output.textContent;
   }
 
   async copy() {

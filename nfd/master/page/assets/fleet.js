@@ -17,11 +17,46 @@ export function walk(runs, each) {
 export class Fleet {
   constructor(data) {
     this.nodes = data.nodes;
+    this.cluster = data.cluster;
     this.size = data.nodes.length;
     this.keys = new Map(Object.entries(data.keys));
     this.labels = new Map(data.labels.map(([key, values]) => [key, new Map(values)]));
     this.facts = new Map(Object.entries(data.facts).map(([name, values]) => [name, new Map(values)]));
     this.models = data.models;
+    this.usage = new Map([...this.labels].map(([key, values]) => [key, this.use(values)]));
+  }
+
+  /** How useful a label is for a selector: 0 tells nodes apart, 1 is the same on all, 2 another one on each; and on how many it is. */
+  use(values) {
+    let nodes = 0;
+    for (const runs of values.values()) for (let index = 1; index < runs.length; index += 2) nodes += runs[index];
+    return { nodes, rank: values.size > 2 && values.size > 0.9 * this.size ? 2 : values.size === 1 && nodes === this.size ? 1 : 0 };
+  }
+
+  /** Labels whose key contains a text, the most used first: those whose name begins so, then by what they tell, then by nodes. */
+  keysLike(text) {
+    const word = text.toLowerCase();
+    const begins = (key) => (key.toLowerCase().startsWith(word) || key.slice(key.indexOf("/") + 1).toLowerCase().startsWith(word) ? 0 : 1);
+    const about = (key) => [begins(key), this.usage.get(key).rank, -this.usage.get(key).nodes];
+    const found = [...this.labels.keys()].filter((key) => key.toLowerCase().includes(word)).map((key) => [key, about(key)]);
+    found.sort(([, one], [, other]) => one[0] - other[0] || one[1] - other[1] || one[2] - other[2]);
+    return found.map(([key]) => key);
+  }
+
+  /** Values of a label, the most frequent first: [value, nodes]. */
+  valuesOf(key) {
+    const all = this.none().fill(1);
+    return [...(this.labels.get(key) ?? [])].map(([value, runs]) => [value, this.count(runs, all)]).sort(byCount);
+  }
+
+  /** The label whose key is most like this one; "" if none is. */
+  nearest(key) {
+    let found = "", least = Math.max(2, Math.floor(key.length / 4)) + 1;
+    for (const one of this.labels.keys()) {
+      const apart = Math.abs(one.length - key.length) < least ? distance(one, key) : least;
+      if (apart < least) [found, least] = [one, apart];
+    }
+    return found;
   }
 
   /** One byte for each node. */
@@ -91,15 +126,14 @@ export class Fleet {
     return found;
   }
 
-  /** Devices by product, the most numerous first: [product, devices, nodes]. */
+  /** Devices by product, GPUs before MIG devices, the most numerous first: [product, devices, whether these are MIG devices]. */
   products(chosen) {
     const found = new Map();
-    for (const [product, count, , runs] of this.models) {
+    for (const [product, count, , runs, mig] of this.models) {
       const nodes = this.count(runs, chosen);
-      const [devices, before] = found.get(product) ?? [0, 0];
-      if (nodes) found.set(product, [devices + count * nodes, before + nodes]);
+      if (nodes) found.set(product, [(found.get(product)?.[0] ?? 0) + count * nodes, mig]);
     }
-    return [...found].map(([product, [devices, nodes]]) => [product, devices, nodes]).sort(byCount);
+    return [...found].map(([product, [devices, mig]]) => [product, devices, mig]).sort((one, other) => one[2] - other[2] || byCount(one, other));
   }
 
   /** Values of a fact, the most numerous first: [value, nodes]. */
@@ -127,6 +161,19 @@ export class Fleet {
       return { key, operator: "In", values: found.map(([value]) => value) };
     }).filter((one) => one.values.length);
   }
+}
+
+/** How many letters are to be added, removed or replaced (Levenshtein). */
+function distance(one, other) {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let line = 1; line <= one.length; line += 1) {
+    const next = [line];
+    for (let index = 1; index <= other.length; index += 1) {
+      next.push(Math.min(row[index] + 1, next[index - 1] + 1, row[index - 1] + (one[line - 1] === other[index - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[other.length];
 }
 
 function byCount(one, other) {

@@ -83,6 +83,27 @@ function telling(fleet, [, , size]) {
   return size === 1 ? 1 : size > 2 && size > 0.9 * fleet.size ? 2 : 0;
 }
 
+/** Headings that sort: by another one, or the other way round. `columns` are [name, heading]. */
+export function headings(place, columns, sort, changed) {
+  replace(place, ...columns.map(([name, text]) => {
+    const button = element("button", { type: "button", onclick: () => changed(name) }, text);
+    button.dataset.focus = `column ${name}`;
+    const heading = element("th", { scope: "col" }, button);
+    if (sort.by === name) heading.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
+    return heading;
+  }));
+}
+
+const LETTERS = new Intl.Collator("en", { numeric: true });
+
+/** Nodes by `value(node)`, a number or text; those without any come last, and equal ones by name. */
+export function sorted(nodes, value, down) {
+  const empty = (one) => one === "" || one === null || one === undefined;
+  const order = (one, other) => (typeof one === "number" ? one - other : LETTERS.compare(one, other)) * (down ? -1 : 1);
+  return nodes.map((node) => [node, value(node)]).sort(([one, first], [other, second]) =>
+    empty(first) - empty(second) || (empty(first) ? 0 : order(first, second)) || one - other).map(([node]) => node);
+}
+
 function valuesOf(fleet, key, fitting, { chosen, has, toggle }) {
   const counted = fitting.map(([value, runs]) => [value, fleet.count(runs, chosen)]);
   counted.sort((one, other) => other[1] - one[1]);
@@ -119,12 +140,19 @@ export function fitting(fleet, chosen, words, text) {
   return found;
 }
 
-/** `4×NVIDIA-A100` for each node, `3/4×…` where not all can be used. */
+/** `2 min` of seconds. */
+export function ageText(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 60) return "now";
+  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+}
+
+/** `4×NVIDIA-A100` for each node, `3/4×…` where not all can be used, `14×…-MIG-1g.5gb` MIG devices. */
 export function gpuTexts(fleet, present, usable) {
   const found = new Array(fleet.size).fill("");
-  for (const [product, count, , runs] of fleet.models) {
+  for (const [product, count, , runs, mig] of fleet.models) {
     walk(runs, (node) => {
-      const one = usable[node] === count && present[node] > count ? `${count}/${present[node]}×${product}` : `${count}×${product}`;
+      const one = !mig && usable[node] === count && present[node] > count ? `${count}/${present[node]}×${product}` : `${count}×${product}`;
       found[node] += found[node] ? ` + ${one}` : one;
     });
   }

@@ -2,30 +2,38 @@
 
 import { Builder } from "./builder.js";
 import { Fleet } from "./fleet.js";
-import { STEP, bars, element, fitting, gpuTexts, labels, plural, replace, table } from "./lists.js";
+import { STEP, ageText, bars, element, fitting, gpuTexts, headings, labels, plural, replace, sorted, table } from "./lists.js";
 import { COLOURS, Picture, colours } from "./picture.js";
 
 const EVERY = 30_000;
 const FACTS = { driver: "GPU drivers", kernel: "kernels", os: "systems", cpu: "processors", problem: "problems" };
 const NOUNS = { nodes: "node", gpus: "GPU", products: "GPU product", kernels: "kernel", drivers: "GPU driver" };
+const COLUMNS = [["name", "Node"], ["gpus", "GPUs"], ["driver", "Driver"], ["kernel", "Kernel"], ["os", "System"], ["cpu", "Processor"],
+  ["report", "Last report"], ["problems", "Problems"]];
+const NUMBERS = ["gpus", "problems"];
 const THEMES = ["auto", "light", "dark"];
 const $ = (id) => document.getElementById(id);
 const words = (input) => input.value.toLowerCase().split(/\s+/).filter(Boolean);
-const state = { fleet: null, tag: "", token: "", limit: STEP, open: new Set(), all: new Set(), chosen: null, busy: false };
+const state = { fleet: null, tag: "", token: "", limit: STEP, open: new Set(), all: new Set(), chosen: null, busy: false,
+  sort: { by: "name", down: false }, reports: { ages: {} }, node: "" };
 
 const builder = new Builder({
-  rows: $("conditions"), keys: $("keys"), output: $("output"), note: $("note"), copied: $("copied"), changed: () => { state.limit = STEP; choose(); },
+  rows: $("conditions"), keys: $("keys"), values: $("values"), output: $("output"), note: $("note"), copied: $("copied"), changed: () => { state.limit = STEP; choose(); },
 });
 const picture = new Picture($("picture"), $("tip"), (node) => showNode(node));
+
+/** An answer of the master about the fleet, its reports or a node. */
+function get(query = "", headers = {}) {
+  if (state.token) headers.Authorization = `Bearer ${state.token}`;
+  return fetch(`fleet.json${query}`, { headers, cache: "no-store" });
+}
 
 /** Ask again; what has not changed comes without a body. */
 async function load() {
   if (state.busy) return;
   state.busy = true;
   try {
-    const headers = state.tag ? { "If-None-Match": state.tag } : {};
-    if (state.token) headers.Authorization = `Bearer ${state.token}`;
-    const answer = await fetch("fleet.json", { headers, cache: "no-store" });
+    const answer = await get("", state.tag ? { "If-None-Match": state.tag } : {});
     if (answer.status === 403) return ask((await answer.text()).trim());
     if (answer.status === 200) {
       const data = await answer.json();
@@ -33,11 +41,22 @@ async function load() {
       take(new Fleet(data));
     } else if (answer.status !== 304) throw new Error((await answer.text()).trim().slice(0, 200) || `status ${answer.status}`);
     tell(`as of ${new Date().toLocaleTimeString()}`);
+    loadReports();
   } catch (error) {
     tell(`The master does not respond${state.fleet ? ", the data is old" : ""} (${error.message})`, true);
   } finally {
     state.busy = false;
   }
+}
+
+/** When workers last reported changes all the time, so it is an answer of its own. */
+async function loadReports() {
+  try {
+    const answer = await get("?reports");
+    if (!answer.ok) return;
+    state.reports = await answer.json();
+    nodes();
+  } catch { /* the next look says that the master does not respond */ }
 }
 
 function tell(text, bad = false) {
@@ -55,24 +74,33 @@ function ask(reason) {
 }
 
 function take(fleet) {
+  const first = !state.fleet;
   state.fleet = builder.fleet = fleet;
-  const [present, usable] = ["present", "usable"].map((name) => fleet.column(name).map((count) => count ?? 0));
-  state.columns = { present, usable, gpus: gpuTexts(fleet, present, usable), problems: fleet.lists("problem") };
+  const [present, usable, slices] = ["present", "usable", "slices"].map((name) => fleet.column(name).map((count) => count ?? 0));
+  state.columns = { present, usable, slices, gpus: gpuTexts(fleet, present, usable), problems: fleet.lists("problem") };
   for (const name of ["driver", "kernel", "os", "cpu"]) state.columns[name] = fleet.column(name);
   $("door").hidden = true;
   $("main").hidden = false;
+  $("cluster").textContent = fleet.cluster;
+  document.title = ["Fleet", fleet.cluster, "Node Feature Discovery"].filter(Boolean).join(" · ");
   builder.suggest("");
+  if (first) builder.render();
   choose();
+  const wanted = fleet.nodes.indexOf(state.node);
+  if (wanted >= 0 && !$("node").open) showNode(wanted);
+  if (first) performance.mark("shown");
 }
 
 /** What follows from the conditions. */
 function choose() {
   const fleet = state.fleet;
   if (!fleet) return;
-  state.chosen = fleet.select(builder.whole);
+  const broken = builder.broken;
+  state.chosen = broken ? fleet.none() : fleet.select(builder.whole);
   const count = state.chosen.reduce((sum, one) => sum + one, 0);
-  $("matches").textContent = count.toLocaleString("en");
-  $("of").textContent = `of ${plural(fleet.size, "node")}`;
+  $("matches").textContent = broken ? "–" : count.toLocaleString("en");
+  $("of").textContent = broken || `of ${plural(fleet.size, "node")}`;
+  $("count").classList.toggle("bad", Boolean(broken));
   builder.write();
   remember();
   numbers(count);
@@ -91,6 +119,8 @@ function numbers(count) {
   };
   set("nodes", count);
   set("gpus", usable, usable === present ? undefined : `of ${plural(present, "GPU")} usable`);
+  const slices = fleet.sum("slices", chosen);
+  $("t-slices").textContent = slices ? ` and ${plural(slices, "MIG device")}` : "";
   set("products", fleet.products(chosen).length);
   set("kernels", fleet.values("kernel", chosen).length);
   set("drivers", fleet.values("driver", chosen).length);
@@ -141,13 +171,12 @@ function flip(name, value) {
   builder.put(state.fleet.keys.get(name), values.length ? state.fleet.conditionsFor(name, values) : []);
 }
 
-/** One colour for a value whatever is chosen; of several products together, that of the first. */
+/** One colour for a value whatever is chosen; several products together are a value of their own. */
 function paletteOf(name) {
   const { fleet } = state;
   const all = fleet.none().fill(1);
-  const palette = colours((name === "product" ? fleet.products(all) : fleet.values(name, all)).map(([value]) => value));
-  for (const [value] of fleet.facts.get(name)) if (!palette.has(value)) palette.set(value, palette.get(value.split(" + ")[0]));
-  return palette;
+  const first = name === "product" ? fleet.products(all) : [];
+  return colours([...new Set([...first, ...fleet.values(name, all)].map(([value]) => value))]);
 }
 
 function paint() {
@@ -155,7 +184,7 @@ function paint() {
   const name = $("colour").value;
   const column = fleet.column(name);
   const palette = paletteOf(name);
-  const gpus = (node) => [columns.present[node], columns.usable[node]];
+  const gpus = (node) => [columns.present[node], columns.usable[node], columns.slices[node]];
   const about = (node) => [columns.gpus[node], columns.kernel[node], columns.os[node], ...columns.problems[node]].filter(Boolean).join(" · ");
   picture.show(fleet, { chosen, column, palette, about, gpus });
   $("picture").setAttribute("aria-label", `One cell for each of ${plural(fleet.size, "node")}; arrow keys select a node`);
@@ -178,34 +207,66 @@ function search() {
 
 function nodes() {
   const { fleet, chosen, columns, limit } = state;
-  const found = fitting(fleet, chosen, words($("names")), (node) => [fleet.nodes[node], ...columns.problems[node]].join(" "));
+  if (!fleet) return;
+  const matching = fitting(fleet, chosen, words($("names")), (node) => [fleet.nodes[node], ...columns.problems[node]].join(" "));
+  const { by, down } = state.sort;
+  const found = by === "name" && !down ? matching : sorted(matching, ORDERS[by] ?? ((node) => columns[by][node]), down);
   const text = (name, node) => columns[name][node] ?? "";
   const cells = (node) => [fleet.nodes[node], columns.gpus[node], ...["driver", "kernel", "os", "cpu"].map((name) => text(name, node)),
-    columns.problems[node].join(", ")];
+    ageText(state.reports.ages[fleet.nodes[node]]), columns.problems[node].join(", ")];
+  headings($("columns"), COLUMNS, state.sort, sortBy);
   table($("rows"), found, { limit, cells, open: showNode });
   $("listed").textContent = plural(found.length, "node");
   $("more").hidden = found.length <= limit;
   $("more").textContent = `Show more (${Math.max(0, found.length - limit).toLocaleString("en")} not shown)`;
 }
 
+/** By what a column is sorted, where that is not its text. */
+const ORDERS = {
+  name: (node) => state.fleet.nodes[node],
+  gpus: (node) => state.columns.present[node] + state.columns.slices[node] || null,
+  report: (node) => state.reports.ages[state.fleet.nodes[node]],
+  problems: (node) => state.columns.problems[node].length || null,
+};
+
+function sortBy(name) {
+  state.sort = { by: name, down: state.sort.by === name ? !state.sort.down : NUMBERS.includes(name) };
+  nodes();
+}
+
 function showNode(node) {
   const { fleet, columns } = state;
+  state.node = fleet.nodes[node];
+  remember();
+  const why = {};
   $("node-name").textContent = fleet.nodes[node];
   const taints = [...fleet.facts.get("taint")].filter(([, runs]) => fleet.members(runs)[node]).map(([taint]) => taint);
   $("node-about").textContent = [columns.gpus[node], ...columns.problems[node], ...taints.map((one) => `taint ${one}`)].filter(Boolean).join(" · ");
   const found = fleet.labelsOf(node), field = $("node-search");
-  const list = () => replace($("node-labels"), ...found.filter((one) => words(field).every((word) => one.join("=").toLowerCase().includes(word)))
-    .map(([key, value]) => element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, value))));
+  const list = () => replace($("node-labels"), ...found.filter(([key, value]) =>
+    words(field).every((word) => `${key}=${value} ${why[key] ?? ""}`.toLowerCase().includes(word)))
+    .map(([key, value]) => element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, value), element("td", { className: "quiet" }, why[key] ?? ""))));
   field.value = "";
   field.oninput = list;
   list();
+  $("node-why").textContent = `kubectl nfd explain ${fleet.nodes[node]} LABEL`;
   $("node").showModal();
+  reasons(fleet.nodes[node], (found) => { Object.assign(why, found); list(); });
+}
+
+/** Who set the labels of a node, unless another one is shown by then. */
+async function reasons(name, shown) {
+  try {
+    const answer = await get(`?node=${encodeURIComponent(name)}`);
+    const found = answer.ok ? await answer.json() : {};
+    if (state.node === name) shown(found);
+  } catch { /* the next look says that the master does not respond */ }
 }
 
 /** The address says what is chosen, so that it can be sent to somebody. */
 function remember() {
-  const found = { c: $("colour").value, s: builder.conditions };
-  const text = builder.conditions.length || found.c !== "product" ? `#${encodeURIComponent(JSON.stringify(found))}` : location.pathname;
+  const found = { c: $("colour").value, s: builder.conditions, ...(state.node ? { n: state.node } : {}) };
+  const text = builder.conditions.length || state.node || found.c !== "product" ? `#${encodeURIComponent(JSON.stringify(found))}` : location.pathname;
   history.replaceState(null, "", text);
 }
 
@@ -213,6 +274,7 @@ function recall() {
   try {
     const found = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}");
     if ([...$("colour").options].some((one) => one.value === found?.c)) $("colour").value = found.c;
+    state.node = typeof found?.n === "string" ? found.n : "";
     builder.restore(found?.s);
   } catch {
     builder.restore([]);
@@ -253,6 +315,7 @@ for (const [id, act] of Object.entries({
   theme: nextTheme, add: () => builder.add(), clear: () => builder.clear(), copy: () => builder.copy(),
   "help-button": () => $("help").showModal(), more: () => { state.limit += STEP; nodes(); },
 })) $(id).addEventListener("click", act);
+$("node").addEventListener("close", () => { state.node = ""; remember(); });
 $("search").addEventListener("input", search);
 $("names").addEventListener("input", () => { state.limit = STEP; nodes(); });
 $("colour").addEventListener("change", () => { paint(); remember(); });

@@ -3,7 +3,7 @@
 import { element } from "./lists.js";
 
 const LARGEST = 119, SMALLEST = 5, TALLEST = 364, NAMED = 72, FLAT = 0.76, PIPPED = 26;
-export const COLOURS = 10;
+export const COLOURS = 20;
 
 /** Colours by value: the first ones get one each, the rest share the last; nodes without a value have none. */
 export function colours(values) {
@@ -27,7 +27,7 @@ export class Picture {
     new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
   }
 
-  /** `about(node)` is a line about it; `gpus(node)` how many it has and how many of them can be used. */
+  /** `about(node)` is a line about it; `gpus(node)` how many it has, how many of them can be used, and MIG devices. */
   show(fleet, { chosen, column, palette, about, gpus }) {
     Object.assign(this, { fleet, chosen, column, palette, about, gpus });
     const rank = (node) => palette.get(column[node]) ?? COLOURS + 1;
@@ -79,16 +79,16 @@ export class Picture {
     pen.globalAlpha = 1;
   }
 
-  /** A square for each GPU, hollow for those that cannot be used. */
+  /** A square for each GPU, hollow for those that cannot be used; a narrow bar for each MIG device. */
   pips(node, x, y, side, paint) {
-    const [present, usable] = this.gpus(node), pen = this.pen, named = this.size >= NAMED;
+    const [gpus, usable, slices] = this.gpus(node), pen = this.pen, named = this.size >= NAMED, present = gpus + slices;
     const across = Math.max(Math.ceil(present / 2), named ? 8 : 4), room = side - (named ? 16 : 8);
     const step = room / across, pip = Math.max(2, step - Math.max(1, step * 0.28)), left = named ? 8 : 4;
     pen.fillStyle = pen.strokeStyle = paint;
     for (let index = 0; index < Math.min(present, 64); index += 1) {
       const px = x + left + (index % across) * step, py = y + left + Math.floor(index / across) * step;
-      this.box(px, py, pip, pip, pip / 4);
-      if (index < usable) pen.fill();
+      this.box(px, py, index < gpus ? pip : pip / 2.5, pip, pip / 4);
+      if (index < usable || index >= gpus) pen.fill();
       else pen.stroke();
     }
   }
