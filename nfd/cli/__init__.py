@@ -1,7 +1,7 @@
-"""`nfd` and `kubectl-nfd`: everything that a person runs by hand.
+"""`nfd` and `kubectl-nfd`: the commands for people.
 
-Each command is a module of this package with `add_flags(parser)`, `run(args) -> int` and perhaps `EXAMPLES`, imported
-only when its command is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted), 141 (output unread).
+Each command is a module of this package with `add_flags(parser)`, `run(args) -> int` and perhaps `EXAMPLES`. It is
+imported only when it is called. Exit status: 0, 1 (failed), 2 (usage), 130 (interrupted), 141 (output closed).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from nfd import __version__
 
 COMMANDS = {
     "nodes": "the nodes of a cluster: GPUs, processor, kernel, taints, problems",
-    "gpus": "who has which GPUs, and how much of them is taken",
-    "find": "nodes that satisfy an expression, and the nodeAffinity that says the same",
-    "explain": "why a label is there, or why not",
-    "diff": "what tells two nodes apart",
+    "gpus": "GPUs of the cluster, and how much of them is allocated",
+    "find": "nodes that match an expression, and the same expression as nodeAffinity",
+    "explain": "why a node has a label, or why not",
+    "diff": "differences between two nodes",
     "plan": "what a change of configuration or rules would do to the nodes",
     "report": "a bundle for a bug report, without serial numbers and addresses",
     "up": "worker and master on this machine, without a cluster: label, show, keep watching",
@@ -29,23 +29,23 @@ COMMANDS = {
     "validate": "check a rule file, as NFD's plug-in does",
     "test": "evaluate rules on a node of the cluster, as NFD's plug-in does",
     "dryrun": "evaluate rules on a file of features, as NFD's plug-in does",
-    "export": "features or labels of this machine as JSON, as NFD's client does",
-    "compat": "does this machine suit an image: validate-node, as NFD's client does",
+    "export": "print features or labels of this machine as JSON, as NFD's client does",
+    "compat": "check whether this machine is compatible with an image, as NFD's client does",
     "completion": "completion for bash, zsh and fish",
 }
 
 _INTERRUPTED = 130
 _UNREAD = 141
-"""As a shell tells of SIGPIPE: nobody read to the end, and there was no verdict yet."""
+"""The exit status of a shell after SIGPIPE: the output was closed before the result was known."""
 _VERDICTS = frozenset(("rules", "config", "validate", "test", "dryrun", "plan", "compat"))
-"""Commands whose status is what is asked for; of others, whoever reads no further has seen enough."""
+"""Commands whose exit status is their result. Other commands succeed if their output is closed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     program = "kubectl nfd" if os.path.basename(sys.argv[0]).startswith("kubectl") else "nfd"  # noqa: PTH119
-    if sys.stderr is None:  # closed by whoever started us
+    if sys.stderr is None:  # the parent process closed it
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stdout is None:
         sys.stderr.write(f"{program}: standard output: is closed\n")
@@ -59,10 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return status
-    except OSError as error:  # all but standard output is dealt with by the commands
+    except OSError as error:  # the commands handle all other errors
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(f"{program}: {error.filename or 'standard output'}: {error.strerror or error}\n")
         return 1
@@ -79,7 +79,7 @@ def _run(program: str, words: list[str]) -> int:
     if words[0] == "help":
         return _help(program, words[1:])
     if words[0] not in COMMANDS:
-        sys.stderr.write(f"{program}: {words[0]}: no such command; there are {', '.join(COMMANDS)}\n")
+        sys.stderr.write(f"{program}: {words[0]}: unknown command; known are {', '.join(COMMANDS)}\n")
         return 2
     return _command(program, words[0], words[1:])
 

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, as its API server tells of them: `--kubeconfig`, `--selector`."""
+"""Reads nodes from the API server of a cluster: `--kubeconfig`, `--selector`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes, and by node what the pods on it hold."""
+    """Nodes, and the resources that the pods on each request."""
 
     nodes: Sequence[Json]
     asks: Mapping[str, Sequence[Ask]] = field(default_factory=dict)
@@ -42,7 +42,10 @@ class Fleet:
 def add_cluster_flags(parser: ArgumentParser, *, selector: bool = True) -> None:
     """`--kubeconfig` and `--selector`."""
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="else $KUBECONFIG, else that of the pod or ~/.kube/config"
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="default: $KUBECONFIG, the pod's service account, or ~/.kube/config",
     )
     if selector:
         about = "only nodes with these labels"
@@ -50,7 +53,7 @@ def add_cluster_flags(parser: ArgumentParser, *, selector: bool = True) -> None:
 
 
 def _selector(text: str) -> str:
-    """Raises: ArgumentTypeError, as argparse takes it."""
+    """Check a selector. Raises: ArgumentTypeError for argparse."""
     try:
         return parse_selector(text)
     except ValueError as error:
@@ -58,11 +61,11 @@ def _selector(text: str) -> str:
 
 
 def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T:
-    """What `ask` finds out. Raises: ConfigError, KubeError."""
+    """Run `ask` with a client. Raises: ConfigError, KubeError."""
     from nfd.kube.client import connect
 
     async def run() -> T:
-        client = await connect(kubeconfig or own_kubeconfig())
+        client = await connect(kubeconfig or default_kubeconfig())
         try:
             return await ask(client)
         finally:
@@ -71,15 +74,15 @@ def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T
     return tasks.run(run())
 
 
-def own_kubeconfig() -> str:
-    """A person's own file, as kubectl finds it, where neither $KUBECONFIG nor a pod tells; "" if there is none."""
-    path = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111  it raises where there is no home at all
+def default_kubeconfig() -> str:
+    """The user's kubeconfig, as kubectl finds it, if neither $KUBECONFIG nor a pod gives one; "" if there is none."""
+    path = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111  it raises without a home directory
     told = os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST")
     return str(path) if not told and path.is_file() else ""
 
 
 def read_fleet(args: Namespace, *, pods: bool = False) -> Fleet:
-    """All nodes that `--selector` takes. Raises: ConfigError, KubeError."""
+    """All nodes that `--selector` selects. Raises: ConfigError, KubeError."""
 
     async def ask(client: KubeClient) -> Fleet:
         nodes = await read_nodes(client, args.selector)
@@ -96,7 +99,7 @@ async def read_nodes(client: KubeClient, selector: str = "") -> list[Json]:
 
 
 def lean(node: Json) -> Json:
-    """A Node without its bulk: images, volumes, which manager owns which field."""
+    """A Node without images, volumes and managed fields."""
     metadata, status = dict(node["metadata"]), dict(node.get("status") or {})
     for name in _BULK:
         status.pop(name, None)
@@ -107,7 +110,7 @@ def lean(node: Json) -> Json:
 
 
 async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
-    """What pods hold, by node. Raises: KubeError."""
+    """The resources that pods request, by node. Raises: KubeError."""
     from nfd.kube.lists import list_all
 
     found: dict[str, list[Ask]] = {}
@@ -117,7 +120,7 @@ async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
 
 
 async def read_node(client: KubeClient, name: str) -> Json:
-    """A Node object. Raises: ConfigError if there is none of that name, KubeError."""
+    """A Node object. Raises: ConfigError if it does not exist, KubeError."""
     from nfd.kube.lists import read_object
 
     if problem := subdomain_problem(name):
@@ -125,5 +128,5 @@ async def read_node(client: KubeClient, name: str) -> Json:
     try:
         node: Json = await read_object(client, object_path(NODES, name))
     except NotFound as error:
-        raise ConfigError(f"NODE {name}: there is no such node") from error
+        raise ConfigError(f"NODE {name}: no such node") from error
     return node

@@ -1,6 +1,6 @@
-"""Whether this machine suits an image, by the compatibility artifact that is attached to it in its registry, as NFD's
-`nfd compat validate-node` tells. Exit status 0 also where it does not; 1 if there is no such artifact, if a rule of it
-makes no sense, or if the registry does not answer within a minute."""
+"""Check whether this machine is compatible with an image, by the compatibility artifact of the image in its registry,
+as NFD's `nfd compat validate-node` does. The exit status is 0 also if it is not compatible. It is 1 if there is no such
+artifact, if one of its rules is invalid, or if the registry does not answer within a minute."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ EXAMPLES = (
 
 def add_flags(parser: ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="validate-node")
-    job = jobs.add_parser("validate-node", help="judge this machine by what an image asks for", allow_abbrev=False)
+    job = jobs.add_parser(
+        "validate-node", help="check this machine against the requirements of an image", allow_abbrev=False
+    )
     job.add_argument("--image", metavar="IMAGE", required=True, help="REGISTRY/REPOSITORY[:TAG][@DIGEST]")
     job.add_argument("--tags", metavar="LIST", action="append", default=[], help="only sets with one of these tags")
     job.add_argument(
-        "--platform", metavar="OS/ARCH", default="", help="of this image, instead of the one for this machine"
+        "--platform", metavar="OS/ARCH", default="", help="platform of the image (default: that of this machine)"
     )
-    job.add_argument("--plain-http", action="store_true", help="speak HTTP with the registry, without TLS")
+    job.add_argument("--plain-http", action="store_true", help="use HTTP without TLS for the registry")
     job.add_argument("--output-json", action="store_true", help="JSON instead of tables")
-    job.add_argument("--registry-username", metavar="NAME", default="", help="for the registry")
+    job.add_argument("--registry-username", metavar="NAME", default="", help="user name for the registry")
     secret = job.add_mutually_exclusive_group()
     secret.add_argument("--registry-password-stdin", action="store_true", help="read the password from standard input")
     secret.add_argument("--registry-token-stdin", action="store_true", help="read a token from standard input")
@@ -60,7 +62,7 @@ def run(args: Namespace) -> int:
     seen = scan(host_of(args), plan)
     failed = {name: one.error for name, one in seen.discovery.scans.items() if one.error is not None}
     tags = frozenset(tag for listed in args.tags for tag in split_items(listed))
-    found, errors = judge_sets(sets, seen.discovery.features, tags)
+    found, errors = evaluate_sets(sets, seen.discovery.features, tags)
     errors += [f"source {name} failed: {error}" for name, error in failed.items()]
     sys.stdout.write(f"{json.dumps(found)}\n" if args.output_json else as_text(found, style_of(sys.stdout)))
     sys.stderr.write("".join(f"{visible(error)}\n" for error in errors))
@@ -80,7 +82,7 @@ def fetch(args: Namespace) -> bytes:
 
 
 def login_of(args: Namespace) -> Login:
-    """Raises: ConfigError for a password without a user."""
+    """The credentials. Raises: ConfigError for a password without a user."""
     from nfd.oci.client import Login
 
     if args.registry_password_stdin and not args.registry_username:
@@ -98,19 +100,19 @@ def _secret(flag: str) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{flag}: is not UTF-8") from error
     if not secret or not secret.isprintable() or (flag.endswith("token-stdin") and not secret.isascii()):
-        raise NfdError(f"{flag}: standard input is no line of text that could be one")
+        raise NfdError(f"{flag}: standard input is not a single line of text")
     return secret
 
 
 def as_text(sets: Iterable[Json], style: Style) -> str:
-    """For each set its head and a table for each rule."""
+    """A heading for each set, and a table for each of its rules."""
     lines = []
     for number, one in enumerate(sets, 1):
         tag = f"; Tag: {one['tag']}" if "tag" in one else ""
         lines.append(style.head(visible(f"COMPATIBILITY SET #{number} Weight: {one.get('weight', 0)}{tag}")))
         lines.append(f"Description: {visible(one.get('description', ''))}")
         for rule in one["rules"]:
-            lines += ["", f"RULE: {visible(rule['name'].upper())} - {_verdict(rule['isMatch'], style)}"]
+            lines += ["", f"RULE: {visible(rule['name'].upper())} - {_result(rule['isMatch'], style)}"]
             lines += _table(rule, style)
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
@@ -131,7 +133,7 @@ def _row(one: Json) -> list[str]:
     return [feature, text_of(one["expression"]), one["matcherType"], "OK" if one["isMatch"] else "FAIL"]
 
 
-def _verdict(holds: bool, style: Style) -> str:
+def _result(holds: bool, style: Style) -> str:
     return style.value("OK") if holds else style.bad("FAIL")
 
 
@@ -140,7 +142,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CompatibilitySet:
-    """One way in which a machine may suit the image."""
+    """One set of requirements; a machine must meet one of the sets."""
 
     rules: tuple[ParsedRule, ...]
     weight: int = 0
@@ -149,7 +151,7 @@ class CompatibilitySet:
 
 
 def parse_specification(data: bytes, where: str) -> list[CompatibilitySet]:
-    """Raises: NfdError naming the place that is invalid."""
+    """Parse the specification. Raises: NfdError with the invalid field."""
     value = parse(data, where).data
     sets = value.get("compatibilities") if isinstance(value, Mapping) else None
     if not isinstance(sets, list):
@@ -172,26 +174,26 @@ def _set(value: Any, where: str) -> CompatibilitySet:
 def _text(value: Mapping[str, Any], key: str, where: str) -> str:
     found = value.get(key)
     if isinstance(found, list | Mapping):
-        raise NfdError(f"{where}.{key} must be text")
+        raise NfdError(f"{where}.{key} must be a string")
     return "" if found is None else found if isinstance(found, str) else scalar_text(found)
 
 
-def judge_sets(
+def evaluate_sets(
     sets: Sequence[CompatibilitySet], features: Features, tags: Collection[str]
 ) -> tuple[list[Json], list[str]]:
-    """The status of each set with one of these tags, in NFD's JSON form, and which rules failed and why."""
+    """The result of each set with one of these tags, in NFD's JSON form, and the rules that failed, with reasons."""
     view, errors = View(features), list[str]()
     found = []
     for one in sets:
         if not tags or one.tag in tags:
-            rules = [_judge(rule, view, errors) for rule in one.rules]
+            rules = [_evaluate_rule(rule, view, errors) for rule in one.rules]
             extras = {"description": one.description, "weight": one.weight, "tag": one.tag}
             found.append({"rules": rules, **{key: value for key, value in extras.items() if value}})
     return found, errors
 
 
-def _judge(parsed: ParsedRule, view: View, errors: list[str]) -> Json:
-    """One rule; it feeds `rule.matched` for those after it if it holds."""
+def _evaluate_rule(parsed: ParsedRule, view: View, errors: list[str]) -> Json:
+    """Evaluate one rule. If it matches, its result is in `rule.matched` for later rules."""
     rule, status = compile_rule(parsed), Json(name=parsed.name, isMatch=False)
     try:
         status["isMatch"] = run_rule(rule, view) is not None
@@ -217,9 +219,9 @@ def _statuses(written: Sequence[WrittenTerm], terms: Sequence[Term], view: View)
 
 
 def _status(written: WrittenTerm, term: Term, view: View) -> Iterator[Json]:
-    held = held_of(term, view)
+    matching = matching_names(term, view)
     for name, expression in (written.match_expressions or {}).items():
-        yield _one(written.feature, name, expression, "matchExpression", name in held)
+        yield _one(written.feature, name, expression, "matchExpression", name in matching)
     if written.match_name is not None:
         holds = _holds(Term(term.feature, None, term.name), view)
         yield _one(written.feature, "", written.match_name, "matchName", holds)
@@ -230,15 +232,15 @@ def _one(feature: str, name: str, expression: Expression, kind: str, holds: bool
     return {"feature": feature, "name": name, "expression": told, "matcherType": kind, "isMatch": holds}
 
 
-def held_of(term: Term, view: View) -> set[str]:
-    """The names whose expressions hold. Where each holds and no element has all of them, those of the best element."""
+def matching_names(term: Term, view: View) -> set[str]:
+    """The names whose expressions match. If each matches but no element matches all, those of the best element."""
     expressions = term.expressions or ()
     feature = view.get(term.key)
     if feature is None:
         return set()
-    held = {name for name, matcher in expressions if _holds(Term(term.feature, ((name, matcher),), None), view)}
-    if len(held) < len(expressions) or _holds(Term(term.feature, expressions, None), view):
-        return held
+    matching = {name for name, matcher in expressions if _holds(Term(term.feature, ((name, matcher),), None), view)}
+    if len(matching) < len(expressions) or _holds(Term(term.feature, expressions, None), view):
+        return matching
     return _best(expressions, feature)
 
 
@@ -250,7 +252,7 @@ def _best(expressions: Expressions, feature: Feature) -> set[str]:
 
 
 def _holds(term: Term, view: View) -> bool:
-    """An invalid expression does not hold; its rule says why."""
+    """Whether a term matches. An invalid expression does not match; its rule has the reason."""
     try:
         return match_term(term, view, None)
     except RuleError:
@@ -258,5 +260,5 @@ def _holds(term: Term, view: View) -> bool:
 
 
 def text_of(expression: Json) -> str:
-    """As it stands in a table: `In [a, b]`."""
+    """An expression as the table shows it: `In [a, b]`."""
     return str(compile_matcher(expression["op"], tuple(expression.get("value", ())), expression.get("type", "")))

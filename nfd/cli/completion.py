@@ -1,5 +1,5 @@
-"""Completion for a shell, made from the same parsers as --help: commands, flags, their values, files, and names of
-nodes, which the cluster is asked for while you type."""
+"""Print the completion script for a shell. It completes commands, flags, their values, files, and names of nodes, which
+it reads from the cluster while you type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="which shell")
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
 
 
 def run(args: Namespace) -> int:
@@ -70,21 +70,21 @@ autoload -U +X bashcompinit && bashcompinit
 
 def render(shell: str) -> str:
     """The script for one shell."""
-    words = all_words()
-    makers: dict[str, Callable[[list[Words]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
+    words = all_commands()
+    makers: dict[str, Callable[[list[CommandWords]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
     return makers[shell](words)
 
 
-def bash(words: list[Words]) -> str:
+def bash(words: list[CommandWords]) -> str:
     return _body(words) + _BASH_END
 
 
-def zsh(words: list[Words]) -> str:
+def zsh(words: list[CommandWords]) -> str:
     """zsh runs completions of bash (zshcompsys(1), bashcompinit)."""
     return _ZSH_HEAD + _body(words) + _BASH_END
 
 
-def _body(words: list[Words]) -> str:
+def _body(words: list[CommandWords]) -> str:
     flags = "\n".join(line for one in words for line in _bash_flags(one))
     paths = "\n".join(_bash_path(one) for one in words)
     top = f'        "") echo {shlex.quote(" ".join([*COMMANDS, "--help", "--version"]))} ;;'
@@ -92,8 +92,8 @@ def _body(words: list[Words]) -> str:
     return _BASH.format(flags=flags, paths=f"{top}\n{paths}", descents=descents, names=_NAMES)
 
 
-def _bash_flags(one: Words) -> Iterator[str]:
-    """A flag that takes a value: nothing but that may follow."""
+def _bash_flags(one: CommandWords) -> Iterator[str]:
+    """The values after a flag that takes one."""
     path = " ".join(one.path)
     for flag in one.flags:
         if flag.takes:
@@ -101,7 +101,7 @@ def _bash_flags(one: Words) -> Iterator[str]:
             yield f"        {patterns}) echo {shlex.quote(_mark(flag.kind))}; return ;;"
 
 
-def _bash_path(one: Words) -> str:
+def _bash_path(one: CommandWords) -> str:
     names = [name for flag in one.flags for name in flag.names]
     found = [*one.commands, *one.choices, *names, *filter(None, [_mark(one.operand)])]
     return f'        "{" ".join(one.path)}") echo {shlex.quote(" ".join(found))} ;;'
@@ -117,7 +117,7 @@ def _mark(kind: str) -> str:
     return f"@{kind}" if kind in (FILE, NODE) else kind
 
 
-def fish(words: list[Words]) -> str:
+def fish(words: list[CommandWords]) -> str:
     lines = ["# fish completion for nfd, written by `nfd completion fish`", "complete -c nfd -f"]
     for name, about in COMMANDS.items():
         lines.append(f"complete -c nfd -n __fish_use_subcommand -a {name} -d {_quoted(about)}")
@@ -126,7 +126,7 @@ def fish(words: list[Words]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_lines(one: Words) -> Iterator[str]:
+def _fish_lines(one: CommandWords) -> Iterator[str]:
     seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in one.path)
     head = f"complete -c nfd -n {_quoted(seen)}"
     for name in (*one.commands, *one.choices):
@@ -158,7 +158,8 @@ _FILES = frozenset({"FILE", "DIR"})
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`kind` is FILE, NODE, NOTHING or the values it may have, by blanks; `takes` whether a value follows."""
+    """`kind` is FILE, NODE, NOTHING or the possible values, separated by blanks; `takes` says whether a value
+    follows."""
 
     names: tuple[str, ...]
     about: str
@@ -167,7 +168,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CommandWords:
     """`path` are the words before, such as `rules eval`; `operand` is the kind of its operands."""
 
     path: tuple[str, ...]
@@ -178,12 +179,12 @@ class Words:
     choices: tuple[str, ...] = field(default=())
 
 
-def all_words() -> list[Words]:
+def all_commands() -> list[CommandWords]:
     """Every command and subcommand, in order."""
     return [one for name, about in COMMANDS.items() for one in _words(make_parser("nfd", name)[0], (name,), about)]
 
 
-def _words(parser: ArgumentParser, path: tuple[str, ...], about: str) -> Iterator[Words]:
+def _words(parser: ArgumentParser, path: tuple[str, ...], about: str) -> Iterator[CommandWords]:
     actions = parser._actions
     flags = tuple(_flag(action) for action in actions if action.option_strings)
     inner = [action for action in actions if isinstance(action, _SubParsersAction)]
@@ -191,7 +192,7 @@ def _words(parser: ArgumentParser, path: tuple[str, ...], about: str) -> Iterato
     choices = tuple(str(choice) for action in operands for choice in action.choices or ())
     kind = next((kind for action in operands if (kind := _kind(action))), NOTHING)
     names = tuple(name for action in inner for name in action.choices or ())
-    yield Words(path, about, flags, names, kind if not choices else NOTHING, choices)
+    yield CommandWords(path, about, flags, names, kind if not choices else NOTHING, choices)
     for action in inner:
         told = {one.dest: one.help or "" for one in action._choices_actions}
         for name, sub in action.choices.items():

@@ -1,6 +1,6 @@
-"""The configuration of nfd-worker, nfd-master and gpu-feature-discovery: its JSON schema, an example file with every
-default, its reference in Markdown, or everything that is wrong with a file. Unknown keys and numbers where text belongs
-are errors here."""
+"""Print the JSON schema, an example with every default, or the reference in Markdown of the configuration of
+nfd-worker, nfd-master or gpu-feature-discovery, or check a file. The check also reports unknown keys, and numbers where
+text is required."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _CUSTOM = ("sources", "custom")
 
 PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master", "gfd": "gpu-feature-discovery"}
 _GFD_KEYS = frozenset({"version", "flags", "sharing", "imex"})
-"""Keys of GPU feature discovery's file; neither worker nor master has one of that name."""
+"""Keys of GPU feature discovery's file; the worker and the master have none of these names."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="schema|example|docs|validate")
     for name, about in (("schema", "JSON schema"), ("example", "commented YAML file"), ("docs", "Markdown reference")):
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
-        job.add_argument("--program", choices=PROGRAMS, default="worker", help="whose configuration (worker)")
+        job.add_argument("--program", choices=PROGRAMS, default="worker", help="the program (worker)")
     job = jobs.add_parser("validate", help="check files; exit status 1 if anything is wrong", allow_abbrev=False)
-    job.add_argument("--program", choices=PROGRAMS, help="whose configuration (as name and content of FILE say)")
+    job.add_argument("--program", choices=PROGRAMS, help="the program (default: found from name and content of FILE)")
     job.add_argument("files", metavar="FILE", type=path, nargs="+", help="a configuration file, - for standard input")
 
 
@@ -66,7 +66,7 @@ def model_of(program: str) -> type[Section]:
 
 
 def validate(paths: list[str], program: str | None) -> int:
-    """Print every mistake of every file; drop-ins beside a file count as part of it."""
+    """Print every mistake of every file; drop-ins beside a file are included."""
     wrong = 0
     for name in paths:
         layers = layers_of(name)
@@ -78,7 +78,7 @@ def validate(paths: list[str], program: str | None) -> int:
 
 
 def program_of(name: str, layers: Sequence[Layer]) -> str:
-    """Whose file it is, by its keys, then by its name."""
+    """The program of a file, by its keys, then by its name."""
     if any(isinstance(one.data, Mapping) and _GFD_KEYS & {key.lower() for key in one.data} for one in layers):
         return "gfd"
     return "master" if "master" in Path(name).name else "worker"
@@ -91,7 +91,7 @@ def layers_of(path: str) -> list[Layer]:
 
 
 def mistakes(model: type[Section], layers: list[Layer], *, strict_text: bool = False) -> Iterator[str]:
-    """What a daemon would refuse or warn of, one line each; then what it would say of source names and rules."""
+    """What a daemon would reject or warn of, one line each, including source names and rules."""
     found = check(model, layers, strict_text=strict_text)
     yield from map(str, found)
     if any(one.fatal for one in found):

@@ -1,5 +1,5 @@
-"""What tells two nodes of a cluster apart: labels, annotations, extended resources, taints. `<` is on the first alone,
-`>` on the second alone, `~` differs."""
+"""Print the differences between two nodes of a cluster: labels, annotations, extended resources and taints. `<` is only
+on the first, `>` only on the second, `~` has different values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
 
 EXAMPLES = (
-    ("diff gpu-01 gpu-02", "everything that differs"),
-    ("diff gpu-01 gpu-02 --exit-code", "the same, with exit status 1 if anything does"),
+    ("diff gpu-01 gpu-02", "all differences"),
+    ("diff gpu-01 gpu-02 --exit-code", "the same, with exit status 1 if there are any"),
 )
 Json = Mapping[str, Any]
 Pair = tuple[str | None, str | None]
@@ -26,8 +26,8 @@ Pair = tuple[str | None, str | None]
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser, selector=False)
-    parser.add_argument("first", metavar="NODE", help="one node")
-    parser.add_argument("second", metavar="NODE", help="the other one")
+    parser.add_argument("first", metavar="NODE", help="the first node")
+    parser.add_argument("second", metavar="NODE", help="the second node")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
 
 
 def read_two(kubeconfig: str, first: str, second: str) -> tuple[Json, Json]:
-    """Raises: ConfigError for a name that no node has, KubeError."""
+    """Read both nodes. Raises: ConfigError for a node that does not exist, KubeError."""
 
     async def ask(client: KubeClient) -> tuple[Json, Json]:
         return await read_node(client, first), await read_node(client, second)
@@ -72,7 +72,7 @@ def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:
 def as_text(found: Mapping[str, Mapping[str, Pair]], first: str, second: str, style: Style) -> str:
     """A block for each kind."""
     if not found:
-        return style.dim(f"{first} and {second} are alike") + "\n"
+        return style.dim(f"{first} and {second} have no differences") + "\n"
     blocks = ["\n".join([style.head(kind), *_lines(pairs, style)]) for kind, pairs in found.items()]
     count = sum(map(len, found.values()))
     return "\n\n".join([*blocks, style.dim(f"{count} differences; < {first}, > {second}")]) + "\n"

@@ -1,5 +1,5 @@
-"""Scan a machine once and print what was found: labels as a master with default settings would put them on the Node,
-or all raw features. Exit status 1 if a source failed altogether."""
+"""Scan a machine once and print the labels that a master with default settings would put on the Node, or all raw
+features. The exit status is 1 if a source failed completely."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def features_yaml(seen: Seen) -> str:
 
 
 def as_table(seen: Seen, seconds: float, style: Style) -> str:
-    """The table, problems, and a line that sums it up."""
+    """The table, the problems, and a summary."""
     parts = [table(seen.labels, seen.origins, style)]
     if seen.problems:
         parts.append(f"{style.warn('problems')}\n{problems(seen.problems, style)}")

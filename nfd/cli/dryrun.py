@@ -1,5 +1,5 @@
-"""Evaluate rules on the features of a file, as NFD's `kubectl nfd dryrun` does: what they ask for, in sections, and
-what the master would refuse of it. Exit status 1 if a rule fails."""
+"""Evaluate rules on the features in a file, as NFD's `kubectl nfd dryrun` does. Prints what the rules set, in sections,
+and what the master would reject. The exit status is 1 if a rule fails."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
-from nfd.cli.rule_files import read_rules, tell_empty, text_of
+from nfd.cli.rule_files import read_rules, text_of, warn_if_empty
 from nfd.cli.rule_results import try_rules
 from nfd.errors import ConfigError
 from nfd.rules.feature_files import parse_features
 from nfd.text import visible
 
-EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "the features as `nfd discover -o features` prints them"),)
+EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "features from `nfd discover -o features`"),)
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -25,11 +25,11 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     rules, features = args.nodefeaturerule_file, args.nodefeature_file
     objects = [parsed for parsed, _ in read_rules(rules)]
-    tell_empty(rules, objects)
+    warn_if_empty(rules, objects)
     try:
         found, _, odd = parse_features(text_of(features), features)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     sys.stderr.write("".join(f"{visible(f'{features}: {one}')}\n" for one in odd))
     sys.stdout.write(f'Evaluating NodeFeatureRule "{rules}" against NodeFeature "{features}"\n')
-    return try_rules(objects, found).tell(f'NodeFeatureRule "{rules}"', f'NodeFeature "{features}"')
+    return try_rules(objects, found).report(f'NodeFeatureRule "{rules}"', f'NodeFeature "{features}"')

@@ -1,5 +1,5 @@
-"""What this machine has, as JSON in the shapes that `nfd export` of NFD writes: raw features, or labels. All sources
-run but `fake`, with the default configuration. If one of them fails there is no output, and the exit status is 1."""
+"""Print features or labels of this machine as JSON, in the form of NFD's `nfd export`. All sources except `fake` run
+with the default configuration. If one of them fails, there is no output and the exit status is 1."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nfd.features import to_json
 from nfd.text import visible
 
 EXAMPLES = (
-    ("export features", "raw features, in the shape of a NodeFeature's spec.features"),
-    ("export labels --path labels.json", "labels with their full keys, into a file"),
+    ("export features", "raw features, as in a NodeFeature's spec.features"),
+    ("export labels --path labels.json", "labels with their full keys, to a file"),
 )
 
 
@@ -29,7 +29,7 @@ def add_flags(parser: ArgumentParser) -> None:
         ("labels", "labels as a default master writes them"),
     ):
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
-        job.add_argument("-p", "--path", metavar="FILE", type=path, help="write to this file, without a last newline")
+        job.add_argument("-p", "--path", metavar="FILE", type=path, help="write to this file, without a final newline")
         add_machine_flags(job)
 
 

@@ -1,7 +1,7 @@
-"""Nodes that satisfy an expression over labels, and the nodeAffinity that says the same. Features are labels: a key
-without a namespace is one of feature.node.kubernetes.io, and /KEY one that has none. Operators: = != < <= > >=, in (A,
-B), not in (A, B), exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is
-compared as a version. What no selector can say is listed as nodes have it now, with a warning."""
+"""Print nodes that match an expression over labels, and the same expression as nodeAffinity. A key without a namespace
+is in feature.node.kubernetes.io, /KEY is a key without any. Operators: = != < <= > >=, in (A, B), not in (A, B),
+exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is compared as a
+version. A condition that no selector can express becomes a list of the nodes that match now, with a warning."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nfd.fleet.query import Expression, keys_of, parse_query
 from nfd.text import visible
 
 EXAMPLES = (
-    ("find 'nvidia.com/gpu.memory>=40000 and cpu-cpuid.AVX512F'", "GPUs with much memory beside AVX-512"),
-    ("find 'nvidia.com/gpu.product =~ \"A100|H100\" and not /dedicated'", "by pattern; a label without a namespace"),
-    ("find 'kernel-version.full >= 5.15' -o name", "versions; only the names, for a script"),
-    ("find 'cpu-model.vendor_id in (AMD, Intel)' -o affinity", "only the YAML for a pod"),
+    ("find 'nvidia.com/gpu.memory>=40000 and cpu-cpuid.AVX512F'", "nodes with large GPUs and AVX-512"),
+    ("find 'nvidia.com/gpu.product =~ \"A100|H100\" and not /dedicated'", "a pattern; a label without a namespace"),
+    ("find 'kernel-version.full >= 5.15' -o name", "a version; only the names, for a script"),
+    ("find 'cpu-model.vendor_id in (AMD, Intel)' -o affinity", "only the nodeAffinity for a pod"),
 )
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
-    parser.add_argument("expression", metavar="EXPR", help="what to look for")
+    parser.add_argument("expression", metavar="EXPR", help="the expression")
     parser.add_argument("-o", "--output", choices=("text", "name", "affinity", "json"), default="text")
 
 
@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
 
 
 def as_table(expression: Expression, nodes: Sequence[NodeSummary], style: Style) -> str:
-    """The nodes, with the labels that the expression asks for."""
+    """The nodes, with the labels in the expression."""
     if not nodes:
         return ""
     keys = keys_of(expression)
@@ -62,7 +62,7 @@ def as_table(expression: Expression, nodes: Sequence[NodeSummary], style: Style)
 
 
 def as_yaml(selector: Selector, style: Style, *, short: bool) -> str:
-    """The affinity of a pod, warnings as comments above it; and what `kubectl get nodes -l` takes, if it can say it."""
+    """The affinity of a pod with warnings as comments, and the selector for `kubectl get nodes -l`, if there is one."""
     lines = [style.warn(f"# {visible(warning)}") for warning in selector.warnings]
     if short and (text := selector.to_label_selector()):
         lines.append(style.dim(f"# kubectl get nodes -l '{text}'"))

@@ -1,6 +1,6 @@
-"""Who has which GPUs, and how much of them is taken: products by memory, MIG layout, sharing and driver, with a bar for
-each resource over all of their nodes and on each of them. What is taken are the requests of pods that are not over, for
-nvidia.com/* and aliyun.com/gpu-mem; of the latter, GPU by GPU."""
+"""Print the GPUs of the cluster and how much of them is allocated: products by memory, MIG layout, sharing and driver,
+with a bar for each resource over all nodes and on each node. Allocated are the requests of running pods for
+nvidia.com/* and aliyun.com/gpu-mem; the latter also for each GPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nfd.text import visible
 
 EXAMPLES = (
     ("gpus", "all GPUs of the cluster"),
-    ("gpus --free", "only resources of which something is left"),
+    ("gpus --free", "only resources that are not fully allocated"),
     ("gpus -o json", "the same for a script"),
 )
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
-    parser.add_argument("--free", action="store_true", help="only nodes and resources of which something is left")
+    parser.add_argument("--free", action="store_true", help="only nodes and resources that are not fully allocated")
     parser.add_argument("-o", "--output", choices=("bars", "json", "yaml"), default="bars")
 
 
@@ -61,7 +61,10 @@ def as_bars(groups: Sequence[Group], nodes: Mapping[str, NodeSummary], style: St
     every = [each for _, bars in shown for each in bars]
     counts = iter(numbers((each.taken, each.total) for each in every))
     width = max((2 * each.depth + len(visible(each.name)) for each in every), default=0)
-    return "\n".join(_block(one, bars, counts, width, style) for one, bars in shown) or style.dim("nothing left") + "\n"
+    return (
+        "\n".join(_block(one, bars, counts, width, style) for one, bars in shown)
+        or style.dim("no free resources") + "\n"
+    )
 
 
 def _block(one: Group, bars: Sequence[_Bar], counts: Iterator[str], width: int, style: Style) -> str:
@@ -98,6 +101,6 @@ def _bars(one: Group, nodes: Mapping[str, NodeSummary], *, free: bool) -> Iterat
 
 def _note(taken: int, offered: int, capacity: int, unplaced: int) -> str:
     notes = [f"{capacity - offered} unhealthy"] if capacity > offered else []
-    notes += [f"{taken - offered} more than there is"] if taken > offered else []
-    notes += [f"{unplaced} not placed yet"] if unplaced else []
+    notes += [f"{taken - offered} more than available"] if taken > offered else []
+    notes += [f"{unplaced} not assigned to a GPU yet"] if unplaced else []
     return ", ".join(notes)

@@ -1,4 +1,4 @@
-"""Which machine a command looks at, and how it scans it: `--host-root`, `--replay`, `--config`, `--sources`."""
+"""The machine that a command scans, and how: `--host-root`, `--replay`, `--config`, `--sources`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from nfd.store.base import Kind
 from nfd.worker.config import WorkerConfig, model
 
 POLICY = Policy()
-"""That of a master with default settings."""
+"""The policy of a master with default settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A scan, and what a master with default settings would make of it."""
+    """A scan, and the labels that a master with default settings would write."""
 
     discovery: Discovery
     labels: dict[str, str]
@@ -43,7 +43,7 @@ def add_machine_flags(parser: ArgumentParser) -> None:
     about = f"where this machine's / is mounted ({root})"
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--host-root", metavar="DIR", type=path, default=root, help=about)
-    about = "a recorded or hand-made machine instead of this one"
+    about = "a recorded machine instead of this one"
     which.add_argument("--replay", metavar="DIR", type=path, help=about)
 
 
@@ -58,13 +58,13 @@ def host_of(args: Namespace) -> Host:
 
 
 def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
-    """The plan for a scan, and what was odd about the configuration."""
+    """The plan for a scan, and problems of the configuration."""
     config, problems = config_of(args)
     return plan_with(args, config), problems
 
 
 def plan_with(args: Namespace, config: WorkerConfig) -> Plan:
-    """The plan for a scan with this configuration; `--sources` goes before what it says. Raises: ConfigError."""
+    """The plan for a scan with this configuration; `--sources` overrides it. Raises: ConfigError."""
     wanted = None if args.sources is None else _sources(args.sources)
     core = config.core
     return make_plan(
@@ -76,16 +76,16 @@ def plan_with(args: Namespace, config: WorkerConfig) -> Plan:
 
 
 def _sources(text: str) -> tuple[str, ...]:
-    """The items of `--sources`. Raises: ConfigError for one that is none, since a person typed it."""
+    """The items of `--sources`. Raises: ConfigError for an unknown one."""
     items, names = tuple(split_items(text)), ("all", *(source.name for source in known()))
     for item in items:
         if item.removeprefix("-") not in names:
-            raise ConfigError(f"--sources: no source {item!r}; there are {', '.join(names)}")
+            raise ConfigError(f"--sources: unknown source {item!r}; known are {', '.join(names)}")
     return items
 
 
 def config_of(args: Namespace, held: Held | None = None) -> tuple[WorkerConfig, tuple[Problem, ...]]:
-    """The configuration, and what was odd about it; `held` is what is in use, at a reload."""
+    """The configuration, and its problems; `held` is the configuration in use, at a reload."""
     held = held or Held()
     required = not held.loaded
     (config, findings), _ = load_held(model(), held, args.config or "", required=required, pipes=True)
@@ -93,7 +93,7 @@ def config_of(args: Namespace, held: Held | None = None) -> tuple[WorkerConfig, 
 
 
 def scan(host: Host, plan: Plan, problems: tuple[Problem, ...] = (), rules: RuleSet = NO_RULES) -> Seen:
-    """One pass, labels as they would stand on the Node, those of the rules included."""
+    """One scan, with the labels that the Node would have, including those of the rules."""
     discovery = discover(host, plan)
     report = Report("", labels=discovery.labels, origins=discovery.origins, features=discovery.features)
     desired = evaluate_report(report, rules, POLICY).derive_desired()

@@ -1,4 +1,4 @@
-"""The reports of all workers, as the leading master serves them at `/reports` (`--master URL`)."""
+"""Reads the reports of all workers from the leading master, at `/reports` (`--master URL`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a maste
 
 
 async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedReport], MasterState]:
-    """All reports, and what the master goes by. Raises: ConfigError, KubeError."""
+    """All reports, and the state of the master. Raises: ConfigError, KubeError."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -26,7 +26,7 @@ async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedRep
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"--master {url}: must be http://HOST:PORT or https://HOST:PORT")
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise ConfigError(f"--master {url}: a token is not sent in plain text; use {_FORWARD}")
+        raise ConfigError(f"--master {url}: a token is never sent in plain text; use {_FORWARD}")
     headers = {"Authorization": authorization} if authorization else {}
     limit = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=30.0)
     try:
@@ -43,24 +43,24 @@ async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedRep
 
 def _reason(status: int, text: str) -> str:
     if status == 404:
-        return "it serves no reports; start nfd-master with --serve-reports"
+        return "the master does not serve reports; start it with --serve-reports"
     return " ".join(text.split())[:500] or f"status {status}"
 
 
 def _parse(data: bytes) -> tuple[dict[str, TimedReport], MasterState]:
-    """Raises: ValueError if it is not what nfd-master answers."""
+    """Parse the answer. Raises: ValueError if it is invalid."""
     first, *rest = data.splitlines()
     contents: dict[int, Any] = {}
     try:
-        standing = parse_state(json.loads(first)["settings"])
-        found = [heard for line in rest if (heard := parse_line(json.loads(line), contents)) is not None]
+        state = parse_state(json.loads(first)["settings"])
+        found = [reported for line in rest if (reported := parse_line(json.loads(line), contents)) is not None]
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the answer is invalid: {error}") from error
-    return {heard.report.node: heard for heard in found}, standing
+    return {reported.report.node: reported for reported in found}, state
 
 
 async def authorization(client: KubeClient, token_file: str | None) -> str:
-    """The token of the file, else the one that the kubeconfig has."""
+    """The token in the file, else that of the kubeconfig."""
     if token_file:
         try:
             return f"Bearer {read_bytes(token_file, pipes=True).decode().strip()}"

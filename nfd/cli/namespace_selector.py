@@ -1,4 +1,4 @@
-"""Which NodeFeature objects a master goes by: those of namespaces that its nodeFeatureNamespaceSelector selects."""
+"""The NodeFeature objects that a master uses: those in namespaces that its nodeFeatureNamespaceSelector selects."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ OPTION = "nodeFeatureNamespaceSelector"
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Objects that count and those that do not; `doubt` says why that is not known, and then all of them count.
+    """Selected objects and others. `doubt` is why the selection is unknown; then all objects are used.
 
-    `invalid` are origins of objects that exist and cannot be read, each with the node that it is for.
+    `invalid` are the origins of invalid objects, each with its node.
     """
 
     objects: Sequence[FeatureObject]
@@ -31,21 +31,21 @@ class Selected:
     invalid: Mapping[str, str] = field(default_factory=dict)
 
     def lists(self, node: str) -> Freshness:
-        """What a master that has all objects knows of them, for a pass over that node."""
+        """What a master that has all objects knows of their lists, for a pass over that node."""
         return Freshness(blind=node in self.invalid.values(), uncertain=self.invalid.keys())
 
     def remarks(self) -> Iterator[str]:
-        """What whoever asked about the objects should know."""
+        """Remarks for the user."""
         for one in self.left_out:
-            yield f"NodeFeature {one.namespace}/{one.name} is left out: {OPTION} does not select its namespace"
+            yield f"NodeFeature {one.namespace}/{one.name} is ignored: {OPTION} does not select its namespace"
         if self.doubt:
-            yield f"whether {OPTION} leaves out NodeFeature objects is not known: {self.doubt}"
+            yield f"it is unknown whether {OPTION} excludes NodeFeature objects: {self.doubt}"
 
 
 async def read_objects(
-    client: KubeClient, standing: MasterState | None, query: Mapping[str, str] | None = None
+    client: KubeClient, state: MasterState | None, query: Mapping[str, str] | None = None
 ) -> Selected:
-    """NodeFeature objects, as a master with these settings sees them; None if nobody asked one. Raises: KubeError."""
+    """NodeFeature objects, as a master in this state uses them; None without a master. Raises: KubeError."""
     invalid: dict[str, str] = {}
 
     def parse(item: Mapping[str, Any]) -> FeatureObject | None:
@@ -56,16 +56,16 @@ async def read_objects(
             return None
 
     found = await list_if_known(client, NODE_FEATURES, parse, query)
-    selector = standing.namespace_selector if standing is not None else None
+    selector = state.namespace_selector if state is not None else None
     if selector is None and found:
-        doubt = "the master does not tell it" if standing is not None else "give --master"
+        doubt = "the master is too old to report it" if state is not None else "give --master"
         return Selected(found, doubt=doubt, invalid=invalid)
     if not selector or not found:
         return Selected(found, invalid=invalid)
     try:
         namespaces = dict(await list_all(client, NAMESPACES, _labelled))
     except Forbidden as error:
-        return Selected(found, doubt=f"it looks at the labels of namespaces; {error}", invalid=invalid)
+        return Selected(found, doubt=f"it needs the labels of namespaces; {error}", invalid=invalid)
     taken = [selector.selects(namespaces.get(one.namespace, {})) for one in found]
     pairs = list(zip(found, taken, strict=True))
     left_out = [one for one, counts in pairs if not counts]

@@ -1,5 +1,5 @@
-"""The nodes of a cluster at a glance: GPUs (usable/present where they differ), processor, kernel, system, taints, when
-nfd last wrote to the Node, and problems, by what the API server knows."""
+"""List the nodes of a cluster: GPUs (usable/present if they differ), processor, kernel, system, taints, the time of
+nfd's last write to the Node, and problems, from the API server."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
 
 EXAMPLES = (
-    ("nodes", "all of them"),
-    ("nodes --problems", "only those that somebody should look at"),
-    ("nodes --where 'nvidia.com/gpu.memory >= 40000' -o wide", "those that an expression finds, with more columns"),
-    ("nodes -l kubernetes.io/arch=arm64 -o json", "those that a label selector takes, for a script"),
+    ("nodes", "all nodes"),
+    ("nodes --problems", "only nodes that need attention"),
+    ("nodes --where 'nvidia.com/gpu.memory >= 40000' -o wide", "nodes that match an expression, with more columns"),
+    ("nodes -l kubernetes.io/arch=arm64 -o json", "nodes that match a label selector, for a script"),
 )
 HEAD = ("NAME", "GPUS", "CPU", "KERNEL", "OS", "TAINTS", "CHANGED", "PROBLEMS")
 WIDE = ("ARCH", "CORES", "GPU MEMORY", "MIG", "SHARING", "DRIVER", "CUDA")
@@ -34,13 +34,17 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
-    parser.add_argument("names", metavar="NODE", nargs="*", help="only these")
-    parser.add_argument("--where", metavar="EXPR", default="", help="only nodes that an expression finds (nfd find)")
+    parser.add_argument("names", metavar="NODE", nargs="*", help="only these nodes")
+    parser.add_argument(
+        "--where", metavar="EXPR", default="", help="only nodes that match an expression (see nfd find)"
+    )
     parser.add_argument("--problems", action="store_true", help="only nodes with problems")
     parser.add_argument(
-        "--master", metavar="URL", default="", help="HTTP port of the master: LAST REPORT, and keys that are refused"
+        "--master", metavar="URL", default="", help="HTTP address of the master: adds LAST REPORT and rejected keys"
     )
-    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
+    parser.add_argument(
+        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
+    )
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
 
 
@@ -58,7 +62,7 @@ def run(args: Namespace) -> int:
 
 
 def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list[str]]]:
-    """Seconds since each worker spoke, and what each node is without, as the master knows.
+    """Seconds since each worker's last report, and the rejected keys of each node, from the master.
 
     Raises: ConfigError, KubeError.
     """
@@ -66,18 +70,18 @@ def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list
     from nfd.master.node.rejections import texts_by_node
 
     async def ask(client: KubeClient) -> tuple[dict[str, float | None], dict[str, list[str]]]:
-        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
-        return {name: one.age for name, one in heard.items()}, texts_by_node(standing.unwritten)
+        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+        return {name: one.age for name, one in reported.items()}, texts_by_node(state.unwritten)
 
     return ask_cluster(args.kubeconfig, ask)
 
 
 def select(args: Namespace, nodes: Sequence[NodeSummary]) -> list[NodeSummary]:
-    """Those that names, `--where` and `--problems` leave. Raises: ConfigError for a name that no node has."""
+    """The nodes that match names, `--where` and `--problems`. Raises: ConfigError for an unknown name."""
     known = {node.name for node in nodes}
     for name in args.names:
         if name not in known:
-            raise ConfigError(f"NODE {name}: there is no such node")
+            raise ConfigError(f"NODE {name}: no such node")
     found = [node for node in nodes if node.name in args.names or not args.names]
     if args.where:
         from nfd.fleet.query import parse_query
@@ -97,20 +101,20 @@ def as_data(value: object, form: str) -> str:
 
 
 def as_table(nodes: Sequence[NodeSummary], style: Style, now: datetime, *, wide: bool) -> str:
-    """One line a node; problems last, coloured."""
+    """One line for each node; problems are last and coloured."""
     if not nodes:
         return style.dim("no nodes") + "\n"
-    told = any(node.reported is not None for node in nodes)
-    rows = [_row(node, now, wide=wide, told=told) for node in nodes]
-    head = (*HEAD[:-1], *(["LAST REPORT"] if told else []), *(WIDE if wide else ()), HEAD[-1])
+    reported = any(node.reported is not None for node in nodes)
+    rows = [_row(node, now, wide=wide, reported=reported) for node in nodes]
+    head = (*HEAD[:-1], *(["LAST REPORT"] if reported else []), *(WIDE if wide else ()), HEAD[-1])
     paints = [style.value, *[None] * (len(head) - 2), style.warn]
     return columns(head, rows, style, paints, screen_width())
 
 
-def _row(node: NodeSummary, now: datetime, *, wide: bool, told: bool) -> list[str]:
+def _row(node: NodeSummary, now: datetime, *, wide: bool, reported: bool) -> list[str]:
     cells = [node.name, gpus_text(node.gpus), node.cpu, node.kernel, node.os, ",".join(node.taints)]
     cells.append(age(node.changed, now))
-    if told:
+    if reported:
         cells.append("" if node.reported is None else span(int(node.reported)))
     if wide:
         memory = " + ".join(filter(None, (size_text(model.memory) for model in node.gpus.models)))
@@ -120,7 +124,7 @@ def _row(node: NodeSummary, now: datetime, *, wide: bool, told: bool) -> list[st
 
 
 def gpus_text(gpus: Gpus) -> str:
-    """`8×NVIDIA-A100-SXM4-80GB`, `7/8×…` where not all can be used, `0/4` where none is known."""
+    """`8×NVIDIA-A100-SXM4-80GB`, `7/8×…` if not all are usable, `0/4` if none is known."""
     if not gpus:
         return ""
     if not gpus.models:
@@ -133,7 +137,7 @@ def gpus_text(gpus: Gpus) -> str:
 
 
 def age(time: str, now: datetime) -> str:
-    """How long ago an RFC 3339 time was: `5m`, `3h`, `12d`."""
+    """The age of an RFC 3339 time: `5m`, `3h`, `12d`."""
     if not time:
         return ""
     try:

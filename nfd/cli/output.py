@@ -1,4 +1,4 @@
-"""What a person sees: a table of labels grouped by source, and foreign text made harmless for a terminal."""
+"""Output for people: a table of labels grouped by source, and text from elsewhere made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def style_of(stream: TextIO) -> Style:
 
 
 def table(labels: Mapping[str, str], origins: Mapping[str, str], style: Style) -> str:
-    """Labels under the source that made them, `label  value` aligned, namespaces dimmed."""
+    """Labels grouped by source, `label  value` aligned, namespaces dimmed."""
     groups: dict[str, list[str]] = {}
     for key in sorted(labels):
         groups.setdefault(origins.get(key) or "", []).append(key)
@@ -67,7 +67,7 @@ def _rows(keys: Iterable[str], labels: Mapping[str, str], width: int, style: Sty
 
 
 def problems(found: Iterable[Problem], style: Style) -> str:
-    """One line for each problem: source, what it concerns, why; cut to the terminal's width where there is one."""
+    """One line for each problem: source, subject, reason; cut to the terminal's width if there is one."""
     width = shutil.get_terminal_size((160, 25)).columns if style.on else 0
     lines = [f"{one.source}: {one.subject}: {one.reason}" for one in found]
     shown = [visible(line) for line in lines]
@@ -81,7 +81,7 @@ Paint = Callable[[str], str]
 
 
 def screen_width() -> int:
-    """Columns of the terminal; 0, no limit, where the output is none."""
+    """Columns of the terminal; 0 (no limit) if the output is not a terminal."""
     return shutil.get_terminal_size((120, 25)).columns if sys.stdout.isatty() else 0
 
 
@@ -92,7 +92,7 @@ def columns(
     paints: Sequence[Paint | None] = (),
     width: int = 0,
 ) -> str:
-    """A line for the head and one for each row. Cells are foreign text; `paints` colours them by column."""
+    """A heading and one line for each row. Cells are text from elsewhere; `paints` colours them by column."""
     cells = [[visible(cell) or "-" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     lines = [_line(head, widths, [style.head] * len(head), width)]
@@ -101,7 +101,7 @@ def columns(
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], paints: Sequence[Paint | None], width: int) -> str:
-    """The last columns give way where the line is too long."""
+    """The last columns are cut if the line is too long."""
     parts: list[str] = []
     used = 0
     for cell, wanted, paint in zip(cells, widths, paints, strict=True):
@@ -115,12 +115,12 @@ def _line(cells: Sequence[str], widths: Sequence[int], paints: Sequence[Paint | 
 
 
 def cut(line: str, width: int) -> str:
-    """A line without colours, cut to the screen."""
+    """A line without colours, cut to the screen's width."""
     return line if not width or len(_ANSI.sub("", line)) <= width else line[: width - 1] + "…"
 
 
 def bar(taken: int, total: int, style: Style, size: int = 20) -> str:
-    """How much of something is taken; what is taken and not there counts as full."""
+    """A bar of the allocated part; more than all counts as full."""
     share = 0.0 if taken <= 0 else 1.0 if total <= 0 else min(taken / total, 1.0)
     full = min(max(round(share * size), int(taken > 0)), size if share >= 1 else size - 1)
     paint = style.bad if taken > total else style.warn if share >= 1 else style.value
@@ -135,5 +135,5 @@ def numbers(pairs: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def size_text(mib: int) -> str:
-    """MiB as people say it: `80 GiB`, `79.6 GiB`."""
+    """MiB as text: `80 GiB`, `79.6 GiB`."""
     return "" if not mib else f"{mib} MiB" if mib < 1024 else f"{mib / 1024:.4g} GiB"

@@ -1,4 +1,4 @@
-"""The argument parser of each command, from which --help, the reference and the completions are made."""
+"""The argument parser of each command. --help, the reference and the completions are made from them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import NoReturn
 from nfd.errors import ConfigError
 
 Examples = tuple[tuple[str, str], ...]
-"""Command line, without the program's name, and what it does."""
+"""A command line without the program's name, and its description."""
 _HEAD = "examples:"
 _PACKAGES = frozenset(("explain", "plan", "report", "up"))
 """Commands with a package of their own, in which `command` has `add_flags` and `run`."""
 
 
 class Parser(ArgumentParser):
-    """Says in one line what is wrong."""
+    """Reports an error as one line."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
 
 class _Formatter(HelpFormatter):
-    """Examples keep their lines."""
+    """Keeps the lines of the examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_HEAD) else super()._fill_text(text, width, indent)
 
 
 def path(text: str) -> str:
-    """A path on a command line. An empty one is what a shell makes of a variable that is not set: an error."""
+    """A path on a command line. An empty one, such as from an unset variable, is an error."""
     if not text:
         raise ArgumentTypeError("the path is empty")
     return text
@@ -57,6 +57,6 @@ def examples_of(command: ModuleType) -> Examples:
 
 
 def epilog(program: str, examples: Examples) -> str:
-    """What --help ends with."""
+    """The end of --help."""
     lines = [f"  {program} {line}\n      {about}" for line, about in examples]
     return "\n".join([_HEAD, *lines]) if lines else ""

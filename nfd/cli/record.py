@@ -1,6 +1,6 @@
-"""Write what a scan of this machine reads to a directory that `--replay` takes. Serial numbers, UUIDs, addresses and
-secrets are replaced, and so is what else in feature files is not known to be harmless. The recording is scanned at
-once, to see that it gives the same labels, but for such as were replaced."""
+"""Write the files that a scan of this machine reads to a directory for `--replay`. Serial numbers, UUIDs, addresses and
+secrets are replaced, and so is everything else in feature files that is not known to be harmless. The recording is
+scanned at once, to check that it gives the same labels, apart from replaced ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nfd.text import visible
 def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
-    parser.add_argument("directory", metavar="DIR", type=path, help="a directory that is empty or does not exist yet")
+    parser.add_argument("directory", metavar="DIR", type=path, help="an empty or new directory")
 
 
 def run(args: Namespace) -> int:
@@ -33,11 +33,11 @@ def run(args: Namespace) -> int:
     replayed = scan(Replay(args.directory, own), plan)
     sys.stdout.write(f"{args.directory}: {count} files, {len(live.labels)} labels\n")
     keys = live.labels.keys() | replayed.labels.keys()
-    lost = 0
+    failures = 0
     for key in sorted(key for key in keys if live.labels.get(key) != replayed.labels.get(key)):
         was, now = live.labels.get(key), replayed.labels.get(key)
         replaced = was is not None and now == scrubber.label(key, was)
-        lost += not replaced
+        failures += not replaced
         values = f"{was or '(none)'} here, {now or '(none)'} in the recording"
         sys.stderr.write(visible(f"{key}: {'replaced in the recording' if replaced else values}") + "\n")
-    return 1 if lost else 0
+    return 1 if failures else 0

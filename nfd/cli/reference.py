@@ -1,4 +1,4 @@
-"""The command line's reference, from the parsers: a page in Markdown, and a manual page (man(7))."""
+"""The reference of the command line, from the parsers: a page in Markdown, and a manual page (man(7))."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from nfd import __version__
 from nfd.cli import COMMANDS
 from nfd.cli.parsers import Examples, examples_of, make_parser
 
-ABOUT = "Everything that a person does by hand with node feature discovery; `kubectl nfd` is the same as a plug-in."
+ABOUT = "Commands for node feature discovery; `kubectl nfd` is the same as a plug-in."
 STATUS = (
-    "Exit status: 0, 1 (failed), 2 (usage, or a configuration that cannot be used), 130 (interrupted), 141 (nobody "
-    "read the output, before there was the verdict of a command that gives one)."
+    "Exit status: 0, 1 (failed), 2 (usage, or an invalid configuration), 130 (interrupted), 141 (the output was "
+    "closed before the command had its result)."
 )
 ENVIRONMENT = {
-    "KUBECONFIG": "the cluster to ask, where --kubeconfig is not given",
-    "NO_COLOR": "no colours, whatever its value; there are none either unless the output is a terminal",
+    "KUBECONFIG": "kubeconfig file, if --kubeconfig is not given",
+    "NO_COLOR": "no colours if it is set, whatever its value; only a terminal gets colours",
     "NFD_HOST_ROOT": "default of --host-root",
-    "NFD_NVML_LIBRARY": "the library to ask for NVIDIA GPUs",
+    "NFD_NVML_LIBRARY": "the NVML library",
 }
 _WIDTH = 120
 
@@ -75,12 +75,12 @@ def _rows(parser: ArgumentParser) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Help texts name default folders of whoever runs this."""
+    """The help text without the default folders of the user who runs this."""
     return re.sub(r" \(/[^)]*\)", "", text)
 
 
 def _default(value: object) -> str:
-    return f"{value} unless given" if isinstance(value, str) and value else ""
+    return f"default: {value}" if isinstance(value, str) and value else ""
 
 
 def _inner(parser: ArgumentParser) -> Iterator[tuple[str, ArgumentParser, str]]:
@@ -122,6 +122,6 @@ def _roff_rows(parser: ArgumentParser) -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """Text in which nothing is a request (groff_char(7))."""
+    """Text without roff requests (groff_char(7))."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("`", r"\(ga")
     return rf"\&{escaped}" if escaped.startswith(".") else escaped

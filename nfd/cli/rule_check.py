@@ -1,4 +1,4 @@
-"""Rules under trial: the result of each one, and the term at which one that does not hold fails."""
+"""Evaluates rules for a user: the result of each, and the term that does not match."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _MOST_SHOWN = 5
 
 
 def compile_files(paths: Iterable[str], policy: Policy) -> RuleSet:
-    """The rules of files. Raises: ConfigError naming file and line, for a broken rule too."""
+    """The rules of files. Raises: ConfigError with file and line, also for a broken rule."""
     return compile_objects((parsed for path in paths for parsed, _ in read_rules(path, rules_too=True)), policy)
 
 
 class Trace:
-    """The result of each rule that was run; of one that does not hold why, if `features` to tell it by are given."""
+    """The result of each evaluated rule; with `features`, also why a rule does not match."""
 
     def __init__(self, features: Features | None = None) -> None:
         self.found: dict[int, Given | RuleError | str] = {}
-        """By identity of the rule."""
+        """The results by identity of the rule."""
         self._features = features
 
-    def see(self, rule: CompiledRule, view: View, found: Given | RuleError | None) -> None:
+    def record(self, rule: CompiledRule, view: View, found: Given | RuleError | None) -> None:
         """For `watch`."""
         if found is None and self._features is not None:
             self.found[id(rule)] = _why_not(rule, view, self._features)
@@ -42,21 +42,21 @@ class Trace:
             self.found[id(rule)] = found or ""
 
     def text(self, rule: CompiledRule) -> Given | str:
-        """What it gives, or why nothing."""
+        """The result of a rule, or why it has none."""
         found = self.found.get(id(rule), "")
         return f"fails: {found}" if isinstance(found, RuleError) else found
 
 
-def judge(rules: RuleSet, features: Features, policy: Policy) -> Iterator[tuple[CompiledRule, Given | str]]:
-    """Run the rules in order: what each gives, or why it gives nothing."""
+def evaluate_rules(rules: RuleSet, features: Features, policy: Policy) -> Iterator[tuple[CompiledRule, Given | str]]:
+    """Evaluate the rules in order: the result of each, or why it has none."""
     trace = Trace(features)
-    failed = evaluate_report(Report("", features=features), rules, policy, trace.see).evaluation.failed()
+    failed = evaluate_report(Report("", features=features), rules, policy, trace.record).evaluation.failed()
     for index, placed in enumerate(rules.rules):
         yield placed.rule, f"fails: {failed[index][0]}" if index in failed else trace.text(placed.rule)
 
 
 def failures_in(group: Group, outcome: Outcome, trace: Trace) -> list[tuple[str, str]]:
-    """The failed rules of a group, and why. If time ran out before all were evaluated, the group is named instead."""
+    """The failed rules of a group, and why. If time ran out, the group is named instead."""
     found = [(rule.name, trace.found.get(id(rule))) for rule in group.rules]
     problems = outcome.evaluation.group_problems.get(group.key, ())
     left_out = [(group.name, text) for text in problems if not text.startswith("rule ")]
@@ -64,31 +64,31 @@ def failures_in(group: Group, outcome: Outcome, trace: Trace) -> list[tuple[str,
 
 
 def name_of(rules: RuleSet, origin: str) -> str:
-    """How messages about these rules alone call the origin of a key."""
+    """The origin of a key as messages about these rules name it."""
     name = next((rule.name for rule in rules.rules if rule.origin == origin), None)
     return (origin or REPORT) if name is None else rule_named(name)
 
 
 def overwrites_of(outcome: Outcome, rules: RuleSet) -> list[Overwrite]:
-    """With the names of rules in place of origins, and vars among them."""
+    """The overwrites with names of rules instead of origins, including vars."""
     found = outcome.overwrites(with_vars=True)
     return [replace(one, earlier=name_of(rules, one.earlier), later=name_of(rules, one.later)) for one in found]
 
 
 def _why_not(rule: CompiledRule, view: View, features: Features) -> str:
-    """The same, also of a rule of which it cannot be told."""
+    """The same, also for a rule whose evaluation fails."""
     try:
         return why_not(rule, view, features)
     except RuleError as error:
-        return f"does not hold: {error}"
+        return f"does not match: {error}"
 
 
 def why_not(rule: CompiledRule, view: View, features: Features) -> str:
-    """The first term that does not hold, and the values it was judged on."""
+    """The first term that does not match, and the values it was evaluated on."""
     failing = [_first_failing(terms, view, features) for terms in rule.match_any]
     if failing and all(failing):
-        return "none of matchAny holds: " + "; ".join(reason for reason in failing if reason)
-    return _first_failing(rule.match_features, view, features) or "does not hold"
+        return "no alternative of matchAny matches: " + "; ".join(reason for reason in failing if reason)
+    return _first_failing(rule.match_features, view, features) or "does not match"
 
 
 def _first_failing(terms: Sequence[Term], view: View, features: Features) -> str:
@@ -101,26 +101,26 @@ def _first_failing(terms: Sequence[Term], view: View, features: Features) -> str
 def _failing(term: Term, view: View, features: Features) -> str:
     feature = view.get(term.key)
     if feature is None:
-        return f"there is no feature {term.feature}{did_you_mean(term.feature, features.names())}"
+        return f"feature {term.feature} is missing{did_you_mean(term.feature, features.names())}"
     for name, matcher in term.expressions or ():
         if not match_term(Term(term.feature, ((name, matcher),), None), view, None):
-            return f"{term.feature}: {name} {matcher} does not hold: {_found(feature, name)}"
+            return f"{term.feature}: {name} {matcher} does not match: {_found(feature, name)}"
     if term.expressions and not match_term(Term(term.feature, term.expressions, None), view, None):
         wanted = ", ".join(f"{name} {matcher}" for name, matcher in term.expressions)
-        return f"{term.feature}: no element satisfies all of {wanted}"
-    return f"{term.feature}: no element's name satisfies {term.name}"
+        return f"{term.feature}: no element matches all of {wanted}"
+    return f"{term.feature}: no element's name matches {term.name}"
 
 
 def _found(feature: Feature, name: str) -> str:
-    """What is there under that name."""
+    """The values under that name."""
     values = [*_flag(feature.flags, name), *_attribute(feature.attributes, name)]
     seen = dict.fromkeys(f"it is {one[name]!r}" for one in feature.instances or () if name in one)
     values += list(seen)[:_MOST_SHOWN] + (["…"] if len(seen) > _MOST_SHOWN else [])
-    return ", ".join(values) or ("there is no element" if _is_empty(feature) else "no element has it")
+    return ", ".join(values) or ("it has no elements" if _is_empty(feature) else "no element has this attribute")
 
 
 def _flag(flags: frozenset[str] | None, name: str) -> list[str]:
-    return ["it is there"] if flags is not None and name in flags else []
+    return ["it is present"] if flags is not None and name in flags else []
 
 
 def _attribute(attributes: Mapping[str, str] | None, name: str) -> list[str]:

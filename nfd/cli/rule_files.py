@@ -1,4 +1,4 @@
-"""Rule files, and files of features, as a person names them: - is standard input, and a pipe is read to its end."""
+"""Rule files and feature files on the command line: - is standard input, and a pipe is read to its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STANDARD_INPUT = "-"
 
 
 def text_of(path: str) -> str:
-    """The text of a file. Raises: ConfigError naming it."""
+    """The text of a file. Raises: ConfigError with its name."""
     try:
         data = read_standard_input() if path == STANDARD_INPUT else read_file(path, pipes=True)
         return data.decode("utf-8-sig")
@@ -27,17 +27,17 @@ def text_of(path: str) -> str:
         raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def tell_empty(name: str, objects: Iterable[RuleObject]) -> None:
-    """Say of a file without a single rule that it is one: it is valid, and seldom what was meant."""
+def warn_if_empty(name: str, objects: Iterable[RuleObject]) -> None:
+    """Warn about a file without rules: it is valid, but hardly intended."""
     if not any(one.rules or one.mistakes for one in objects):
         sys.stderr.write(f"{visible(name)}: has no rules\n")
 
 
 def read_rules(path: str, *, rules_too: bool = False) -> list[tuple[RuleObject, Mapping[str, Any]]]:
-    """The rule objects of a file, each with its text as data; broken rules included, unless `rules_too`.
+    """The rule objects of a file, each with its text as data. Broken rules are included unless `rules_too`.
 
-    Raises: ConfigError naming file and line for what is no YAML, for an object that is none, and with `rules_too` for a
-    broken rule.
+    Raises: ConfigError with file and line for invalid YAML or an invalid object, and with `rules_too` for a broken
+    rule.
     """
     found = list(read_objects(text_of(path), [], path))
     for document, _, parsed in found:

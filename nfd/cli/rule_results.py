@@ -1,4 +1,4 @@
-"""What rules ask for on given features, told in the sections of NFD's `kubectl nfd test` and `kubectl nfd dryrun`."""
+"""The results of rules on given features, in the sections of NFD's `kubectl nfd test` and `kubectl nfd dryrun`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from nfd.text import visible
 
 @dataclass(slots=True)
 class Trial:
-    """Lines for standard output, and what fails the trial: a rule, or a reference that leads nowhere.
+    """Lines for standard output, and errors: failed rules, and references to missing features.
 
-    `remarks` are what somebody should know besides.
+    `remarks` are further messages for the user.
     """
 
     lines: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def tell(self, what: str, subject: str) -> int:
-        """Print it, ending with a verdict on `subject`; the exit status."""
+    def report(self, what: str, subject: str) -> int:
+        """Print all, and a last line with the result for `subject`. Returns the exit status."""
         verdict = f"{what} is {'not ' if self.errors else ''}valid for {subject}"
         sys.stdout.write("".join(f"{visible_line(line)}\n" for line in [*self.lines, verdict]))
         said = [*self.errors, *(f"warning: {remark}" for remark in self.remarks)]
@@ -44,17 +44,17 @@ class Trial:
 
 
 def visible_line(line: str) -> str:
-    """Foreign text made harmless; the tabs are ours."""
+    """Text from elsewhere made safe for a terminal; the tabs are from this module."""
     return "\t".join(map(visible, line.split("\t")))
 
 
 def try_rules(objects: Iterable[RuleObject], features: Features, policy: Policy = POLICY) -> Trial:
-    """Evaluate the rules on these features, as a master of that policy would; by default with taints switched on."""
+    """Evaluate the rules on these features as a master with that policy; by default taints are enabled."""
     rules, trace, trial = compile_objects(objects, policy), Trace(), Trial()
-    outcome = evaluate_report(Report("", features=features), rules, policy, trace.see)
+    outcome = evaluate_report(Report("", features=features), rules, policy, trace.record)
     trial.lines += [processing(rule.name) for rule in rules.rules]
     trial.errors += [_failed(rule.name, reason) for rule, reason in outcome.failed(rules)]
-    trial.remarks += _switched_off(outcome)
+    trial.remarks += _disabled(outcome)
     for title, lines, findings in _sections(outcome, trial.errors):
         trial.lines += section(title, lines, findings)
     trial.remarks += [f"{one.kind} {one.key!r}: {one}" for one in overwrites_of(outcome, rules)]
@@ -68,7 +68,7 @@ def processing(name: str) -> str:
 
 
 def section(title: str, lines: Iterable[str], findings: Iterable[str] = ()) -> Iterator[str]:
-    """A head, the lines, and what is wrong with them; nothing without lines."""
+    """A heading, the lines and their problems; nothing without lines."""
     listed, wrong = list(lines), list(findings)
     if listed:
         yield f"***\t{title}\t***"
@@ -79,7 +79,7 @@ def section(title: str, lines: Iterable[str], findings: Iterable[str] = ()) -> I
 
 
 def _asked_of(outcome: Outcome) -> dict[str, dict[str, str]]:
-    """What rules ask for, by kind, as written."""
+    """What rules set, by kind, as written."""
     asked: dict[str, dict[str, str]] = {LABEL: {}, EXTENDED_RESOURCE: {}, policies.ANNOTATION: {}}
     for one in outcome.evaluation.contributions:
         asked[LABEL] |= one.labels
@@ -89,18 +89,18 @@ def _asked_of(outcome: Outcome) -> dict[str, dict[str, str]]:
 
 
 def _sections(outcome: Outcome, errors: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """What rules ask for by kind, references looked up, and why the node does not get it; errors are added."""
+    """What rules set by kind with references resolved, and why the node does not get it; errors are added."""
     dropped = outcome.derive_desired().dropped
     taints = [_taint(taint) for one in outcome.evaluation.contributions for taint in one.taints]
-    yield "Taints", sorted(taints), told(one for one in dropped if one.kind == TAINT)
+    yield "Taints", sorted(taints), reasons_of(one for one in dropped if one.kind == TAINT)
     titles = ("Labels", "Extended Resources", "Annotations")
     for title, (kind, values) in zip(titles, _asked_of(outcome).items(), strict=True):
         found = _resolved(kind, values, outcome, errors)
-        yield title, pairs(found), told(one for one in dropped if one.kind == kind and one.key in found)
+        yield title, pairs(found), reasons_of(one for one in dropped if one.kind == kind and one.key in found)
 
 
-def _switched_off(outcome: Outcome) -> Iterator[str]:
-    """What rules ask for and the master's configuration switches off as a whole."""
+def _disabled(outcome: Outcome) -> Iterator[str]:
+    """What rules set and the master's configuration disables as a whole."""
     policy, asked = outcome.policy, _asked_of(outcome)
     if any(one.taints for one in outcome.evaluation.contributions) and not policy.enable_taints:
         yield NO_TAINTS
@@ -111,11 +111,11 @@ def _switched_off(outcome: Outcome) -> Iterator[str]:
     )
     for kind, is_off, option in kinds:
         if asked[kind] and is_off:
-            yield f"the master has restrictions.{option} set: {', '.join(sorted(asked[kind]))} would not be there"
+            yield f"the master has restrictions.{option} set: {', '.join(sorted(asked[kind]))} would not be set"
 
 
 def _resolved(kind: str, values: Mapping[str, str], outcome: Outcome, errors: list[str]) -> dict[str, str]:
-    """Values with references looked up; one that leads nowhere is an error."""
+    """Values with references resolved; a reference to a missing feature is an error."""
     lookup = lookup_in(outcome.report.features, outcome.evaluation.matched)
     found: dict[str, str] = {}
     for key, text in values.items():
@@ -131,12 +131,12 @@ def pairs(values: Mapping[str, str]) -> list[str]:
     return [f"{key}={value}" for key, value in sorted(values.items())]
 
 
-def told(dropped: Iterable[Dropped]) -> list[str]:
+def reasons_of(dropped: Iterable[Dropped]) -> list[str]:
     return [f"{one.kind} {one.key!r}: {one.reason}" for one in dropped]
 
 
 def _taint(taint: Taint) -> str:
-    """As kubectl writes it."""
+    """A taint as kubectl writes it."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
@@ -145,7 +145,7 @@ def _failed(rule: str, reason: str) -> str:
 
 
 def _try_group(group: Group, outcome: Outcome, trace: Trace, trial: Trial) -> None:
-    """The rules of a NodeFeatureGroup: which of them hold, and the vars of those."""
+    """The rules of a NodeFeatureGroup: which of them match, and their vars."""
     trial.errors += [_failed(rule, reason) for rule, reason in failures_in(group, outcome, trace)]
     for rule in group.rules:
         trial.lines.append(processing(rule.name))

@@ -1,6 +1,6 @@
-"""Try out and check rule files: NodeFeatureRule and NodeFeatureGroup YAML, several documents allowed. `eval` prints
-what the master would set on a node with the given features, `validate` every mistake with its line, and warnings and
-notes on keys that several rules set and on features that no source gives."""
+"""Try out and check files with NodeFeatureRules and NodeFeatureGroups. `eval` prints what the master would set on a
+node with the given features. `validate` prints every mistake with its line, and warnings and notes about keys that
+several rules set and about features that no source provides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from nfd.cli.output import Style, style_of
 from nfd.cli.parsers import path
 from nfd.cli.rule_check import Trace, failures_in, overwrites_of
-from nfd.cli.rule_files import tell_empty, text_of
+from nfd.cli.rule_files import text_of, warn_if_empty
 from nfd.errors import NfdError
 from nfd.master.node.outcome import evaluate_report
 from nfd.master.rules.ruleset import compile_objects
@@ -28,7 +28,7 @@ from nfd.text import visible
 
 Json = dict[str, Any]
 UNREADABLE = "ruleFile"
-"""Kind of the problem of a rule file that is no YAML."""
+"""Kind of the problem of a rule file with invalid YAML."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -58,11 +58,11 @@ def run(args: Namespace) -> int:
 
 
 def eval_files(rule_texts: Iterable[str], feature_text: str, *, name: str = "features") -> Json:
-    """Evaluate rule files over a feature file, as the master would with default settings and taints switched on.
+    """Evaluate rule files on a feature file as a master with default settings and taints enabled.
 
-    What is wrong with the texts is among the problems; one of kind UNREADABLE is a rule file that is no YAML. A rule
-    object that a master would never see, as it is of another group, gives nothing and is an error by its name.
-    Raises: ValueError if the feature file, called `name`, is no YAML or does not have the shape of a NodeFeature.
+    Mistakes in the texts are among the problems; kind UNREADABLE is a rule file with invalid YAML. A rule object of
+    another group, which a master never reads, sets nothing and is an error. Raises: ValueError if the feature file,
+    called `name`, is invalid YAML or not a NodeFeature.
     """
     objects: list[RuleObject] = []
     problems: list[Json] = []
@@ -78,9 +78,9 @@ def eval_files(rule_texts: Iterable[str], feature_text: str, *, name: str = "fea
 
 
 def eval_objects(objects: Sequence[RuleObject], report: Report, problems: Sequence[Json] = ()) -> Json:
-    """What rules make of a report, in the JSON form of `nfd rules eval`, keys sorted; `problems` come first."""
+    """The result of rules on a report, in the JSON form of `nfd rules eval`, keys sorted; `problems` come first."""
     rules, trace = compile_objects(objects, POLICY), Trace()
-    outcome = evaluate_report(report, rules, POLICY, trace.see)
+    outcome = evaluate_report(report, rules, POLICY, trace.record)
     desired, contributions = outcome.derive_desired(), outcome.evaluation.contributions
     errors = [(one.name, one.defect) for one in objects if one.defect is not None]
     errors += [(rule.name, reason) for rule, reason in outcome.failed(rules)]
@@ -103,7 +103,7 @@ def eval_objects(objects: Sequence[RuleObject], report: Report, problems: Sequen
 
 
 def validate(paths: list[str]) -> int:
-    """Print `file:line: reason` for each mistake; a warning or a note says so, and is none."""
+    """Print `file:line: reason` for each mistake; warnings and notes are marked and are not mistakes."""
     wrong = 0
     texts = {name: text_of(name) for name in paths}
     remarks = remarks_on(texts.items())
@@ -112,12 +112,12 @@ def validate(paths: list[str]) -> int:
         sys.stdout.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks.get(name, ())]))
         wrong += len(mistakes)
         if not mistakes:
-            tell_empty(name, parse_text(text).objects)
+            warn_if_empty(name, parse_text(text).objects)
     return 1 if wrong else 0
 
 
 def as_text(outcome: Mapping[str, Any], style: Style) -> str:
-    """The parts of an outcome that have something in them."""
+    """The parts of an outcome that are not empty."""
     parts = []
     for name, value in outcome.items():
         lines = [f"{key}={style.value(str(one))}" for key, one in value.items()] if isinstance(value, dict) else []

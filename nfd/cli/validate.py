@@ -1,6 +1,6 @@
-"""Check a rule file, as NFD's `kubectl nfd validate` does: every mistake with its line, on standard error. Exit
-status 1 if there is one; warnings and notes on keys that several rules set do not count. `nfd rules validate` takes
-several files and prints nothing else."""
+"""Check a rule file, as NFD's `kubectl nfd validate` does. Prints every mistake with its line on standard error. The
+exit status is 1 if there is one; warnings and notes about keys that several rules set do not count. `nfd rules
+validate` takes several files and prints only mistakes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
-from nfd.cli.rule_files import tell_empty, text_of
+from nfd.cli.rule_files import text_of, warn_if_empty
 from nfd.rules.check import remarks_on, validate_text
 from nfd.rules.parse import parse_text
 from nfd.text import visible
 
-EXAMPLES = (("validate -f rules.yaml", "before it goes into a cluster"),)
+EXAMPLES = (("validate -f rules.yaml", "before you apply it to a cluster"),)
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -32,5 +32,5 @@ def run(args: Namespace) -> int:
     remarks = remarks_on([(path, text)], features=False).get(path, ())
     sys.stderr.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks]))
     if not mistakes:
-        tell_empty(path, objects)
+        warn_if_empty(path, objects)
     return 1 if mistakes else 0

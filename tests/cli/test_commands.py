@@ -39,7 +39,7 @@ def test_questions_load_nothing() -> None:
 EMPTY = str(Path(__file__).parent)
 """A folder, of no machine."""
 USAGE = [
-    (("bogus",), "nfd: bogus: no such command"),
+    (("bogus",), "nfd: bogus: unknown command"),
     (("discover", "--bogus"), "--bogus"),
     (("discover", "-o", "xml"), "-o"),
     (("discover", "--replay", "/nowhere/at/all"), "--replay /nowhere/at/all: No such file"),
@@ -48,7 +48,7 @@ USAGE = [
     (("discover", "--host-root", "/nowhere/at/all"), "--host-root /nowhere/at/all: No such file"),
     (("discover", "--config", "/nowhere/x.conf"), "/nowhere/x.conf: No such file"),
     (("discover", "stray"), "stray"),
-    (("discover", "--sources", "cpu,-nope"), "--sources: no source '-nope'"),
+    (("discover", "--sources", "cpu,-nope"), "--sources: unknown source '-nope'"),
     (("up", "--nodes", ""), "--nodes: the path is empty"),
     (("discover", "--replay", ""), "--replay: the path is empty"),
     (("discover", "--host-root="), "--host-root: the path is empty"),
@@ -186,25 +186,25 @@ def test_a_serial_number_in_a_label_is_replaced_and_said(run: Run, tmp_path: Pat
 
 
 EXPLANATIONS = [
-    ("system-os_release.ID", ["=debian", "made by source system", "from feature system.osrelease: ID=debian"]),
-    ("pci-0302_10de.present", ["made by source pci", "class=0302", "vendor=10de"]),
-    ("pci-0200_8086.present", ["is not there", "feature pci.device has class=0200", "sources.pci"]),
-    ("kernel-config.HZ", ["is not there", "feature kernel.config has HZ, but source kernel makes no label of it"]),
-    ("kernel-config.PREEMPT", ["is not there", "feature kernel.config has no PREEMPT"]),
-    ("other.kubernetes.io/x", ["is not there", "namespace 'other.kubernetes.io' is not allowed"]),
-    ("fake-fakefeature1", ["is not there", "source fake would give 'true'", "core.featureSources"]),
+    ("system-os_release.ID", ["=debian", "set by source system", "from feature system.osrelease: ID=debian"]),
+    ("pci-0302_10de.present", ["set by source pci", "class=0302", "vendor=10de"]),
+    ("pci-0200_8086.present", ["is missing", "feature pci.device has class=0200", "sources.pci"]),
+    ("kernel-config.HZ", ["is missing", "feature kernel.config has HZ, but source kernel makes no label of it"]),
+    ("kernel-config.PREEMPT", ["is missing", "feature kernel.config has no PREEMPT"]),
+    ("other.kubernetes.io/x", ["is missing", "namespace 'other.kubernetes.io' is not allowed"]),
+    ("fake-fakefeature1", ["is missing", "source fake would set it to 'true'", "core.featureSources"]),
     (
         "rdma.capable",
-        ["is not there", "rule 'RDMA capable static rule' would set it", "vendor In [15b3] does not hold"],
+        ["is missing", "rule 'RDMA capable static rule' would set it", "vendor In [15b3] does not match"],
     ),
-    ("ruled", ["=yes", "made by rule 'good'", "from feature kernel.config: NO_HZ=y"]),
-    ("unruled", ["is not there", "rule 'bad' would set it", "HZ In [1000] does not hold: it is '250'"]),
-    ("misnamed", ["is not there", "there is no feature kernel.konfig; did you mean kernel.config?"]),
-    ("system-os_release.IE", ["is not there", "source system makes no such label", "system.osrelease (ID=", ID]),
-    ("memory-numa", ["is not there", "source memory makes no such label"]),
-    ("nvidia.com/gpu.product", ["is not there", "source nvidia makes no such label"]),
-    ("vendor.io/x", ["is not there", "no rule that holds gives it, and no source made it here; those asked are cpu,"]),
-    ("unheard", ["is not there", "no source made it here"]),
+    ("ruled", ["=yes", "set by rule 'good'", "from feature kernel.config: NO_HZ=y"]),
+    ("unruled", ["is missing", "rule 'bad' would set it", "HZ In [1000] does not match: it is '250'"]),
+    ("misnamed", ["is missing", "feature kernel.konfig is missing; did you mean kernel.config?"]),
+    ("system-os_release.IE", ["is missing", "source system makes no such label", "system.osrelease (ID=", ID]),
+    ("memory-numa", ["is missing", "source memory makes no such label"]),
+    ("nvidia.com/gpu.product", ["is missing", "source nvidia makes no such label"]),
+    ("vendor.io/x", ["is missing", "no matching rule and no source sets it here; sources that ran: cpu,"]),
+    ("unheard", ["is missing", "no source sets it here"]),
 ]
 RULES = """
 apiVersion: nfd.k8s-sigs.io/v1alpha1

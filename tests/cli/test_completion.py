@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nfd.cli import COMMANDS, main
-from nfd.cli.completion import all_words, render
+from nfd.cli.completion import all_commands, render
 from nfd.cli.reference import manual, page
 from tests.children import run
 
@@ -76,7 +76,7 @@ def test_other_shells_read_their_scripts(shell: str, tmp_path: Path) -> None:
 
 def test_fish_names_every_flag() -> None:
     text = render("fish")
-    for words in all_words():
+    for words in all_commands():
         for flag in words.flags:
             assert all(f"-{'l' if name.startswith('--') else 's'} {name.lstrip('-')}" in text for name in flag.names)
 
@@ -92,7 +92,7 @@ def test_every_command_has_help_with_examples(run: Run) -> None:
 def test_reference_and_manual_name_every_command_and_flag(run: Run) -> None:
     text, roff = page(), manual()
     assert run("help", "--man") == (0, roff, "")
-    for words in all_words():
+    for words in all_commands():
         assert f"nfd {' '.join(words.path)}" in text
         for flag in words.flags:
             if "--help" not in flag.names:
@@ -103,5 +103,5 @@ def test_reference_and_manual_name_every_command_and_flag(run: Run) -> None:
 
 def test_help_of_what_is_no_command(run: Run) -> None:
     status, _, err = run("help", "bogus")
-    assert (status, "bogus: no such command" in err) == (2, True)
+    assert (status, "bogus: unknown command" in err) == (2, True)
     assert main(["completion", "tcsh"]) == 2

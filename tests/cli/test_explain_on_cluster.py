@@ -33,23 +33,23 @@ async def masters(control_plane: ControlPlane) -> AsyncIterator[RuleMasters]:
 
 
 EXPECTED = {
-    F + "cpu-a": ["=1", "made by source cpu"],
-    "ruled": ["=1", "made by rule 'r' of NodeFeatureRule explained", "it holds on 1 nodes"],
-    "asked": ["=1", f"made by NodeFeature {OTHER}/explained", "asks for it, as '1'"],
-    "zone/of-admin": ["=a", "not ours; set by kubelet"],
-    F + "cpu-b": ["=mine", "made by rule 'over'", "label 'cpu-b': overwrites the value of source cpu"],
-    "missing": ["is not there", "rule 'typo' of NodeFeatureRule explained sets it: it holds on 0 nodes",
+    F + "cpu-a": ["=1", "set by source cpu"],
+    "ruled": ["=1", "set by rule 'r' of NodeFeatureRule explained", "it matches on 1 nodes"],
+    "asked": ["=1", f"set by NodeFeature {OTHER}/explained", "sets it to '1'"],
+    "zone/of-admin": ["=a", "not managed by nfd; set by kubelet"],
+    F + "cpu-b": ["=mine", "set by rule 'over'", "label 'cpu-b': overwrites the value of source cpu"],
+    "missing": ["is missing", "rule 'typo' of NodeFeatureRule explained sets it: it matches on 0 nodes",
                 "feature pci.devise: no node reports it; did you mean pci.device?", "nfd explain -"],
-    "kubernetes.io/bad": ["is not there", "explained asks for it, as '1'; namespace 'kubernetes.io' is not allowed"],
-    "example.com/long": ["is not there", f"asks for it, as '{LONG}'; value '{LONG}' is 64 characters long, at most 63"],
-    "unheard": ["nfd explain -", "is not there", "no rule and no NodeFeature names it"],
+    "kubernetes.io/bad": ["is missing", "explained sets it to '1'; namespace 'kubernetes.io' is not allowed"],
+    "example.com/long": ["is missing", f"sets it to '{LONG}'; value '{LONG}' is 64 characters long, at most 63"],
+    "unheard": ["nfd explain -", "is missing", "no rule and no NodeFeature sets it"],
 }  # fmt: skip
 
 
 WHOLE = "of NodeFeatureRule templated"
 OVERWRITTEN = [
     "=2",
-    f"made by rule 't' {WHOLE}",
+    f"set by rule 't' {WHOLE}",
     "rule 'twice' of NodeFeatureRule explained sets it",
     f"label 'ruled-twice': rule 't' {WHOLE} overwrites the value of this rule",
     f"rule 't' {WHOLE} makes labels from a template",
@@ -93,4 +93,4 @@ async def test_explain_on_a_cluster(
     shown = capsys.readouterr().out
     assert [word for word in OVERWRITTEN if word not in shown] == []
     assert await asyncio.to_thread(main, ["explain", "no-such-node", "x"]) == 2
-    assert "there is no such node" in capsys.readouterr().err
+    assert "no such node" in capsys.readouterr().err

@@ -120,7 +120,7 @@ def rule_file(tmp_path: Path) -> Path:
 
 
 def left_out(namespace: str) -> str:
-    return f"NodeFeature {namespace}/third is left out: nodeFeatureNamespaceSelector does not select its namespace"
+    return f"NodeFeature {namespace}/third is ignored: nodeFeatureNamespaceSelector does not select its namespace"
 
 
 def test_a_plan_foresees_what_the_master_takes(
@@ -152,7 +152,7 @@ def test_rules_are_tried_on_what_the_master_takes(place: Place, rule_file: Path,
     assert (status, err) == (0, f"warning: {left_out(LEFT)}\n")
     assert (f"saw-{TAKEN}" in out, f"saw-{LEFT}" in out) == (True, False)
     status, out, err = run(*words)
-    doubt = "warning: whether nodeFeatureNamespaceSelector leaves out NodeFeature objects is not known: give --master\n"
+    doubt = "warning: it is unknown whether nodeFeatureNamespaceSelector excludes NodeFeature objects: give --master\n"
     assert (status, err) == (0, doubt)
     assert (f"saw-{TAKEN}" in out, f"saw-{LEFT}" in out) == (True, True)
 
@@ -163,7 +163,7 @@ def test_explain_names_what_is_left_out(place: Place, run: Run, monkeypatch: pyt
         status, out, err = run("explain", NODE, label, place.url)
         assert (status, err) == (0, "")
         assert left_out(LEFT) in out
-        assert (f"{label} is not there" in out) == (label == f"of-{LEFT}")
+        assert (f"{label} is missing" in out) == (label == f"of-{LEFT}")
 
 
 def test_who_may_not_read_namespaces_is_told(place: Place, rule_file: Path, run: Run) -> None:
@@ -182,7 +182,7 @@ def test_who_may_not_read_namespaces_is_told(place: Place, rule_file: Path, run:
         place.plane.request("DELETE", f"{RBAC}/clusterrolebindings/bob-tests")
         place.plane.request("DELETE", f"{RBAC}/clusterroles/bob-tests")
     assert (status, f"saw-{LEFT}" in out) == (0, True)
-    assert err.startswith("warning: whether nodeFeatureNamespaceSelector leaves out NodeFeature objects is not known: ")
+    assert err.startswith("warning: it is unknown whether nodeFeatureNamespaceSelector excludes NodeFeature objects: ")
     assert "namespaces" in err
 
 
@@ -201,4 +201,4 @@ def test_recorded_machines_have_no_objects(machine: str, tmp_path: Path, run: Ru
     config.write_text(yaml.safe_dump(SELECTS))
     status, out, _ = run("plan", "--replay", machine, f"--config={config}", "-o", "json")
     (warning,) = json.loads(out)["warnings"]
-    assert (status, warning.startswith("nodeFeatureNamespaceSelector is not looked at")) == (0, True)
+    assert (status, warning.startswith("nodeFeatureNamespaceSelector is ignored")) == (0, True)

@@ -202,7 +202,7 @@ def test_test_on_a_cluster(control_plane: ControlPlane, node_name: str, capsys: 
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
     words = ["test", "-f", "rules.yaml", "-n", node_name, "-k", str(control_plane.kubeconfig)]
     eventually(lambda: main(words) == 2)  # the API server answers 429 until its storage is ready
-    assert f"--nodename {node_name}: no NodeFeature object names this node" in capsys.readouterr().err
+    assert f"--nodename {node_name}: no NodeFeature object is for this node" in capsys.readouterr().err
     path = f"{API}/namespaces/default/nodefeatures"
     for name, zone in (("z", "north"), ("y", "south")):
         features = {"attributes": {"custom.place": {"elements": {"zone": zone}}}}

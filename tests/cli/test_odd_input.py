@@ -44,7 +44,7 @@ def test_pipes_and_the_null_device(machine: str, tmp_path: Path) -> None:
     """
     done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "regular file" in done.stderr) == (0, False)
-    assert "made by rule 'good'" in done.stdout
+    assert "set by rule 'good'" in done.stdout
 
 
 def test_explain_never_denies_a_source_that_makes_it(run: Run) -> None:
@@ -53,7 +53,7 @@ def test_explain_never_denies_a_source_that_makes_it(run: Run) -> None:
         status, out, _ = run("explain", "--replay", host, "-", label)
         assert (status, source in out, "no source" in out) == (0, True, False)
     off = run("explain", "--replay", host, "--sources", "cpu", "-", "memory-numa")[1]
-    assert "those of source memory, which core.featureSources switches off" in off
+    assert "those of source memory, which core.featureSources disables" in off
 
 
 def test_nothing_is_left_of_a_recording_that_does_not_fit(tmp_path: Path) -> None:

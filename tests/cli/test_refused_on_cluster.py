@@ -66,14 +66,14 @@ async def test_what_is_refused_is_explained(
 
     policy = "ValidatingAdmissionPolicy told-no-bad"
     text = await shown("explain", name, BAD, *master)
-    assert f"{BAD} is not there" in text
+    assert f"{BAD} is missing" in text
     assert f"the master cannot write label {BAD} here: {policy}: " in text
     assert "ask the team" in text
-    assert "known to the master: --master URL" in await shown("explain", name, BAD)
+    assert "use --master URL to see" in await shown("explain", name, BAD)
     assert "cannot write" not in await shown("explain", name, GOOD, *master)
     text = await shown("explain", name, PRESENT, *master)
-    assert "not ours; set by somebody" in text
-    assert "somebody: set to 'false' by somebody, though 'true' was found" in text
+    assert "not managed by nfd; set by somebody" in text
+    assert "somebody: somebody set it to 'false', but 'true' was found" in text
     text = await shown("nodes", name, "--problems", *master)
     assert f"label {BAD} not written: {policy}" in text
     assert f"label {PRESENT} not written: somebody" in text

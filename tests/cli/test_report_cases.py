@@ -123,8 +123,8 @@ def test_explain_names_all_rules_that_give_a_label(run: Run, tmp_path: Path) -> 
     status, out, err = run("explain", "--replay", str(machine), "--rules", rules, "-", key)
     assert (status, err) == (0, "")
     assert [line.strip() for line in out.splitlines() if "rule" in line] == [
-        "made by rule 'count-flex'",
-        "rule 'count-arc' gives it too, as '2', and is overridden",
+        "set by rule 'count-flex'",
+        "rule 'count-arc' sets it to '2', and is overridden",
     ]
 
 

@@ -99,7 +99,7 @@ def test_a_plan_on_recorded_machines(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["nodes"] == {"a": {**added, **taint}, "b": {**added, **taint}}
     status, out, _ = run("plan", replay, "--rules", rule, "--current-rules", rule, "--exit-code")
     assert (status, out.splitlines()[-1]) == (0, "0 of 2 nodes change: 0 added, 0 changed, 0 removed")
-    assert "warning: rule 'r' of NodeFeatureRule r: taints are switched off in the master" in out
+    assert "warning: rule 'r' of NodeFeatureRule r: taints are disabled in the master" in out
     status, out, _ = run("plan", replay, f"--config={tmp_path / 'new.conf'}", "--exit-code")
     assert (status, "- feature.node.kubernetes.io/kernel-version.major=6 " in out) == (1, True)
     status, _, err = run("plan", "--replay=/nowhere/m", "--rules", rule)

@@ -137,14 +137,14 @@ RULES = (
     ),
     Guard(  # what an invalid object gave stays, in a plan as on the node
         "nfd/cli/plan/model.py",
-        "lists = replace(situation.lists, uncertain=situation.lists.uncertain | invalid)",
-        "lists = replace(situation.lists, uncertain=frozenset(invalid))",
-        "tests/cli/test_foreseen.py::test_what_an_invalid_object_gave_stays",
+        "lists = replace(one_node.lists, uncertain=one_node.lists.uncertain | invalid)",
+        "lists = replace(one_node.lists, uncertain=frozenset(invalid))",
+        "tests/cli/test_planned_node.py::test_what_an_invalid_object_gave_stays",
     ),
     Guard(  # what the API server rejects is not foretold
         "nfd/cli/plan/model.py",
         "goal.without(act for _, acts in rejected for act in acts)",
         "goal",
-        "tests/cli/test_foreseen.py::test_what_the_api_server_rejects_is_not_done",
+        "tests/cli/test_planned_node.py::test_what_the_api_server_rejects_is_not_done",
     ),
 )

@@ -1,4 +1,4 @@
-"""`nfd explain`: why a label is there, or why not.
+"""`nfd explain`: why a node has a label, or why not.
 
 `command` is the way in. `local` asks this machine, `cluster` the API server and `master` the master.
 """

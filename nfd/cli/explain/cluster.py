@@ -1,7 +1,7 @@
-"""`nfd explain NODE LABEL` on a cluster: what the Node, the rules and the NodeFeature objects there tell of a label.
+"""`nfd explain NODE LABEL` on a cluster, from the Node, the rules and the NodeFeature objects.
 
-The features of a node are not in the cluster: they are with its worker and in the memory of the master. So the cluster
-tells who made a label, and which rules would; on what value a term of a rule failed, only the node itself tells.
+The features of a node are not in the cluster: only its worker and the master have them. So the cluster shows who set a
+label and which rules would set it, but not on which value a rule fails.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nfd.cli.cluster import own_kubeconfig, read_node
+from nfd.cli.cluster import default_kubeconfig, read_node
 from nfd.errors import ConfigError
 from nfd.kube.client import connect
 from nfd.kube.lists import list_if_known, whole
@@ -53,15 +53,15 @@ def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str
     lines = list(_makers(found, key, instance)) if value is not None else []
     lines += _rules(found, key, missing=value is None)
     asked = list(_objects(found, key, missing=value is None))
-    lines = [*lines, *asked] or ["no rule and no NodeFeature names it"]
+    lines = [*lines, *asked] or ["no rule and no NodeFeature sets it"]
     if value is None and not asked:
-        lines.append(f"what the sources and features of {node} say is known there: nfd explain - {key}")
+        lines.append(f"for its sources and features, run on {node}: nfd explain - {key}")
     return value, lines
 
 
 async def _read(kubeconfig: str, node: str) -> Found:
     try:
-        client = await connect(kubeconfig or own_kubeconfig())
+        client = await connect(kubeconfig or default_kubeconfig())
     except ConfigError as error:
         raise ConfigError(f"NODE {node}: {error}") from error
     try:
@@ -73,25 +73,25 @@ async def _read(kubeconfig: str, node: str) -> Found:
 
 
 def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
-    """Who made the label, by the bookkeeping on the Node, which only a master can prove, else by the API server's."""
+    """Who set the label, from the bookkeeping on the Node, which only a master can verify, else from managedFields."""
     metadata = found.node["metadata"]
     owned = parse_owned(metadata.get("annotations") or {}, instance, proof=ASSUMED).of(Kind.LABELS)
     if key not in owned:
         managers = sorted({*_managers(metadata, key)})
-        yield "not ours; " + (f"set by {', '.join(managers)}" if managers else "nobody recorded who set it")
+        yield "not managed by nfd; " + (f"set by {', '.join(managers)}" if managers else "its manager is not recorded")
         return
     origin = owned[key]
     if origin is None or origin == CLAIMED:
-        yield "listed on the node as made by nfd; from what, nobody recorded"
+        yield "managed by nfd, from an unknown origin"
     elif origin.startswith(RULE):
         name, _, rule = origin.removeprefix(RULE).partition("/")
-        yield f"made by rule {rule!r} of NodeFeatureRule {name}"
+        yield f"set by rule {rule!r} of NodeFeatureRule {name}"
         if name not in {one["metadata"]["name"] for one in found.rules}:
-            yield "which is not there any more: the master has yet to remove the label"
+            yield "that rule does not exist any more; the master will remove the label"
     elif origin.startswith(OBJECT):
-        yield f"made by NodeFeature {origin.removeprefix(OBJECT)}"
+        yield f"set by NodeFeature {origin.removeprefix(OBJECT)}"
     else:
-        yield f"made by source {origin}"
+        yield f"set by source {origin}"
 
 
 def _managers(metadata: Json, key: str) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _managers(metadata: Json, key: str) -> Iterator[str]:
 
 
 def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
-    """Rules that name the label or, while it is missing, might make it in a template; and what is wrong with them."""
+    """Rules that set the label or, while it is missing, may set it by a template; and their problems."""
     for item in sorted(found.rules, key=lambda one: str(one["metadata"]["name"])):
         status = (item.get("status") or {}).get("rules") or ()
         parsed = parse_object({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
@@ -109,46 +109,46 @@ def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
             if not isinstance(one.rule, Rule):
                 continue
             named = any((stated.kind, stated.key) == (LABEL, key) for stated in stated_by(one.rule))
-            told = status[index] if index < len(status) and status[index].get("name") == one.name else {}
-            if named or (one.rule.labels_template and (missing or _speaks_of(told, key))):
-                does = "sets it" if named else "makes labels from a template and perhaps this one"
-                yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(told)
+            status = status[index] if index < len(status) and status[index].get("name") == one.name else {}
+            if named or (one.rule.labels_template and (missing or _speaks_of(status, key))):
+                does = "sets it" if named else "sets labels by a template, perhaps this one"
+                yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(status)
 
 
-def _speaks_of(told: Json, key: str) -> bool:
+def _speaks_of(status: Json, key: str) -> bool:
     """Whether the problems in the status of a rule name a label."""
     start = f"label {key.removeprefix(f'{FEATURE_NS}/')!r}: "
-    return any(str(problem.get("message")).startswith(start) for problem in told.get("problems") or ())
+    return any(str(problem.get("message")).startswith(start) for problem in status.get("problems") or ())
 
 
-def _said(told: Json) -> str:
-    """What the status of a rule tells."""
-    if not told:
+def _said(status: Json) -> str:
+    """The status of a rule as text."""
+    if not status:
         return ""
-    problems = [f"; {problem.get('message')}" for problem in told.get("problems") or ()]
-    return f": it holds on {told.get('matched', 0)} nodes" + "".join(problems)
+    problems = [f"; {problem.get('message')}" for problem in status.get("problems") or ()]
+    return f": it matches on {status.get('matched', 0)} nodes" + "".join(problems)
 
 
 def _objects(found: Found, key: str, *, missing: bool) -> Iterator[str]:
-    """Objects that ask for the label and, while it is missing, why they do not get it."""
+    """Objects that set the label and, while it is missing, the reasons why the Node does not have it."""
     for item in found.objects:
         labels = prefix_keys((item.get("spec") or {}).get("labels") or {}, _POLICY)
         if key in labels:
             namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
             reason = f"; {_refusal(item, key, namespace)}" if missing else ""
-            yield f"NodeFeature {namespace}/{name} asks for it, as {labels[key]!r}{reason}"
+            yield f"NodeFeature {namespace}/{name} sets it to {labels[key]!r}{reason}"
 
 
 def _refusal(item: Json, key: str, namespace: str) -> str:
-    """Why the master does not give it: by its default settings, else what of its configuration may stand in the way."""
+    """Why the master does not write it: by its default settings, else by options that may exclude it."""
     try:
         one = parse_feature_object(item)
     except ValueError as error:
-        return f"the object makes no sense: {error}"
+        return f"the object is invalid: {error}"
     outcome = evaluate_node(Node.bare(one.node), None, NO_RULES, (one,), Joining())
     if reason := next((one.reason for one in outcome.derive_desired().dropped if one.key == key), ""):
         return reason
     return (
-        "if the master has left it out, its configuration says so: nodeFeatureNamespaceSelector may leave out "
+        "the configuration of the master may exclude it: nodeFeatureNamespaceSelector may exclude "
         f"namespace {namespace}, and denyNodeFeatureLabels, denyLabelNs or labelWhiteList the label"
     )

@@ -1,6 +1,6 @@
-"""Why a label is there or not: the source or rule that made it and the features it was made from, or what stood in its
-way. NODE is - for the machine that --host-root or --replay names, and rule files are evaluated as the master would; any
-other NODE is one of the cluster that the kubeconfig names: its labels, the rules and NodeFeature objects there."""
+"""Print why a node has a label, or why not: the source or rule that set it and the features it is made from, or what
+prevents it. NODE is - for the machine of --host-root or --replay; rule files are evaluated as the master would. Any
+other NODE is one of the cluster of the kubeconfig, with its labels, rules and NodeFeature objects."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ from nfd.store.base import Kind
 from nfd.text import visible
 
 EXAMPLES = (
-    ("explain gpu-01 nvidia.com/gpu.replicas", "who made the label, by what the cluster tells"),
-    ("explain gpu-01 big-gpus --master http://localhost:8081", "with the features behind it, or the term that fails"),
+    ("explain gpu-01 nvidia.com/gpu.replicas", "who set the label, from the cluster"),
+    (
+        "explain gpu-01 big-gpus --master http://localhost:8081",
+        "with the features it is made from, or the term that does not match",
+    ),
     ("explain --replay recordings/gpu-01 - cpu-cpuid.AVX512F", "on a recorded machine; this one without --replay"),
 )
 HERE = "-"
@@ -36,17 +39,25 @@ def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
     parser.add_argument("--rules", metavar="FILE", type=path, action="append", default=[], help="NodeFeatureRules")
-    parser.add_argument("--kubeconfig", metavar="FILE", default="", help="for a NODE of a cluster; else $KUBECONFIG")
-    parser.add_argument("--master", metavar="URL", default="", help="for a NODE: HTTP port of the master (nfd plan)")
-    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
-    parser.add_argument("node", metavar="NODE", help="a node of the cluster, or - for the machine that the flags name")
-    parser.add_argument("label", metavar="LABEL", help=f"a label's key; without a prefix, {FEATURE_NS}/ is put before")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="for a NODE of a cluster (default: $KUBECONFIG)"
+    )
+    parser.add_argument(
+        "--master", metavar="URL", default="", help="for a NODE of a cluster: HTTP address of the master (see nfd plan)"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
+    )
+    parser.add_argument(
+        "node", metavar="NODE", help="a node of the cluster, or - for the machine of --host-root or --replay"
+    )
+    parser.add_argument("label", metavar="LABEL", help=f"label key; {FEATURE_NS}/ is added to a key without a prefix")
 
 
 def run(args: Namespace) -> int:
     key = full_key(args.label)
     if args.node != HERE:
-        return show(key, *_ask_cluster(args, key))
+        return show(key, *_explain_on_cluster(args, key))
     plan, problems = plan_of(args)
     host = host_of(args)
     rules = compile_files(args.rules, POLICY)
@@ -58,14 +69,14 @@ def run(args: Namespace) -> int:
 def show(key: str, value: str | None, lines: Iterable[str]) -> int:
     """Print a label with its reasons."""
     style = style_of(sys.stdout)
-    head = style.warn(f"{key} is not there") if value is None else f"{key}={style.value(visible(value))}"
+    head = style.warn(f"{key} is missing") if value is None else f"{key}={style.value(visible(value))}"
     sys.stdout.write("\n  ".join([head, *map(visible, lines)]) + "\n")
     return 0
 
 
-def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
+def _explain_on_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
     if args.rules:
-        raise ConfigError("--rules goes with NODE -; on a cluster its own rules count")
+        raise ConfigError("--rules needs NODE -; on a cluster, its own rules are used")
     from nfd.cli.explain.cluster import explain_on_node
 
     value, lines = explain_on_node(args.kubeconfig, args.node, key)
@@ -74,19 +85,19 @@ def _ask_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
 
         lines += explain_by_report(args, key, value)
     elif value is None:
-        lines.append("whether an admission policy or webhook refuses it is known to the master: --master URL")
+        lines.append("use --master URL to see whether an admission policy or webhook rejects it")
     return value, lines
 
 
 def present(case: Case) -> Iterator[str]:
-    """Who made the label, from what, and who else wanted to."""
+    """Who set the label, from which features, and who else would."""
     origin = case.seen.origins.get(case.key, "")
     makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
     if origin.startswith(RULE):
-        yield f"made by {name_of(case.rules, origin)}"
+        yield f"set by {name_of(case.rules, origin)}"
         yield from evidence(case, lambda features: labels_of_rules(case, features))
     else:
-        yield f"made by source {origin}"
+        yield f"set by source {origin}"
         giving = [
             (where.partition(", ")[2], given.labels[case.name])
             for where, _, given in case.all_rules()
@@ -103,18 +114,18 @@ def present(case: Case) -> Iterator[str]:
 
 
 def overridden_rules(case: Case) -> Iterator[str]:
-    """Rules that hold and give the label as well, and a later one counts."""
+    """Matching rules that also set the label and are overridden by a later one."""
     asked = outcome_of_rules(case, case.features).evaluation.contributions
     for one in [one for one in asked if case.key in one.labels][:-1]:
         yield _overridden(name_of(case.rules, one.origin), one.labels[case.key])
 
 
 def _overridden(who: str, value: str) -> str:
-    return f"{who} gives it too, as {value!r}, and is overridden"
+    return f"{who} sets it to {value!r}, and is overridden"
 
 
 def evidence(case: Case, make: Make) -> Iterator[str]:
-    """The features that the label was made from."""
+    """The features that the label is made from."""
     elements: dict[str, list[str]] = {}
     for one in find_evidence(make, case.features, case.key):
         elements.setdefault(one.feature, []).extend([one.element] if one.element else [])
@@ -123,10 +134,10 @@ def evidence(case: Case, make: Make) -> Iterator[str]:
 
 
 def labels_of_rules(case: Case, features: Features) -> Labels:
-    """Labels that all rules together give, references looked up."""
+    """Labels that all rules together set, with references resolved."""
     return outcome_of_rules(case, features).derive_desired().of(Kind.LABELS)
 
 
 def outcome_of_rules(case: Case, features: Features) -> Outcome:
-    """What all rules together give."""
+    """The outcome of all rules together."""
     return evaluate_report(Report("", features=features), case.rules, case.policy)

@@ -1,4 +1,4 @@
-"""What made a label, or what stood in its way, found by trying: the scan without its filters, with every source on."""
+"""Finds out by trial why a machine has a label, or why not: a scan without filters and with all sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from nfd.cli.machine import POLICY, Seen
-from nfd.cli.rule_check import Trace, judge
+from nfd.cli.rule_check import Trace, evaluate_rules
 from nfd.discovery import Plan, discover
 from nfd.features import Features, Labels
 from nfd.host import Host
@@ -38,7 +38,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The part of the key that sources give."""
+        """The part of the key that sources set."""
         return self.key.removeprefix(f"{FEATURE_NS}/")
 
     @property
@@ -46,12 +46,12 @@ class Case:
         return self.seen.discovery.features
 
     def config(self, source: Source) -> Any:
-        """What the source's labels are made with."""
+        """The source's configuration."""
         config = self.plan.configs[source.name]
         return source.load(self.host, config) if source.load is not None else config
 
     def maker(self, source: Source) -> Make:
-        """The source's labels by full key, the white list left aside."""
+        """The function that makes the source's labels by full key, without the white list."""
         config = self.config(source)
 
         def make(features: Features) -> Labels:
@@ -63,21 +63,21 @@ class Case:
         return make
 
     def all_rules(self) -> Iterator[tuple[str, CompiledRule, Given | str]]:
-        """Rules of the custom source and of the rule files: where from, the rule, what it gives or why nothing."""
+        """Rules of the custom source and of rule files: where from, the rule, and its result or why it has none."""
         for source in self.plan.label_sources:
             config = self.config(source)
             if isinstance(config, custom.Rules):
                 trace = Trace(self.features)
-                custom.run(config, self.features, trace.see)
+                custom.run(config, self.features, trace.record)
                 for rule in config.rules:
                     yield f"source {source.name}, rule {rule.name!r}", rule, trace.text(rule)
-        for rule, given in judge(self.rules, self.features, self.policy):
+        for rule, given in evaluate_rules(self.rules, self.features, self.policy):
             yield f"rule {rule.name!r}", rule, given
 
 
 def reasons(case: Case) -> list[str]:
-    """Why the label is missing; the surest reasons first, one or more."""
-    sure = [*_dropped(case), *_switched_off(case), *_rules(case)]
+    """Why the label is missing: one or more reasons, the most certain first."""
+    sure = [*_dropped(case), *_disabled(case), *_rules(case)]
     return sure or list(_unused_feature(case)) or [*_failed(case), *_unknown(case)]
 
 
@@ -89,8 +89,8 @@ def _dropped(case: Case) -> Iterator[str]:
             yield f"{problem.source}: {problem.subject}: {problem.reason}"
 
 
-def _switched_off(case: Case) -> Iterator[str]:
-    """Sources that would give it if they were asked to."""
+def _disabled(case: Case) -> Iterator[str]:
+    """Sources that would set it if they were enabled."""
     everything = tuple(known())
     plan = replace(case.plan, feature_sources=everything, label_sources=everything, allowed=None)
     found = discover(case.host, plan)
@@ -104,24 +104,24 @@ def _switched_off(case: Case) -> Iterator[str]:
     }
     off = [f"core.{option}" for option, sources in lists.items() if name not in {one.name for one in sources}]
     if off:
-        yield f"source {name} would give {labels[case.key]!r}, but {' and '.join(off)} switch it off"
+        yield f"source {name} would set it to {labels[case.key]!r}, but {' and '.join(off)} disable it"
     elif case.key not in case.seen.discovery.labels and case.name not in case.seen.discovery.labels:
-        yield f"source {name} gives {labels[case.key]!r}, but core.labelWhiteList does not match it"
+        yield f"source {name} sets it to {labels[case.key]!r}, but core.labelWhiteList does not match it"
 
 
 def _rules(case: Case) -> Iterator[str]:
-    """Rules that name the label, or might in a template, and do not hold."""
+    """Rules that set the label, or may set it by a template, and do not match."""
     for where, rule, given in case.all_rules():
         if isinstance(given, Given):
             continue
         if case.key in prefix_keys(rule.labels, case.policy):
             yield f"{where} would set it: {given}"
         elif rule.labels_template is not None:
-            yield f"{where} makes labels from a template and perhaps this one: {given}"
+            yield f"{where} sets labels by a template, perhaps this one: {given}"
 
 
 def _unused_feature(case: Case) -> Iterator[str]:
-    """A feature from which a label of this name could be made, if the source's options let it."""
+    """A feature from which a label of this name could be made with other options of the source."""
     source, _, rest = case.name.partition("-")
     feature, _, element = rest.partition(".")
     name = f"{source}.{feature}"
@@ -150,24 +150,24 @@ def _failed(case: Case) -> Iterator[str]:
 
 
 def _unknown(case: Case) -> Iterator[str]:
-    """Whose label it would be, what that source found, and labels with a name like it."""
+    """The source of such labels, its features, and labels with a similar name."""
     owners = _owners(case.key)
     for name in owners:
         if name not in {source.name for source in case.plan.feature_sources}:
-            yield f"labels of this name are those of source {name}, which core.featureSources switches off"
+            yield f"labels of this name are those of source {name}, which core.featureSources disables"
         elif seen := [_seen(case.features, one) for one in sorted(case.features.names()) if one.startswith(f"{name}.")]:
-            yield f"source {name} makes no such label of what it found here: {', '.join(seen)}"
+            yield f"source {name} makes no such label from the features here: {', '.join(seen)}"
         else:
-            yield f"source {name} makes no such label here, where it found no feature"
+            yield f"source {name} makes no such label here: it found no feature"
     if not owners:
         ran = ", ".join(source.name for source in case.plan.label_sources)
-        yield f"no rule that holds gives it, and no source made it here; those asked are {ran or '(none)'}"
+        yield f"no matching rule and no source sets it here; sources that ran: {ran or '(none)'}"
     if close := get_close_matches(case.key, case.seen.labels, n=3):
-        yield f"there are {', '.join(close)}"
+        yield f"similar labels: {', '.join(close)}"
 
 
 def _owners(key: str) -> list[str]:
-    """The source whose name a label begins with, or stands in its namespace."""
+    """The source whose name is the first part of a label, or in its namespace."""
     namespace, _, name = key.rpartition("/")
     if namespace == FEATURE_NS:
         return [source.name for source in known() if name.startswith(f"{source.name}-")]
@@ -175,7 +175,7 @@ def _owners(key: str) -> list[str]:
 
 
 def _seen(features: Features, name: str) -> str:
-    """A feature with its elements, or how many there are."""
+    """A feature with its elements, or their number."""
     shown = [*sorted(features.flags.get(name, ()))]
     shown += [f"{key}={value}" for key, value in sorted(features.attributes.get(name, {}).items())]
     count = len(shown) + len(features.instances.get(name, ()))
@@ -184,22 +184,23 @@ def _seen(features: Features, name: str) -> str:
 
 
 Make = Callable[[Features], Labels]
-"""Labels of one source, by full key, for a set of features."""
+"""Makes the labels of one source, by full key, from a set of features."""
 
 MOST_ELEMENTS = 5000
-"""Above this many elements of one feature, only the feature is named."""
+"""With more elements of a feature than that, only the feature is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A feature, and the element of it without which the label would be another or missing; "" if no single one is."""
+    """A feature, and the element without which the label would be different or missing; "" if there is no single
+    one."""
 
     feature: str
     element: str = ""
 
 
 def find_evidence(make: Make, features: Features, key: str) -> list[Evidence]:
-    """Features without which `make` does not give the label as it does now, in the order of their names."""
+    """Features without which `make` does not set the label to its value, in the order of their names."""
     found: list[Evidence] = []
     for name in sorted(features.names()):
         if _differs(make, features, features.without([name]), key):
@@ -218,12 +219,12 @@ def _elements(make: Make, features: Features, name: str, key: str) -> list[Evide
 def _differs(make: Make, features: Features, fewer: Features, key: str) -> bool:
     try:
         return make(fewer).get(key) != make(features).get(key)
-    except Exception:  # a source that cannot do without something uses it
+    except Exception:  # a source that fails without a feature uses it
         return True
 
 
 def _without_one(features: Features, name: str) -> Iterator[tuple[str, Features]]:
-    """The features with one element of one of them left out, and that element as text."""
+    """The features without one element of one of them, and that element as text."""
     for element in sorted(features.flags.get(name, ())):
         flags = {**features.flags, name: features.flags[name] - {element}}
         yield element, Features(flags, features.attributes, features.instances)

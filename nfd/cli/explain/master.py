@@ -1,4 +1,4 @@
-"""`nfd explain NODE LABEL --master URL`: what the features that the node's worker reported tell of a label."""
+"""`nfd explain NODE LABEL --master URL`: from the features that the node's worker reported."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ from nfd.store.base import Kind, trim
 
 
 def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]:
-    """More lines about a label of a node of the cluster. Raises: ConfigError, KubeError."""
+    """Further reasons for a label of a node of the cluster. Raises: ConfigError, KubeError."""
 
     async def ask(client: KubeClient) -> list[str]:
-        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
-        selected = await read_objects(client, standing, {"labelSelector": f"{NODE_NAME}={args.node}"})
-        report = heard[args.node].report if args.node in heard else None
+        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+        selected = await read_objects(client, state, {"labelSelector": f"{NODE_NAME}={args.node}"})
+        report = reported[args.node].report if args.node in reported else None
         node = trim(await read_node(client, args.node))
-        known = Known(selected.lists(args.node), standing.instance)
-        outcome = evaluate_node(node, report, NO_RULES, selected.objects, standing.joining, known)
+        known = Known(selected.lists(args.node), state.instance)
+        outcome = evaluate_node(node, report, NO_RULES, selected.objects, state.joining, known)
         if not outcome.fresh.reported:
             return [
-                *_unwritten(standing, args.node, key),
+                *_unwritten(state, args.node, key),
                 f"{args.node} has not reported to {args.master}",
                 *selected.remarks(),
             ]
-        rules = bind([compile_object(item, standing.policy) for item in await list_if_known(client, RULES, whole)], ())
-        plan = plan_of(await present_config(client, standing.namespace, args.config))
+        rules = bind([compile_object(item, state.policy) for item in await list_if_known(client, RULES, whole)], ())
+        plan = plan_of(await present_config(client, state.namespace, args.config))
         with tempfile.TemporaryDirectory() as nothing:
             seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
-            case = Case(key, Replay(nothing), plan, rules, seen, standing.policy)
+            case = Case(key, Replay(nothing), plan, rules, seen, state.policy)
             lines = _present(case, value) if value is not None else _missing(case)
-            return [*_unwritten(standing, args.node, key), *lines, *selected.remarks()]
+            return [*_unwritten(state, args.node, key), *lines, *selected.remarks()]
 
     return ask_cluster(args.kubeconfig, ask)
 
 
-def _unwritten(standing: MasterState, node: str, key: str) -> Iterator[str]:
-    """Who keeps the master from writing the label, or anything on the node."""
-    for one in standing.unwritten:
+def _unwritten(state: MasterState, node: str, key: str) -> Iterator[str]:
+    """Who rejects the label, or every change of the node."""
+    for one in state.unwritten:
         if node in one.nodes and (one.key == "*" or (one.kind, one.key) == (Kind.LABELS.one, key)):
             yield f"the master cannot write {one.what()} here: {one.by}: {one.reason}"
 
 
 def _present(case: Case, value: str) -> Iterator[str]:
-    """The features behind the value, of the source or the rules that give it."""
+    """The features that the value is made from, of the source or the rules that set it."""
     if labels_of_rules(case, case.features).get(case.key) == value:
         yield from evidence(case, lambda features: labels_of_rules(case, features))
         yield from overridden_rules(case)
@@ -75,7 +75,7 @@ def _present(case: Case, value: str) -> Iterator[str]:
 
 
 def _missing(case: Case) -> Iterator[str]:
-    """The term at which each rule fails that would give it, or why the master does not take what a rule gives."""
+    """The term that does not match in each rule that would set it, or why the master rejects what a rule sets."""
     for where, rule, given in case.all_rules():
         if isinstance(given, str) and case.key in prefix_keys(rule.labels, case.policy):
             yield f"{where}: {given}"
@@ -83,4 +83,4 @@ def _missing(case: Case) -> Iterator[str]:
     origin = desired.origin(Kind.LABELS, case.key) or ""
     for one in desired.dropped:
         if one.key == case.key:
-            yield f"{name_of(case.rules, origin)} gives it, but the master refuses it: {one.reason}"
+            yield f"{name_of(case.rules, origin)} sets it, but the master rejects it: {one.reason}"

@@ -1,4 +1,4 @@
-"""Plans for many nodes as one list of changes, by key."""
+"""The plans of many nodes as one list of changes, by key."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.cli.output import Style
-from nfd.cli.plan.model import Foreseen
+from nfd.cli.plan.model import PlannedNode
 from nfd.master.node.plan import NodePlan
 from nfd.store.base import Kind
 from nfd.text import visible
 
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _SHOWN = 4
-"""Values, or nodes, that are named before the rest is only counted."""
+"""The most values that are listed; more are counted."""
 
 
 @dataclass(slots=True)
 class Row:
-    """One key that is added, changed or removed, with the values before and after and the nodes concerned."""
+    """One key that is added, changed or removed, with its values before and after and the nodes."""
 
     kind: Kind
     key: str
@@ -29,8 +29,8 @@ class Row:
     nodes: list[str] = field(default_factory=list)
 
 
-def rows_of(outcomes: Iterable[Foreseen]) -> list[Row]:
-    """By kind and key."""
+def rows_of(outcomes: Iterable[PlannedNode]) -> list[Row]:
+    """The rows by kind and key."""
     found: dict[tuple[Kind, str, str], Row] = {}
     for outcome in outcomes:
         for kind, key, what, before, now in changes_of(outcome.planned):
@@ -54,8 +54,8 @@ def changes_of(planned: NodePlan) -> Iterator[tuple[Kind, str, str, str | None, 
             yield kind, key, "remove", actual[key], None
 
 
-def to_json(outcomes: Sequence[Foreseen], warnings: Sequence[str]) -> dict[str, Any]:
-    """Every node that would change, what is refused, and warnings."""
+def to_json(outcomes: Sequence[PlannedNode], warnings: Sequence[str]) -> dict[str, Any]:
+    """Every node that would change, rejected keys, and warnings."""
     nodes: dict[str, Any] = {}
     for outcome in outcomes:
         found: dict[str, Any] = {}
@@ -73,8 +73,8 @@ def to_json(outcomes: Sequence[Foreseen], warnings: Sequence[str]) -> dict[str, 
     return {"nodes": nodes, "notDone": refused, "warnings": list(warnings)}
 
 
-def not_done(outcomes: Iterable[Foreseen]) -> list[tuple[tuple[str, str, str], list[str]]]:
-    """What is asked for and would not come, by kind, key and reason, with the nodes."""
+def not_done(outcomes: Iterable[PlannedNode]) -> list[tuple[tuple[str, str, str], list[str]]]:
+    """Keys that are requested but would not be set, by kind, key and reason, with the nodes."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for outcome in outcomes:
         name = outcome.planned.node.name
@@ -82,11 +82,11 @@ def not_done(outcomes: Iterable[Foreseen]) -> list[tuple[tuple[str, str, str], l
             found.setdefault((one.kind, one.key, one.reason), []).append(name)
         for kind, change in outcome.planned.changes.items():
             for key in change.refused:
-                found.setdefault((kind.value, key, "somebody else has set it"), []).append(name)
+                found.setdefault((kind.value, key, "owned by another manager"), []).append(name)
     return sorted(found.items())
 
 
-def as_text(outcomes: Sequence[Foreseen], warnings: Sequence[str], style: Style, *, wide: bool) -> str:
+def as_text(outcomes: Sequence[PlannedNode], warnings: Sequence[str], style: Style, *, wide: bool) -> str:
     """A line for each key, with the number of nodes, or with `wide` their names."""
     rows = rows_of(outcomes)
     width = max((len(_change(row)) for row in rows), default=0)
@@ -127,7 +127,7 @@ def _nodes(names: Sequence[str], *, wide: bool) -> str:
     return f"{count}: {' '.join(sorted(names))}" if wide else count
 
 
-def _sum(rows: Sequence[Row], outcomes: Sequence[Foreseen]) -> str:
+def _sum(rows: Sequence[Row], outcomes: Sequence[PlannedNode]) -> str:
     changed = {name for row in rows for name in row.nodes}
     counts = {what: sum(len(row.nodes) for row in rows if row.what == what) for what in _SIGNS}
     return (

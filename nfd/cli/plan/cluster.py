@@ -1,7 +1,7 @@
-"""`nfd plan` on a cluster: Nodes, rules and objects from the API server, reports from the master that leads.
+"""`nfd plan` on a cluster: Nodes, rules and objects from the API server, reports from the leading master.
 
-Raw features are in the master's memory alone. It hands them out at `/reports`, to who may get that path, if it was
-started with --serve-reports.
+Only the master's memory has the raw features. It serves them at `/reports` to authorised clients if it was started with
+--serve-reports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from nfd.cli.cluster import ask_cluster, read_nodes
 from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.namespace_selector import read_objects
-from nfd.cli.plan.model import Files, Scene, Situation, with_master, with_rules, worker_config
+from nfd.cli.plan.model import Files, NodeInput, PlanInput, with_master, with_rules, worker_config
 from nfd.cli.plan.recorded import plan_of, states_of
 from nfd.config.load import layer_of, load
 from nfd.config.yamltext import parse
@@ -31,30 +31,30 @@ from nfd.worker.config import WorkerConfig, model
 from nfd.worker.report_content import matches
 
 WORKER_CONFIG = ("nfd-worker-conf", "nfd-worker.conf")
-"""ConfigMap and key that the workers of a cluster read."""
+"""ConfigMap and key of the workers' configuration."""
 
 
-def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[str]) -> Scene:
-    """The cluster as it is. Raises: ConfigError, KubeError."""
+def cluster_input(args: Namespace, current: Files, new: Files, deleted: Iterable[str]) -> PlanInput:
+    """The current cluster. Raises: ConfigError, KubeError."""
 
-    async def ask(client: KubeClient) -> Scene:
-        heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
+    async def ask(client: KubeClient) -> PlanInput:
+        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
         items = await list_if_known(client, RULES, lambda item: item)
         rules = {str(item["metadata"]["name"]): item for item in items}
-        after = with_master(standing, new.master)
+        after = with_master(state, new.master)
         selected = await read_objects(client, after)
-        ours = ",".join(filter(None, (args.selector, standing.node_selector)))
+        ours = ",".join(filter(None, (args.selector, state.node_selector)))
         nodes = [trim(node) for node in await read_nodes(client, ours)]
-        reports = {name: one.report for name, one in heard.items()}
+        reports = {name: one.report for name, one in reported.items()}
         warnings: list[str] = []
         if new.worker is not None:
-            before = await present_config(client, standing.namespace, current.worker)
-            reports = {name: foresee_report(one, before, worker_config(new.worker)) for name, one in reports.items()}
-            warnings += _unknown_sources(heard, worker_config(new.worker))
+            before = await present_config(client, state.namespace, current.worker)
+            reports = {name: report_after(one, before, worker_config(new.worker)) for name, one in reports.items()}
+            warnings += _unknown_sources(reported, worker_config(new.worker))
             if hidden := before.core.no_publish_features:
-                warnings.append(f"workers do not publish {', '.join(hidden)}: what comes of it is not known")
-        situations = [
-            Situation(
+                warnings.append(f"workers do not publish {', '.join(hidden)}: the effect of that is unknown")
+        inputs = [
+            NodeInput(
                 node,
                 reports.get(node.name),
                 [one for one in selected.objects if one.node == node.name],
@@ -64,15 +64,15 @@ def cluster_scene(args: Namespace, current: Files, new: Files, gone: Iterable[st
         ]
         if silent := sum(node.name not in reports for node in nodes):
             who = "1 node has" if silent == 1 else f"{silent} nodes have"
-            warnings.append(f"{who} not reported to this master: what comes of features there stays as it is")
+            warnings.append(f"{who} not reported to this master: keys that come from features stay there")
         warnings += selected.remarks()
-        return Scene(situations, with_rules(rules, new.rules, gone), after, tuple(warnings))
+        return PlanInput(inputs, with_rules(rules, new.rules, deleted), after, tuple(warnings))
 
     return ask_cluster(args.kubeconfig, ask)
 
 
 async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:
-    """`--current-config`, else the cluster's ConfigMap, else the defaults."""
+    """The current configuration: `--current-config`, else the cluster's ConfigMap, else the defaults."""
     if path is not None:
         return worker_config(path)
     name, key = WORKER_CONFIG
@@ -84,10 +84,10 @@ async def present_config(client: KubeClient, namespace: str, path: str | None) -
     return load(model(), [layer_of(place, parse((found.get("data") or {}).get(key, ""), place))]).config
 
 
-def foresee_report(report: Report, before: WorkerConfig, now: WorkerConfig) -> Report:
-    """What the worker would report with another configuration: the difference it makes, on top of what is reported.
+def report_after(report: Report, before: WorkerConfig, now: WorkerConfig) -> Report:
+    """What the worker would report with another configuration: the reported data with the difference applied.
 
-    So labels that nobody but the machine can make, those of custom.d for one, stay.
+    So labels that only the machine itself can make, such as those of custom.d, stay.
     """
     old, new = plan_of(before), plan_of(now)
     with tempfile.TemporaryDirectory() as nothing:
@@ -103,33 +103,33 @@ def foresee_report(report: Report, before: WorkerConfig, now: WorkerConfig) -> R
     labels = {key: value for key, value in labels.items() if key in is_now.labels or _stays(key, origins, new)}
     running = {source.name for source in new.feature_sources}
     hidden = now.core.no_publish_features
-    gone = [
+    deleted = [
         name
         for name in report.features.names()
         if name.partition(".")[0] not in running or any(matches(name, one) for one in hidden)
     ]
-    features = report.features.without(gone)
+    features = report.features.without(deleted)
     origins = {key: origin for key, origin in origins.items() if key in labels or key in report.annotations}
     return replace(report, labels=labels, origins=origins, sources=states_of(new, report), features=features)
 
 
 def _stays(key: str, origins: Mapping[str, str], plan: Plan) -> bool:
-    """Whether a label that the machine alone can make is still asked for, and still on the white list."""
+    """Whether a label that only the machine itself can make is still enabled and on the white list."""
     source = origins.get(key)
     made = source is None or any(one.name == source for one in plan.label_sources)
     return made and (plan.allowed is None or bool(plan.allowed.search(key.partition("/")[2] or key)))
 
 
-def _unknown_sources(heard: Mapping[str, TimedReport], config: WorkerConfig) -> list[str]:
-    """Sources that would run and have not yet: nobody knows what they will find."""
+def _unknown_sources(reported: Mapping[str, TimedReport], config: WorkerConfig) -> list[str]:
+    """Sources that would newly run, with unknown features."""
     counts: dict[str, int] = {}
     for source in plan_of(config).feature_sources:
         counts[source.name] = sum(
             source.name in one.report.sources and one.report.sources[source.name].state == "off"
-            for one in heard.values()
+            for one in reported.values()
         )
     return [
-        f"source {name} is off on {count} nodes: what it finds there is not known"
+        f"source {name} is off on {count} nodes: its features there are unknown"
         for name, count in counts.items()
         if count
     ]

@@ -1,7 +1,7 @@
-"""What a change of configuration or rules would add, change and remove, per key and number of nodes, before anyone
-applies it. On a cluster the master that leads is asked for the features of all nodes (it is to run with
---serve-reports), and nothing is written; with --replay recorded machines take the nodes' place. Rule files replace the
-NodeFeatureRules of the same names."""
+"""Print what a change of configuration or rules would add, change and remove, per key and number of nodes, before you
+apply it. On a cluster, the features of all nodes come from the leading master, which must run with --serve-reports;
+nothing is written. With --replay, recorded machines are used instead of nodes. Rule files replace the NodeFeatureRules
+of the same names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from nfd.cli.parsers import path
 from nfd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nfd.cli.plan.model import Files, Scene
+    from nfd.cli.plan.model import Files, PlanInput
 
 EXAMPLES = (
-    ("plan --rules new-rules.yaml", "what these rules would do to the nodes of the cluster"),
-    ("plan --config nfd-worker.conf -o wide", "another configuration of the workers; the nodes by name"),
-    ("plan --config nfd-master.conf --delete-rules old", "one of the master's, and a NodeFeatureRule less"),
+    ("plan --rules new-rules.yaml", "new rules, on the nodes of the cluster"),
+    ("plan --config nfd-worker.conf -o wide", "a new configuration of the workers; with the names of nodes"),
+    (
+        "plan --config nfd-master.conf --delete-rules old",
+        "a new configuration of the master, without one NodeFeatureRule",
+    ),
     ("plan --replay recordings/ --current-config now.conf --config new.conf", "the same on recorded machines"),
 )
 
@@ -31,11 +34,11 @@ def add_flags(parser: ArgumentParser) -> None:
     about = "a new configuration, see --program"
     new.add_argument("--config", metavar="FILE", type=path, action="append", default=[], help=about)
     new.add_argument("--rules", metavar="FILE", type=path, nargs="+", action="extend", default=[], help="new rules")
-    new.add_argument("--delete-rules", metavar="NAME", action="append", default=[], help="a NodeFeatureRule that goes")
-    now = parser.add_argument_group("what it starts from")
-    about = "a recorded machine, or many in a folder"
+    new.add_argument("--delete-rules", metavar="NAME", action="append", default=[], help="a NodeFeatureRule to delete")
+    now = parser.add_argument_group("the current state")
+    about = "a recorded machine, or a folder of them"
     now.add_argument("--replay", metavar="DIR", type=path, action="append", default=[], help=about)
-    about = "the present configuration"
+    about = "the current configuration"
     now.add_argument("--current-config", metavar="FILE", type=path, action="append", default=[], help=about)
     now.add_argument(
         "--current-rules",
@@ -44,15 +47,17 @@ def add_flags(parser: ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="with --replay: the present rules",
+        help="with --replay: the current rules",
     )
     now.add_argument(
-        "--master", metavar="URL", default="http://localhost:8081", help="HTTP port of the master that leads"
+        "--master", metavar="URL", default="http://localhost:8081", help="HTTP address of the leading master"
     )
-    now.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
+    now.add_argument(
+        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
+    )
     add_cluster_flags(parser)
     parser.add_argument(
-        "--program", choices=("worker", "master"), help="whose configuration (the master's if FILE's name says so)"
+        "--program", choices=("worker", "master"), help="the program of --config (default: by the name of FILE)"
     )
     parser.add_argument("-o", "--output", choices=("text", "wide", "json"), default="text")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if anything would change")
@@ -60,15 +65,15 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from nfd.cli.plan.changes import as_text, changes_of, to_json
-    from nfd.cli.plan.model import files_of, foresee, mistakes_of, overwritten_by
+    from nfd.cli.plan.model import files_of, mistakes_of, overwritten_by, plan_nodes
 
     if not (args.config or args.rules or args.delete_rules):
         raise ConfigError("give a change: --config, --rules or --delete-rules")
     new = files_of(args.config, args.program, args.rules)
-    scene = scene_of(args, new)
-    outcomes = list(foresee(scene))
-    warnings = [*mistakes_of(new.rules, scene.standing), *overwritten_by(new.rules, outcomes), *scene.warnings]
-    if not scene.standing.publish:
+    given = input_of(args, new)
+    outcomes = list(plan_nodes(given))
+    warnings = [*mistakes_of(new.rules, given.state), *overwritten_by(new.rules, outcomes), *given.warnings]
+    if not given.state.publish:
         warnings.append("the master has noPublish set and writes nothing")
     if args.output == "json":
         sys.stdout.write(as_data(to_json(outcomes, warnings), "json"))
@@ -78,17 +83,17 @@ def run(args: Namespace) -> int:
     return 1 if changes and args.exit_code else 0
 
 
-def scene_of(args: Namespace, new: Files) -> Scene:
-    """Recorded machines or the cluster. Raises: ConfigError, KubeError."""
+def input_of(args: Namespace, new: Files) -> PlanInput:
+    """The input from recorded machines or the cluster. Raises: ConfigError, KubeError."""
     from nfd.cli.plan.model import files_of
 
     current = files_of(args.current_config, args.program, args.current_rules)
     if args.replay:
-        from nfd.cli.plan.recorded import recorded_scene
+        from nfd.cli.plan.recorded import recorded_input
 
-        return recorded_scene(args.replay, current, new, args.delete_rules)
+        return recorded_input(args.replay, current, new, args.delete_rules)
     if args.current_rules or current.master:
-        raise ConfigError("--current-rules, and a master's --current-config, go with --replay; a cluster has its own")
-    from nfd.cli.plan.cluster import cluster_scene
+        raise ConfigError("--current-rules, and --current-config of a master, need --replay; a cluster has its own")
+    from nfd.cli.plan.cluster import cluster_input
 
-    return cluster_scene(args, current, new, args.delete_rules)
+    return cluster_input(args, current, new, args.delete_rules)

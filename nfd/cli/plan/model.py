@@ -1,4 +1,4 @@
-"""What `nfd plan` starts from: each Node with its report as it would be after the change, and what rules it."""
+"""The input of `nfd plan`: each Node with its report after the change, and the rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Rules = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a change; of several configurations of a program the last one counts."""
+    """The files of a change; of several configurations of a program the last one is used."""
 
     worker: str | None = None
     master: str | None = None
@@ -45,10 +45,10 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """A Node, what its worker reported (None: nothing yet), and the NodeFeature objects for it that the master takes.
+class NodeInput:
+    """A Node, its worker's report (None: none yet), and the selected NodeFeature objects for it.
 
-    `lists` tells which objects are invalid.
+    `lists` says which objects are invalid.
     """
 
     node: Node
@@ -58,51 +58,51 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """`situations` have the reports as they would be after the change; so do `rules` and `standing`."""
+class PlanInput:
+    """`nodes` have their reports after the change; `rules` and `state` are those after the change, too."""
 
-    situations: Sequence[Situation]
+    nodes: Sequence[NodeInput]
     rules: Rules
-    standing: MasterState
+    state: MasterState
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What would happen to one Node; `dropped` would not be done, `overwrites` are lost to a later rule."""
+class PlannedNode:
+    """The plan of one Node; `dropped` keys are rejected, `overwrites` are overwritten by a later rule."""
 
     planned: NodePlan
     dropped: tuple[Dropped, ...] = field(default=())
     overwrites: Sequence[Overwrite] = ()
 
 
-def foresee(scene: Scene) -> Iterator[Foreseen]:
-    """One pass over each node."""
-    rules, invalid = rules_in_force(scene.rules, scene.standing.policy)
-    for situation in scene.situations:
-        lists = replace(situation.lists, uncertain=situation.lists.uncertain | invalid)
-        yield foresee_node(replace(situation, lists=lists), rules, scene.standing)
+def plan_nodes(given: PlanInput) -> Iterator[PlannedNode]:
+    """The plan of each node."""
+    rules, invalid = rules_in_force(given.rules, given.state.policy)
+    for one_node in given.nodes:
+        lists = replace(one_node.lists, uncertain=one_node.lists.uncertain | invalid)
+        yield plan_node_of(replace(one_node, lists=lists), rules, given.state)
 
 
-def foresee_node(situation: Situation, rules: RuleSet, standing: MasterState) -> Foreseen:
-    """One pass over a node."""
-    node, known = situation.node, Known(situation.lists, standing.instance)
-    outcome = evaluate_node(node, situation.report, rules, situation.objects, standing.joining, known)
-    desired, policy = outcome.derive_desired(), standing.policy
-    goal = Goal(desired, outcome.fresh, standing.overwrite, standing.instance, policy=policy, proof=known.proof)
+def plan_node_of(one_node: NodeInput, rules: RuleSet, state: MasterState) -> PlannedNode:
+    """The plan of a node."""
+    node, known = one_node.node, Known(one_node.lists, state.instance)
+    outcome = evaluate_node(node, one_node.report, rules, one_node.objects, state.joining, known)
+    desired, policy = outcome.derive_desired(), state.policy
+    goal = Goal(desired, outcome.fresh, state.overwrite, state.instance, policy=policy, proof=known.proof)
     planned, goal = fitting_plan(goal, node)
-    rejected = [(one, acts) for one in standing.unwritten if (acts := _acts_of(one, planned))]
+    rejected = [(one, acts) for one in state.unwritten if (acts := _acts_of(one, planned))]
     if rejected:
         planned, goal = fitting_plan(goal.without(act for _, acts in rejected for act in acts), node)
-    if not standing.publish or any(one.key == "*" for one, _ in rejected):
+    if not state.publish or any(one.key == "*" for one, _ in rejected):
         planned = _unwritten(planned)
     dropped = [Dropped(*_rejection(one)) for one, _ in rejected]
     failed = [Dropped("rule", rule.origin.removeprefix(RULED), reason) for rule, reason in outcome.failed(rules)]
-    return Foreseen(planned, (*goal.desired.dropped, *dropped, *failed), outcome.overwrites())
+    return PlannedNode(planned, (*goal.desired.dropped, *dropped, *failed), outcome.overwrites())
 
 
 def _acts_of(one: Unwritten, planned: NodePlan) -> list[Act]:
-    """What a plan would do and the API server rejects at present."""
+    """The acts of a plan that the API server rejects at present."""
     acts = planned.acts() if planned.node.name in one.nodes else {}
     if one.key == "*":
         return list(acts)
@@ -117,17 +117,17 @@ def _rejection(one: Unwritten) -> tuple[str, str, str]:
 
 
 def _unwritten(planned: NodePlan) -> NodePlan:
-    """The plan of a master that writes nothing: keys of others are still named."""
+    """The plan of a master that writes nothing; keys of other managers are still named."""
     changes = {kind: replace(change, write={}, remove=frozenset()) for kind, change in planned.changes.items()}
     return replace(planned, changes=changes, records={}, forgotten=frozenset())
 
 
-def overwritten_by(new: Rules | None, outcomes: Iterable[Foreseen]) -> list[str]:
-    """Keys that are in new rules, and of which one value is lost, with the number of nodes."""
+def overwritten_by(new: Rules | None, outcomes: Iterable[PlannedNode]) -> list[str]:
+    """Keys of new rules with values that are overwritten, with the number of nodes."""
     beginnings = tuple(f"{RULED}{name}/" for name in new or {})
     nodes: Counter[str] = Counter()
     for outcome in outcomes:
-        nodes.update({_lost(one) for one in outcome.overwrites if _concerns(one, beginnings)})
+        nodes.update({_overwrite_text(one) for one in outcome.overwrites if _concerns(one, beginnings)})
     return [f"{text}, on {count} node{'' if count == 1 else 's'}" for text, count in sorted(nodes.items())]
 
 
@@ -135,13 +135,13 @@ def _concerns(one: Overwrite, beginnings: tuple[str, ...]) -> bool:
     return one.later.startswith(beginnings) or one.earlier.startswith(beginnings)
 
 
-def _lost(one: Overwrite) -> str:
+def _overwrite_text(one: Overwrite) -> str:
     return f"{one.kind} {one.key}: {name_origin(one.later)} overwrites the value of {name_origin(one.earlier)}"
 
 
-def mistakes_of(new: Rules | None, standing: MasterState) -> list[str]:
-    """What is wrong with new rules, wherever they hold."""
-    sheets = [compile_object(item, standing.policy) for item in (new or {}).values()]
+def mistakes_of(new: Rules | None, state: MasterState) -> list[str]:
+    """The mistakes of new rules on any node."""
+    sheets = [compile_object(item, state.policy) for item in (new or {}).values()]
     found = [f"NodeFeatureRule {sheet.name}: {reason}" for sheet in sheets for reason in sheet.mistakes]
     return found + [
         f"rule {rule.name!r} of NodeFeatureRule {sheet.name}: {reason}"
@@ -152,7 +152,7 @@ def mistakes_of(new: Rules | None, standing: MasterState) -> list[str]:
 
 
 def rules_in_force(rules: Rules, policy: Policy) -> tuple[RuleSet, frozenset[str]]:
-    """The rules of NodeFeatureRules, and the origins (`rule:OBJECT`) of those objects that are invalid."""
+    """The rules of NodeFeatureRules, and the origins (`rule:OBJECT`) of invalid objects."""
     sheets, invalid = [], set()
     for name, item in rules.items():
         try:
@@ -164,7 +164,7 @@ def rules_in_force(rules: Rules, policy: Policy) -> tuple[RuleSet, frozenset[str
 
 
 def rules_of(paths: Iterable[str]) -> dict[str, Json]:
-    """NodeFeatureRules of files; groups are passed over. Raises: ConfigError naming file and line."""
+    """NodeFeatureRules of files; groups are ignored. Raises: ConfigError with file and line."""
     found = (one for path in paths for one in read_rules(path))
     return {parsed.name: item for parsed, item in found if not parsed.is_group}
 
@@ -178,19 +178,19 @@ def files_of(configs: Iterable[str], program: str | None, rules: Sequence[str]) 
 
 
 def worker_config(path: str | None) -> WorkerConfig:
-    """That of a file, or the defaults. Raises: ConfigError."""
+    """The configuration of a file, or the defaults. Raises: ConfigError."""
     return load(model(), layers_of(path) if path else []).config
 
 
-def with_master(standing: MasterState, path: str | None) -> MasterState:
-    """The same master with another configuration file; its flags go before. Raises: ConfigError."""
+def with_master(state: MasterState, path: str | None) -> MasterState:
+    """The master's state with another configuration file; its flags override it. Raises: ConfigError."""
     if path is None:
-        return standing
-    fixed = [Layer(name, data, Origin(origin)) for name, data, origin in standing.fixed]
+        return state
+    fixed = [Layer(name, data, Origin(origin)) for name, data, origin in state.fixed]
     config = load(MasterConfig, [*layers_of(path), *fixed]).config
     return replace(
-        standing,
-        policy=config.policy(auto_prefix=standing.gate),
+        state,
+        policy=config.policy(auto_prefix=state.gate),
         overwrite=config.restrictions.allow_overwrite,
         deny_labels=config.restrictions.deny_node_feature_labels,
         namespace_selector=config.restrictions.node_feature_namespace_selector,
@@ -198,11 +198,12 @@ def with_master(standing: MasterState, path: str | None) -> MasterState:
     )
 
 
-def with_rules(present: Rules, new: Rules | None, gone: Iterable[str]) -> Rules:
-    """Objects of the same name are replaced, as `kubectl apply` does. Raises: ConfigError for one that is not there."""
+def with_rules(present: Rules, new: Rules | None, deleted: Iterable[str]) -> Rules:
+    """Replace objects of the same name, as `kubectl apply` does. Raises: ConfigError for a deleted one that does not
+    exist."""
     found = {**present, **(new or {})}
-    for name in gone:
+    for name in deleted:
         if name not in found:
-            raise ConfigError(f"--delete-rules {name}: there is no such NodeFeatureRule")
+            raise ConfigError(f"--delete-rules {name}: no such NodeFeatureRule")
         del found[name]
     return found

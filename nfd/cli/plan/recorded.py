@@ -1,4 +1,4 @@
-"""`nfd plan` on recorded machines: each is scanned with the configuration as it is and as it would be."""
+"""`nfd plan` on recorded machines: each is scanned with the current and the new configuration."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from nfd.cli.plan.model import (
     Files,
+    NodeInput,
+    PlanInput,
     Rules,
-    Scene,
-    Situation,
-    foresee_node,
+    plan_node_of,
     rules_in_force,
     with_master,
     with_rules,
@@ -29,31 +29,31 @@ from nfd.worker.config import WorkerConfig
 from nfd.worker.report_content import derive_content
 
 UNSELECTED = (
-    "nodeFeatureNamespaceSelector is not looked at: NodeFeature objects and the labels of namespaces are in a cluster, "
+    "nodeFeatureNamespaceSelector is ignored: NodeFeature objects and the labels of namespaces are in a cluster, "
     "not with recorded machines"
 )
 
 
-def recorded_scene(machines: Sequence[str], current: Files, new: Files, gone: Iterable[str]) -> Scene:
-    """Nodes that stand as the current files make them. Raises: ConfigError."""
-    before, standing = worker_config(current.worker), with_master(MasterState(), current.master)
+def recorded_input(machines: Sequence[str], current: Files, new: Files, deleted: Iterable[str]) -> PlanInput:
+    """Nodes in the state that the current files give them. Raises: ConfigError."""
+    before, state = worker_config(current.worker), with_master(MasterState(), current.master)
     changed = worker_config(new.worker) if new.worker else before
     rules: Rules = current.rules or {}
-    in_force, _ = rules_in_force(rules, standing.policy)
+    in_force, _ = rules_in_force(rules, state.policy)
     situations = []
     for folder in folders_of(machines):
         name = folder.name
-        fresh = Situation(Node.bare(name, uid=name), scan(folder, before))
-        node = after(foresee_node(fresh, in_force, standing).planned)
-        situations.append(Situation(node, fresh.report if changed is before else scan(folder, changed)))
-    then = with_master(standing, new.master)
-    selects = any(one.namespace_selector for one in (standing, then))
+        fresh = NodeInput(Node.bare(name, uid=name), scan(folder, before))
+        node = after(plan_node_of(fresh, in_force, state).planned)
+        situations.append(NodeInput(node, fresh.report if changed is before else scan(folder, changed)))
+    then = with_master(state, new.master)
+    selects = any(one.namespace_selector for one in (state, then))
     warnings = (UNSELECTED,) if selects else ()
-    return Scene(situations, with_rules(rules, new.rules, gone), then, warnings)
+    return PlanInput(situations, with_rules(rules, new.rules, deleted), then, warnings)
 
 
 def after(planned: NodePlan) -> Node:
-    """The Node that a plan makes of it."""
+    """The Node after a plan."""
     node = planned.node
     values = {kind: dict(node.actual(kind)) for kind in Kind}
     for kind, change in planned.changes.items():
@@ -72,7 +72,7 @@ def after(planned: NodePlan) -> Node:
 
 
 def folders_of(machines: Iterable[str]) -> list[Path]:
-    """Machines, and the machines in folders that are none themselves, by name. Raises: ConfigError."""
+    """Recorded machines, and those in folders, by name. Raises: ConfigError."""
     found: dict[str, Path] = {}
     for name in machines:
         folder = Path(name)
@@ -84,7 +84,7 @@ def folders_of(machines: Iterable[str]) -> list[Path]:
             raise ConfigError(f"--replay {name}: {NOBODY}")
         for one in inside or [folder]:
             if inside and not one.resolve().is_relative_to(folder.resolve()):
-                raise ConfigError(f"--replay {name}: {one.name} is a link that leads out of it; name what it leads to")
+                raise ConfigError(f"--replay {name}: {one.name} is a link to a place outside; give its target instead")
             if found.setdefault(one.resolve().name, one) is not one:
                 raise ConfigError(f"--replay {name}: there is another machine named {one.resolve().name}")
     return [path.resolve() for _, path in sorted(found.items())]
@@ -105,7 +105,7 @@ def plan_of(config: WorkerConfig) -> Plan:
 
 
 def states_of(plan: Plan, report: Report) -> dict[str, SourceState]:
-    """How sources would stand after a change of configuration: off, or as they are."""
+    """The states of sources after a change of configuration: disabled, or unchanged."""
     running = {source.name for source in (*plan.feature_sources, *plan.label_sources)}
     found = dict(report.sources)
     for name in plan.configs:

@@ -1,4 +1,4 @@
-"""Texts and objects without what identifies machines, people and networks, packed into one archive."""
+"""Removes what identifies machines, people and networks from texts and objects, and packs them into one archive."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nfd.host.pseudonyms import Pseudonyms
 
 FOLDER = "nfd-report"
 _MACHINE = ("cpu.", "kernel.", "memory.", "pci.", "storage.", "system.osrelease", "usb.")
-"""Features that the kernel and its drivers say, not people."""
+"""Features whose values come from the kernel and its drivers, not from people."""
 _CONTENT = ("flags", "attributes", "instances")
 _SHORTEST_ALIAS = 3
 _COMMON = frozenset({"worker", "master", "node", "control-plane", "localhost", "gpu", "cpu", "nfd", "default", "host"})
-"""First parts of names that many nodes share, and texts of ours have."""
+"""First parts of names that many nodes share, and that texts of this product contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Documents:
 
 
 class Cleaner:
-    """Replaces the same value by the same text; the key is thrown away.
+    """Replaces equal values by equal texts; the key is thrown away.
 
-    With `names`, these and names of hosts are replaced as well, each also where it stands without its domain.
+    With `names`, these names and names of hosts are replaced as well, with and without their domain.
     """
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
@@ -44,11 +44,11 @@ class Cleaner:
         self._machine = Identifying(pseudonyms, names=known)
 
     def text(self, text: str) -> str:
-        """The same text, cleaned."""
+        """The text with identifying parts replaced."""
         return self._people.text(text)
 
     def value(self, value: Any, key: str = "") -> Any:
-        """The same JSON value, its keys cleaned too; `key` is the name that it has in what it is from."""
+        """The JSON value, including its keys, with identifying parts replaced; `key` is its name in its source."""
         match value:
             case str():
                 return self._people.text(value, key)
@@ -81,7 +81,7 @@ def _walk(clean: Identifying, value: Any, key: str) -> Any:
 
 
 def _replacements(names: Iterable[str]) -> dict[str, str]:
-    """Names of nodes become node-1 and so on, with a domain node-1.example; so does their first part."""
+    """Names of nodes become node-1 and so on, with a domain node-1.example; their first parts become the same."""
     found: dict[str, str] = {}
     whole = sorted(set(names), key=lambda name: (-len(name), name))
     for number, name in enumerate(whole, 1):
@@ -94,7 +94,7 @@ def _replacements(names: Iterable[str]) -> dict[str, str]:
 
 
 def render(name: str, value: Any) -> str:
-    """A file's text: JSON or YAML by its name, a text as it is."""
+    """The text of a file: JSON or YAML by its name, or a text as it is."""
     if isinstance(value, str):
         return value
     if name.endswith(".json"):
@@ -103,7 +103,8 @@ def render(name: str, value: Any) -> str:
 
 
 def write_bundle(path: Path, files: Mapping[str, str]) -> int:
-    """A .tar.gz with these files in one folder; how many. Raises: ConfigError if it cannot be written."""
+    """Write a .tar.gz with these files in one folder; returns their number. Raises: ConfigError if it cannot be
+    written."""
     try:
         with path.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
             for name, text in sorted(files.items()):

@@ -1,4 +1,4 @@
-"""What `nfd report` asks a cluster about one node."""
+"""Reads from a cluster what `nfd report` collects about one node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.rules.nodefeatures import NODE_NAME
 
 APPS = ("nfd-worker", "nfd-master", "gpu-feature-discovery", "nfd-topology-updater", "nfd-gc")
-"""Programs whose logs and images are told."""
+"""Programs whose logs and images are included."""
 LAST_LINES = 500
 _CONFIGS = ("nfd-worker-conf", "nfd-master-conf")
 Json = Mapping[str, Any]
@@ -29,9 +29,9 @@ Json = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Found:
-    """Texts, or what is to be JSON or YAML, by file name.
+    """Texts, or data for JSON or YAML, by file name.
 
-    `missing` says what could not be had, `names` are those of all nodes and what their hosts are called.
+    `missing` says what could not be read; `names` are the names of all nodes and their hosts.
     """
 
     files: dict[str, Any] = field(default_factory=dict)
@@ -40,12 +40,12 @@ class Found:
 
 
 def gather(args: Namespace) -> Found:
-    """Raises: ConfigError if there is no such node, KubeError if it cannot be read."""
+    """Raises: ConfigError if no such node, KubeError if it cannot be read."""
 
     async def ask(client: KubeClient) -> Found:
         node = await read_node(client, args.node)
         found = Found()
-        found.files["node.yaml"] = _told(node)
+        found.files["node.yaml"] = _without_bulk(node)
         found.files["summary.json"] = summary_json(summarize(node))
         versions = {"nfd": __version__, "node": (node.get("status") or {}).get("nodeInfo") or {}}
         found.names = await _try(found, "the names of other nodes", _names(client)) or _names_of(node)
@@ -66,7 +66,7 @@ def gather(args: Namespace) -> Found:
 
 
 async def _try(found: Found, what: str, asked: Any) -> Any:
-    """The answer; None, and a note, where it cannot be had."""
+    """The answer; None and a note if it failed."""
     try:
         return await asked
     except NfdError as error:
@@ -74,8 +74,8 @@ async def _try(found: Found, what: str, asked: Any) -> Any:
         return None
 
 
-def _told(node: Json) -> dict[str, Any]:
-    """A Node without what nobody needs: images, volumes, fields of other managers."""
+def _without_bulk(node: Json) -> dict[str, Any]:
+    """A Node without images, volumes and fields of other managers."""
     status = {name: value for name, value in (node.get("status") or {}).items() if name in _STATUS}
     metadata = dict(node["metadata"])
     metadata["managedFields"] = [
@@ -96,7 +96,7 @@ async def _names(client: KubeClient) -> list[str]:
 
 
 def _names_of(node: Json) -> list[str]:
-    """The Node's name, and what its host is called in its label and addresses, IP addresses left out."""
+    """The Node's name, and the names of its host in label and addresses, without IP addresses."""
     metadata, status = node["metadata"], node.get("status") or {}
     addresses = (one for one in status.get("addresses") or () if one.get("type") in _HOSTS)
     hosts = (str((metadata.get("labels") or {}).get(HOSTNAME, "")), *(str(one.get("address", "")) for one in addresses))
@@ -118,7 +118,7 @@ def _without_managers(item: Json) -> dict[str, Any]:
 
 
 async def _pods(client: KubeClient, namespace: str, node: str) -> list[Json]:
-    """All masters, and what else of nfd runs on the node."""
+    """All masters, and the other pods of nfd on the node."""
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
 
     def keep(pod: Json) -> Json | None:
@@ -129,9 +129,9 @@ async def _pods(client: KubeClient, namespace: str, node: str) -> list[Json]:
 
 
 def _app(pod: Json) -> str:
-    """What a pod is, by the names of its account or of itself."""
-    told = f"{pod['spec'].get('serviceAccountName', '')} {pod['metadata'].get('name', '')}"
-    return next((app for app in APPS if app in told), "")
+    """The program of a pod, by the name of its account or of itself."""
+    names = f"{pod['spec'].get('serviceAccountName', '')} {pod['metadata'].get('name', '')}"
+    return next((app for app in APPS if app in names), "")
 
 
 def _images(pods: list[Json]) -> dict[str, str]:
@@ -173,14 +173,14 @@ async def _text(client: KubeClient, path: str, container: str) -> str:
 
 
 async def _features(client: KubeClient, args: Namespace, found: Found) -> None:
-    """The report of the node, as the master has it. Raises: KubeError if there is none."""
-    heard, standing = await read_reports(args.master, await authorization(client, args.token_file))
-    if args.node not in heard:
+    """The node's report from the master. Raises: KubeError if there is none."""
+    reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+    if args.node not in reported:
         raise KubeError(f"{args.node} has not reported to {args.master}")
-    one = heard[args.node].report
+    one = reported[args.node].report
     found.files["features.yaml"] = {"features": to_json(one.features)}
-    told = {name: dict(getattr(one, name)) for name in ("labels", "annotations", "origins")}
-    sources = {name: {"state": str(state.state), "error": state.error} for name, state in one.sources.items()}
-    settings = {"overwrite": standing.overwrite, "instance": standing.instance, "policy": str(standing.policy)}
-    report = {"version": one.version, "age": heard[args.node].age, "sources": sources, **told}
+    values = {name: dict(getattr(one, name)) for name in ("labels", "annotations", "origins")}
+    sources = {name: {"state": str(source.state), "error": source.error} for name, source in one.sources.items()}
+    settings = {"overwrite": state.overwrite, "instance": state.instance, "policy": str(state.policy)}
+    report = {"version": one.version, "age": reported[args.node].age, "sources": sources, **values}
     found.files["report.json"] = {"report": report, "settings": settings}

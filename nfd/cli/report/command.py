@@ -1,7 +1,7 @@
-"""A bundle for a bug report: what a Node carries, what nfd records of it, versions, configuration, rules, NodeFeature
-objects, features where the master tells them, and the last lines that its worker and the masters logged. Serial
-numbers, MAC and IP addresses, UUIDs, ids of cloud instances, secrets and whatever looks made up by a machine are
-replaced, the same value by the same text; with --names the names of nodes and hosts, too."""
+"""Write a bundle for a bug report: the Node and nfd's bookkeeping on it, versions, configuration, rules, NodeFeature
+objects, features if the master serves them, and the last log lines of its worker and the masters. Serial numbers, MAC
+and IP addresses, UUIDs, ids of cloud instances, secrets and other generated values are replaced, equal values by equal
+texts; with --names, the names of nodes and hosts, too."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ from nfd.cli.parsers import path
 from nfd.errors import ConfigError
 
 EXAMPLES = (
-    ("report gpu-01", "writes nfd-report-gpu-01.tar.gz"),
-    ("report gpu-01 --names -O bug.tar.gz", "names of nodes replaced too, another file"),
+    ("report gpu-01", "write nfd-report-gpu-01.tar.gz"),
+    ("report gpu-01 --names -O bug.tar.gz", "also replace names of nodes; another file"),
     ("report gpu-01 --master http://localhost:8081", "with the features that its worker reported"),
 )
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser, selector=False)
-    parser.add_argument("node", metavar="NODE", help="the node that behaves oddly")
-    parser.add_argument("-O", "--output-file", metavar="FILE", type=path, help="else nfd-report-NODE.tar.gz")
+    parser.add_argument("node", metavar="NODE", help="the node with the problem")
+    parser.add_argument("-O", "--output-file", metavar="FILE", type=path, help="default: nfd-report-NODE.tar.gz")
     parser.add_argument("--names", action="store_true", help="replace the names of nodes and hosts, too")
-    parser.add_argument("--namespace", metavar="NAME", default="", help="where nfd runs; else it is looked for")
-    parser.add_argument("--master", metavar="URL", default="", help="HTTP port of the master, for features (nfd plan)")
-    parser.add_argument("--token-file", metavar="FILE", type=path, help="token for --master; else the kubeconfig's")
+    parser.add_argument("--namespace", metavar="NAME", default="", help="namespace of nfd (default: searched)")
+    parser.add_argument(
+        "--master", metavar="URL", default="", help="HTTP address of the master, for features (see nfd plan)"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -36,11 +40,11 @@ def run(args: Namespace) -> int:
 
     bundle = Path(args.output_file or f"nfd-report-{args.node}.tar.gz")
     if bundle.exists():
-        raise ConfigError(f"--output-file {bundle}: is there already")
+        raise ConfigError(f"--output-file {bundle}: already exists")
     found = gather(args)
     cleaner = Cleaner(found.names if args.names else None)
     files = {cleaner.text(name): render(name, cleaner.value(one)) for name, one in found.files.items()}
     count = write_bundle(bundle, files)
     missing = "".join(f"  without {what}\n" for what in found.missing)
-    sys.stdout.write(f"{bundle}: {count} files; look through them before you pass them on\n{missing}")
+    sys.stdout.write(f"{bundle}: {count} files; check them before you share them\n{missing}")
     return 0

@@ -1,5 +1,5 @@
-"""Worker and master on this machine, without a cluster: scan, report over gRPC on loopback, label a Node object in a
-folder, show it, and keep watching until interrupted."""
+"""Run worker and master on this machine, without a cluster: scan, report over gRPC on loopback, label a Node object in
+a folder, show it, and follow changes until interrupted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def own_folder() -> str:
-    """Where a person's programs keep their state (XDG Base Directory Specification); "" without a home."""
+    """The user's folder for states (XDG Base Directory Specification); "" without a home directory."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  it never raises
     return "" if state.startswith("~") else str(Path(state, "nfd/nodes"))
 
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
             reply = reporter.send(report)
             try:
                 screen.show(report)
-            except (NfdError, OSError) as error:  # of the screen, not of the worker: it ends the command
+            except (NfdError, OSError) as error:  # an error of the screen, not of the worker, ends the command
                 unshown.append(error)
                 signals.stop = True
             return reply
@@ -99,13 +99,13 @@ def run(args: Namespace) -> int:
 
 
 def _folders(args: Namespace) -> tuple[Folder, ...]:
-    """Where a change of the configuration is seen. What a pipe said is not there a second time."""
+    """The folders in which a change of the configuration is noticed. A pipe cannot be read twice."""
     once = args.oneshot or args.config is None or not Path(args.config).is_file()
     return () if once else config_folders(args.config)
 
 
 def _reload(args: Namespace, held: Held) -> Settings:
-    """The settings once more; what is odd about them is logged, as a worker does."""
+    """The reloaded settings; problems are logged, as a worker does."""
     settings, odd = _settings(args, held)
     for one in odd:
         log.get("worker").warning("configuration", path=one.subject, error=one.reason)
@@ -119,7 +119,7 @@ def _settings(args: Namespace, held: Held) -> tuple[Settings, tuple[Problem, ...
 
 
 class Screen:
-    """The Node object as it stands in its file: a table at first, then what changed."""
+    """Shows the Node object: a table at first, then changes."""
 
     def __init__(self, path: Path, node: str, style: Style, odd: tuple[Problem, ...]) -> None:
         self._path, self._node, self._style, self._odd = path, node, style, odd
@@ -128,7 +128,7 @@ class Screen:
         """Whether changes will be shown, too."""
 
     def show(self, report: Report) -> None:
-        """Print the labels of the Node, or how they differ from what was printed last."""
+        """Print the labels of the Node, or what changed since the last time."""
         labels = self._labels()
         if self._shown is None:
             self._show_all(labels, report)
@@ -138,7 +138,7 @@ class Screen:
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Say that all is well, and what is left."""
+        """Say that the command ended normally, and where the labels are."""
         print(self._style.dim(f"ended; the labels stay in {self._path}"))
 
     def _labels(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class LocalMaster:
-    """A master on loopback with the embedded node store, in a thread of its own for as long as the context lasts."""
+    """A master on loopback with the embedded node store, in its own thread while the context is open."""
 
     def __init__(self, folder: Path) -> None:
         self.port = 0
@@ -49,10 +49,10 @@ class LocalMaster:
     def _run(self) -> None:
         try:
             tasks.run(self._serve())
-        except Exception as error:  # whoever has opened us raises it, unless that was long ago
+        except Exception as error:  # `__enter__` raises it during the start
             if self._ready.is_set():
                 self.failed = True
-                os.kill(os.getpid(), signal.SIGTERM)  # nobody is left to report to: the program ends
+                os.kill(os.getpid(), signal.SIGTERM)  # without a master, end the program
                 raise
             self._error = error
         finally:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nfd.cli.plan.model import Foreseen, Scene, Situation, foresee
+from nfd.cli.plan.model import NodeInput, PlanInput, PlannedNode, plan_nodes
 from nfd.cli.plan.recorded import after
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import Freshness
@@ -24,14 +24,14 @@ REPORT = Report("n", labels={F + "a": "1"}, origins={F + "a": "local"})
 STANDING = MasterState(Policy(enable_taints=True))
 
 
-def one(situation: Situation, standing: MasterState = STANDING, rules: dict[str, object] = RULES) -> Foreseen:  # type: ignore[assignment]
-    (found,) = foresee(Scene([situation], rules, standing))  # type: ignore[arg-type]
+def one(situation: NodeInput, standing: MasterState = STANDING, rules: dict[str, object] = RULES) -> PlannedNode:  # type: ignore[assignment]
+    (found,) = plan_nodes(PlanInput([situation], rules, standing))  # type: ignore[arg-type]
     return found
 
 
 def labelled() -> Node:
     """A Node that has what its worker, a rule and an object ask for."""
-    found = after(one(Situation(Node.bare("n", uid="n"), REPORT, (OBJECT,))).planned)
+    found = after(one(NodeInput(Node.bare("n", uid="n"), REPORT, (OBJECT,))).planned)
     assert found.labels == {F + "a": "1", V + "rule": "1", V + "object": "1"}
     return found
 
@@ -40,19 +40,19 @@ def labelled() -> Node:
     ("lists", "rules", "gone"),
     [
         (Freshness(), RULES, {V + "object"}),
-        (Freshness(unknown=frozenset({"object:ns/extra"}), blind=True), RULES, set()),
+        (Freshness(uncertain=frozenset({"object:ns/extra"}), blind=True), RULES, set()),
         (Freshness(), {}, {V + "object", V + "rule"}),
         (
-            Freshness(unknown=frozenset({"object:ns/extra"})),
+            Freshness(uncertain=frozenset({"object:ns/extra"})),
             {"o": {"metadata": {"name": "o"}, "spec": {"rules": 5}}},
             set(),
         ),
-        (Freshness(unknown=frozenset({"object:ns/extra"})), {"o": {"metadata": {"name": "o"}}}, set()),
+        (Freshness(uncertain=frozenset({"object:ns/extra"})), {"o": {"metadata": {"name": "o"}}}, set()),
     ],
 )
 def test_what_an_invalid_object_gave_stays(lists: Freshness, rules: dict[str, object], gone: set[str]) -> None:
     """A NodeFeature, or a NodeFeatureRule, that exists and cannot be read."""
-    found = one(Situation(labelled(), REPORT, (), lists), rules=rules)
+    found = one(NodeInput(labelled(), REPORT, (), lists), rules=rules)
     assert found.planned.changes[Kind.LABELS].remove == gone
 
 
@@ -71,13 +71,13 @@ def test_what_the_api_server_rejects_is_not_done(
 ) -> None:
     """By what the master says; what the plan would not do anyway is not named."""
     old = FeatureObject("ns", "old", "n", {V + "old": "1"})
-    node = after(one(Situation(Node.bare("n", uid="n"), Report("n"), (old,)), rules={}).planned)
+    node = after(one(NodeInput(Node.bare("n", uid="n"), Report("n"), (old,)), rules={}).planned)
     assert node.labels == {V + "old": "1"}
     kind = "annotation" if key == "*" else "label"
     rejected = Unwritten(kind, key, "policy p", "no", ("n", "m"), removal)
-    found = one(Situation(node, REPORT), replace(STANDING, unwritten=(rejected,)))
+    found = one(NodeInput(node, REPORT), replace(STANDING, unwritten=(rejected,)))
     change = found.planned.changes[Kind.LABELS]
     assert {*change.write, *change.remove} == left
     assert [(one.kind, one.key, one.reason) for one in found.dropped] == ([told] if told else [])
-    other = one(Situation(replace(node, name="other"), REPORT), replace(STANDING, unwritten=(rejected,)))
+    other = one(NodeInput(replace(node, name="other"), REPORT), replace(STANDING, unwritten=(rejected,)))
     assert {*other.planned.changes[Kind.LABELS].write} == {F + "a", V + "rule"}
