@@ -103,13 +103,13 @@ def _managers(metadata: Json, key: str) -> Iterator[str]:
 def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
     """Rules that set the label or, while it is missing, may set it by a template; and their problems."""
     for item in sorted(found.rules, key=lambda one: str(one["metadata"]["name"])):
-        status = (item.get("status") or {}).get("rules") or ()
+        statuses = (item.get("status") or {}).get("rules") or ()
         parsed = parse_object({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
         for index, one in enumerate(parsed.rules):
             if not isinstance(one.rule, Rule):
                 continue
             named = any((stated.kind, stated.key) == (LABEL, key) for stated in stated_by(one.rule))
-            status = status[index] if index < len(status) and status[index].get("name") == one.name else {}
+            status = statuses[index] if index < len(statuses) and statuses[index].get("name") == one.name else {}
             if named or (one.rule.labels_template and (missing or _speaks_of(status, key))):
                 does = "sets it" if named else "sets labels by a template, perhaps this one"
                 yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(status)
