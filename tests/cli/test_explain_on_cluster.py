@@ -52,7 +52,7 @@ OVERWRITTEN = [
     f"set by rule 't' {WHOLE}",
     "rule 'twice' of NodeFeatureRule explained sets it",
     f"label 'ruled-twice': rule 't' {WHOLE} overwrites the value of this rule",
-    f"rule 't' {WHOLE} makes labels from a template",
+    f"rule 't' {WHOLE} sets labels by a template",
     "label 'ruled-twice': overwrites the value of rule 'twice' of NodeFeatureRule explained",
 ]
 """The template has no such key in its text."""
