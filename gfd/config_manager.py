@@ -91,7 +91,7 @@ def read_settings(environment: Mapping[str, str]) -> ManagerSettings:
             raise ConfigError(f"{name}: must be set")
     fallbacks = tuple(split_items(environment.get("FALLBACK_STRATEGIES", "")))
     if unknown := [one for one in fallbacks if one not in FALLBACKS]:
-        raise ConfigError(f"FALLBACK_STRATEGIES: {unknown[0]!r} is none of {', '.join(FALLBACKS)}")
+        raise ConfigError(f"FALLBACK_STRATEGIES: {unknown[0]!r} is not one of {', '.join(FALLBACKS)}")
     return ManagerSettings(
         environment["NODE_NAME"],
         environment["CONFIG_FILE_SRCDIR"],

@@ -40,7 +40,7 @@ def check_version(text: str) -> str:
 
 def check_level(text: str) -> str:
     if text not in LEVELS:
-        raise ValueError(f"{text!r} is none of {', '.join(LEVELS)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(LEVELS)}")
     return text
 
 
@@ -207,7 +207,7 @@ class Config(Part):
     def remarks(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Path and reason of what is written without effect, and of a MIG strategy that does not exist."""
         if self.flags.mig_strategy not in MIG_STRATEGIES:
-            yield MIG_STRATEGY, f"{self.flags.mig_strategy!r} is none of {', '.join(MIG_STRATEGIES)}"
+            yield MIG_STRATEGY, f"{self.flags.mig_strategy!r} is not one of {', '.join(MIG_STRATEGIES)}"
         for path, reason in self.sharing.without_effect():
             yield ("sharing", *path), reason
         for name, entries in (("gpus", self.resources.gpus), ("mig", self.resources.mig)):
@@ -284,7 +284,7 @@ def _parse(argv: Sequence[str], environment: Mapping[str, str]) -> Parsed:
         argv,
         model=Config,
         about="Labels a node after its NVIDIA GPUs.",
-        stray=True,
+        allow_words=True,
         version_flags=("version", "v"),
         environment=environment,
     )

@@ -7,8 +7,8 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 
 from nfd.cli.parsers import path
-from nfd.config.reload import load_held
-from nfd.config.reload_guard import Held
+from nfd.config.reload import reload_files
+from nfd.config.reload_guard import FilesInUse
 from nfd.config.text import split_items
 from nfd.discovery import Discovery, Plan, discover, make_plan
 from nfd.errors import ConfigError
@@ -84,11 +84,11 @@ def _sources(text: str) -> tuple[str, ...]:
     return items
 
 
-def config_of(args: Namespace, held: Held | None = None) -> tuple[WorkerConfig, tuple[Problem, ...]]:
-    """The configuration, and its problems; `held` is the configuration in use, at a reload."""
-    held = held or Held()
-    required = not held.loaded
-    (config, findings), _ = load_held(model(), held, args.config or "", required=required, pipes=True)
+def config_of(args: Namespace, in_use: FilesInUse | None = None) -> tuple[WorkerConfig, tuple[Problem, ...]]:
+    """The configuration, and its problems; `in_use` is the configuration in use, at a reload."""
+    in_use = in_use or FilesInUse()
+    required = not in_use.loaded
+    (config, findings), _ = reload_files(model(), in_use, args.config or "", required=required, pipes=True)
     return config, tuple(Problem("config", f"{one.place}: {one.key}", one.reason) for one in findings)
 
 

@@ -1,7 +1,7 @@
-"""The docstrings below the fields of a model: help texts, looked for only when somebody reads them.
+"""Docstrings below the fields of a model, which are help texts. They are read only when they are needed.
 
-pydantic has the same (`use_attribute_docstrings`), but reads the source of every model as it is imported: 60 ms of the
-start of a worker, which shows no help.
+pydantic has the same (`use_attribute_docstrings`), but reads the source of every model at import: 60 ms of the start of
+a worker, which shows no help.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 
 def help_of(model: type, field: str) -> str:
-    """What the class that declares the field says below it; empty if it says nothing."""
+    """The docstring below the field in the class that declares it; empty if there is none."""
     for owner in model.__mro__:
         if field in vars(owner).get("__annotations__", {}):
             return field_docs(owner).get(field, "")

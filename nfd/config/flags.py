@@ -9,7 +9,7 @@
     parsed["oneshot"]                                   # value of an Extra: flag, variable or default
 
 `-name` and `--name` are the same, values follow `=` or come as the next word, a switch takes a value only after `=`,
-and a flag given twice counts with its last value. Every leaf of the model is a flag of its own
+and a flag given twice has its last value. Every leaf of the model is a flag of its own
 (`--core.sleep-interval`) beside its established names. A flag or variable overrides the configuration only if it is
 given. Variables of an empty text stand for an empty text or list, or for false. Where that is no legal value, they
 count as unset.
@@ -27,8 +27,8 @@ from nfd import __version__
 from nfd.config.load import Loaded, M, inline
 from nfd.config.options import Kind, Option, options
 from nfd.config.overlay import Finding, Layer, Origin
-from nfd.config.reload import load_held
-from nfd.config.reload_guard import Held
+from nfd.config.reload import reload_files
+from nfd.config.reload_guard import FilesInUse
 from nfd.config.render import usage
 from nfd.config.section import Section
 from nfd.config.text import from_environment, parse_bool, parse_text
@@ -39,8 +39,8 @@ from nfd.errors import ConfigError
 class Extra:
     """A flag that is not part of the configuration file.
 
-    `read` turns its text into its value and raises ValueError saying what is wrong. `env` are variables, of which the
-    first that exists counts, even if empty.
+    `read` converts its text and raises ValueError with the reason if it is invalid. `env` are its variables; the first
+    that exists is used, even if empty.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Parsed:
     given: frozenset[str] = frozenset()
     """Names of the extra flags that were given, by flag or variable."""
     layers: tuple[Layer, ...] = ()
-    """What variables and flags say about the configuration, in this order."""
+    """The configuration from variables and flags, in this order."""
     rest: tuple[str, ...] = ()
     """Words after the flags."""
     answer: str = ""
-    """What --help or --version ask to print; empty otherwise."""
-    held: Held = field(default_factory=Held, compare=False)
+    """The text for --help or --version; empty otherwise."""
+    in_use: FilesInUse = field(default_factory=FilesInUse, compare=False)
     """What the latest `configure` read."""
 
     def __getitem__(self, name: str) -> Any:
@@ -88,12 +88,12 @@ def certificate_files(parsed: Parsed, advice: str = "") -> tuple[str, ...]:
     """The three files of mutual TLS, () if none is given. Raises: ConfigError if some are."""
     files = tuple(str(parsed[name]) for name in ("ca-file", "cert-file", "key-file"))
     if any(files) and not all(files):
-        raise ConfigError(f"-ca-file, -cert-file and -key-file belong together: give all three or none{advice}")
+        raise ConfigError(f"-ca-file, -cert-file and -key-file must be given together, all three or none{advice}")
     return files if all(files) else ()
 
 
 def or_root(text: str) -> str:
-    """A folder; an empty text is not the one that the program happens to run in."""
+    """A folder; an empty text stands for /, not for the working directory."""
     return text or "/"
 
 
@@ -101,7 +101,7 @@ def daemon_flags(config_file: str) -> tuple[Extra, ...]:
     """`--config` and `--options`."""
     return (
         Extra("config", f"configuration file; its drop-ins are {config_file}.d/*", config_file),
-        Extra("options", "configuration as YAML or JSON text, laid over the file"),
+        Extra("options", "configuration as YAML or JSON text, overrides the file"),
     )
 
 
@@ -125,11 +125,12 @@ def parse(
     env_prefix: str = "",
     *,
     about: str = "",
-    stray: bool = False,
+    allow_words: bool = False,
     version_flags: tuple[str, ...] = ("version",),
     environment: Mapping[str, str] | None = None,
 ) -> Parsed:
-    """Read a command line; a word that is no flag is an error unless `stray`, empty words are dropped as NFD does."""
+    """Parse a command line. A word that is no flag is an error unless `allow_words`; empty words are ignored, as in
+    NFD."""
     extras = tuple(extras)
     leaves = options(model, env_prefix) if model else ()
     variables = os.environ if environment is None else environment
@@ -142,7 +143,7 @@ def parse(
         return Parsed(answer=usage(program, about, extras, leaves))
     if asked:
         return Parsed(answer=f"{program} {__version__}")
-    if rest and not stray:
+    if rest and not allow_words:
         raise ConfigError(f"{rest[0]!r}: not a flag; {program} takes no arguments")
     given = [(name, text) for name, text in given if name not in questions]
     _check_spellings(table, given)
@@ -152,15 +153,15 @@ def parse(
 
 
 def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> Loaded[M]:
-    """The configuration of a daemon that has the flags `config` and `options`; called again, that of a reload.
+    """The configuration of a daemon with the flags `config` and `options`; a second call is a reload.
 
-    Raises: ConfigError; FileGone if only files are missing that the configuration in use was read from.
+    Raises: ConfigError; FileGone if only files of the configuration in use are missing.
     """
-    path, held, anew = str(parsed["config"]), parsed.held, parsed.held.loaded
+    path, in_use, anew = str(parsed["config"]), parsed.in_use, parsed.in_use.loaded
     rest = [*inline(parsed["options"]), *parsed.layers]
-    (config, findings), read = load_held(model, held, path, rest, strict_text=strict_text)
+    (config, findings), read = reload_files(model, in_use, path, rest, strict_text=strict_text)
     if path and "config" in parsed.given and not anew and str(Path(path)) not in {one.name for one in read}:
-        findings = (Finding(path, "", "no such file; defaults count until there is one"), *findings)
+        findings = (Finding(path, "", "no such file; defaults are used until it exists"), *findings)
     return Loaded(config, findings)
 
 
@@ -176,7 +177,7 @@ def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[s
             break
         name, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
         if name not in flags:
-            raise ConfigError(f"{word.partition('=')[0]}: no such flag")
+            raise ConfigError(f"{word.partition('=')[0]}: unknown flag")
         if not equals and not flags[name] and not words:
             raise ConfigError(f"{word}: needs a value")
         if not equals:
@@ -186,7 +187,7 @@ def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[s
 
 
 def _is_asked(name: str, text: str) -> bool:
-    """`--version=false` asks for nothing."""
+    """Whether a flag such as --version is set; `--version=false` is not."""
     try:
         return parse_bool(text)
     except ValueError as error:
@@ -194,11 +195,11 @@ def _is_asked(name: str, text: str) -> bool:
 
 
 def _check_spellings(table: Mapping[str, Extra | Option], given: Iterable[tuple[str, str]]) -> None:
-    """Two names of one flag do not go together: which of them should count?"""
+    """Two names of one flag are an error, since it is unclear which one counts."""
     used: dict[int, str] = {}
     for name, _ in given:
         if (other := used.setdefault(id(table[name]), name)) != name:
-            raise ConfigError(f"-{name}: is the same flag as -{other}, give one of them")
+            raise ConfigError(f"-{name}: is the same flag as -{other}; use only one")
 
 
 def _is_switch(flag: Extra | Option) -> bool:
@@ -245,7 +246,7 @@ def _environment(leaves: Iterable[Option], variables: Mapping[str, str]) -> list
 
 
 def _is_set(leaf: Option, name: str, text: str) -> bool:
-    """Whether a variable that exists says anything."""
+    """Whether an existing variable sets a value."""
     if not text:
         return not leaf.mark.filled and from_environment(leaf.shape, text) is not None
     return not _is_link(name, text)
@@ -279,7 +280,7 @@ def _nest(path: Sequence[str], value: Any) -> dict[str, Any]:
 def _gate(item: str, known: Mapping[str, Gate]) -> tuple[str, bool]:
     name, _, text = (part.strip() for part in item.partition("="))
     if name not in known:
-        raise ValueError(f"{name!r} is no feature gate; known: {', '.join(known)}")
+        raise ValueError(f"{name!r} is not a feature gate; known: {', '.join(known)}")
     value = parse_bool(text)
     if known[name].locked and value is not known[name].default:
         raise ValueError(f"{name} is locked to {str(known[name].default).lower()}")

@@ -1,7 +1,7 @@
-"""The options of klog, Kubernetes' log library, which every NFD configuration and command line may carry.
+"""The options of klog, Kubernetes' log library, which NFD's configurations and command lines accept.
 
-Of these `v` has an effect: from 1 on, debug lines are written. The others steer log files and headers that we do not
-have; they are accepted so that existing manifests go on working.
+Of these `v` has an effect: from 1 on, debug lines are written. The others control log files and headers that this
+product does not have. They are accepted so that existing manifests still work.
 """
 
 from __future__ import annotations

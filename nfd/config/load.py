@@ -1,12 +1,12 @@
-"""Loads a configuration: layers in order, each laid over the one before, then one validation.
+"""Loads a configuration: layers in order, each merged over the one before, then one validation.
 
     layers = [*files("/etc/…/nfd-worker.conf"), *inline(options_text), *parsed.layers]
     config, findings = load(WorkerConfig, layers)
 
 `files` gives the file and its drop-ins (`nfd-worker.conf.d/*`), `inline` the text of `--options`,
 `nfd.config.flags.parse` the layers of variables and flags; `nfd.config.flags.configure` does all of it at once.
-`findings` are warnings for the log (`str(finding)` is one line that names file and key); what cannot be used is a
-ConfigError, one line too. How a layer goes over another is in `nfd.config.overlay`, the reading of YAML in
+`findings` are warnings for the log (`str(finding)` is one line that names file and key); an invalid value is a
+ConfigError, also one line. How layers are merged is in `nfd.config.overlay`, the reading of YAML in
 `nfd.config.yamltext`.
 """
 
@@ -34,17 +34,17 @@ M = TypeVar("M", bound=Section)
 
 
 class Loaded(NamedTuple, Generic[M]):
-    """A configuration and the warnings that came up on the way."""
+    """A configuration and its warnings."""
 
     config: M
     findings: tuple[Finding, ...]
 
 
 def load(model: type[M], layers: Iterable[Layer], *, strict_text: bool = False) -> Loaded[M]:
-    """Lay the layers over each other and validate once.
+    """Merge the layers and validate once.
 
-    With `strict_text` a number where text belongs is an error. Raises ConfigError with the first thing that cannot be
-    used, and how many more there are.
+    With `strict_text` a number where text is required is an error. Raises: ConfigError with the first error and the
+    number of the others.
     """
     config, findings = _load(model, layers, strict_text)
     errors = [finding for finding in findings if finding.fatal]
@@ -55,7 +55,7 @@ def load(model: type[M], layers: Iterable[Layer], *, strict_text: bool = False) 
 
 
 def check(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = False) -> tuple[Finding, ...]:
-    """Everything that `load` would warn of or refuse, in the order of the layers."""
+    """Everything that `load` would warn of or reject, in the order of the layers."""
     return _load(model, layers, strict_text)[1]
 
 
@@ -65,20 +65,21 @@ def place_of(model: type[Section], layers: Iterable[Layer], path: tuple[str | in
 
 
 class Contents:
-    """The bytes of a configuration file and its drop-ins, to tell a change from a touch or a copy of the same."""
+    """The content of a configuration file and its drop-ins, to tell a change from a touch or an equal copy."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path
         self._seen = contents(path)
 
     def changed(self) -> bool:
-        """Whether they are others than at the last call or, at the first one, when this object was made."""
+        """Whether the content changed since the last call or, at the first call, since this object was made."""
         before, self._seen = self._seen, contents(self._path)
         return before != self._seen
 
 
 def contents(path: str | Path) -> tuple[tuple[str, bytes], ...]:
-    """Name and bytes of a configuration file and its drop-ins, or why they cannot be read. Absent: left out."""
+    """Name and bytes of a configuration file and its drop-ins, or why they cannot be read. Missing files are left
+    out."""
     found = []
     try:
         names = names_of(path) if str(path) else []
@@ -91,7 +92,7 @@ def contents(path: str | Path) -> tuple[tuple[str, bytes], ...]:
 
 
 def _content(path: Path) -> bytes:
-    """A device or a pipe is not even opened. Raises: FileNotFoundError."""
+    """The content of a file; a device or a pipe is not opened. Raises: FileNotFoundError."""
     try:
         return read_file(path) if stat.S_ISREG(path.stat().st_mode) else b""
     except FileNotFoundError:
@@ -101,9 +102,9 @@ def _content(path: Path) -> bytes:
 
 
 def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> list[Layer]:
-    """A configuration file and its drop-ins: what stands in `PATH.d`, in the order of names, but for hidden files.
+    """A configuration file and its drop-ins: the files in `PATH.d` in the order of names, without hidden ones.
 
-    With `pipes` the file may be one. Absent: a missing file is no layer, unless `required`.
+    With `pipes` the file may be one. A missing file is no layer, unless `required`.
     """
     if not str(path):
         return []
@@ -113,7 +114,7 @@ def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> l
 
 
 def names_of(path: str | Path) -> list[Path]:
-    """The file and what lies in its folder of drop-ins. Raises: ConfigError if that cannot be listed."""
+    """The file and the files in its folder of drop-ins. Raises: ConfigError if that cannot be listed."""
     path = Path(path)
     folder = path.parent / f"{path.name}.d"  # "." and "/" have no name
     try:
@@ -178,12 +179,12 @@ def _laid(model: type[Section], layers: Iterable[Layer], *, strict_text: bool = 
 
 
 def _finding(overlay: Overlay, detail: ErrorDetails) -> Finding:
-    """One of pydantic's errors, in our words."""
+    """One of pydantic's errors as a Finding."""
     error = detail.get("ctx", {}).get("error")
     path = (*detail["loc"], *(error.path if isinstance(error, Inside) else ()))
     reason = " ".join(detail["msg"].removeprefix("Value error, ").split())
     if detail["type"] == "missing":
         reason = "is required"
     elif detail["type"] == "literal_error":
-        reason = f"{detail['input']!r} is none of {detail['ctx']['expected'].replace(' or ', ', ')}"
+        reason = f"{detail['input']!r} is not one of {detail['ctx']['expected'].replace(' or ', ', ')}"
     return Finding(overlay.place(path), key_text(path), reason, fatal=True)

@@ -1,4 +1,4 @@
-"""Files that somebody has named: read whole, but none without an end, and none that would block."""
+"""Reads files named by a user, completely, but none that is endless or would block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nfd.config.yamltext import MAX_BYTES
 from nfd.errors import ConfigError
 
 PATIENCE = 3.0
-"""Seconds for somebody to open a pipe for writing."""
+"""Seconds to wait until a pipe has a writer."""
 _NULL_DEVICE = os.makedev(1, 3)
 """/dev/null (Linux allocated devices, Documentation/admin-guide/devices.txt)."""
 
@@ -24,8 +24,8 @@ _NULL_DEVICE = os.makedev(1, 3)
 def read_bytes(path: str | Path, *, pipes: bool = False) -> bytes:
     """The bytes of a regular file of at most 1 MiB; /dev/null is empty.
 
-    With `pipes` also what is written to a pipe, to its end: for a person's tools, never for a daemon. Raises: OSError,
-    also for what is no such file, and for a pipe that nobody writes to.
+    With `pipes` also the data of a pipe, to its end: for commands, never for a daemon. Raises: OSError, also for other
+    kinds of files and for a pipe without a writer.
     """
     with _opened(path, pipes=pipes) as descriptor:
         data = _begin(descriptor, path) if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else b""
@@ -37,13 +37,13 @@ def read_bytes(path: str | Path, *, pipes: bool = False) -> bytes:
 
 
 def is_blank(data: bytes) -> bool:
-    """Whether a file says nothing at all: white space is nothing, a comment or `{}` is something."""
+    """Whether a file has only white space; a comment or `{}` counts as content."""
     return not data.removeprefix(BOM_UTF8).strip()
 
 
 def read_standard_input() -> bytes:
     """At most 1 MiB. Raises: ConfigError."""
-    if sys.stdin is None:  # closed by whoever started us
+    if sys.stdin is None:  # the parent process closed it
         raise ConfigError("standard input: is closed")
     data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -78,9 +78,9 @@ def _is_readable(status: os.stat_result, pipes: bool) -> bool:
 
 
 def _begin(descriptor: int, path: str | Path) -> bytes:
-    """The first of a pipe. Further reads wait for those who write. Raises: OSError if there is nobody.
+    """The first data of a pipe. Raises: OSError if it has no writer.
 
-    poll(2) reports data, and writers that came and went; a read of an empty pipe says whether there are any.
+    poll(2) reports data, and writers that have closed it; a read of an empty pipe says whether there are any.
     """
     look = select.poll()
     look.register(descriptor, select.POLLIN)
@@ -89,6 +89,6 @@ def _begin(descriptor: int, path: str | Path) -> bytes:
         with suppress(BlockingIOError):
             data = os.read(descriptor, 1)
             if not data:
-                raise OSError(errno.EPIPE, "is a pipe that nobody writes to", str(path))
+                raise OSError(errno.EPIPE, "is a pipe without a writer", str(path))
     os.set_blocking(descriptor, True)
     return data

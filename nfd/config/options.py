@@ -22,7 +22,7 @@ M = TypeVar("M")
 
 
 class Kind(StrEnum):
-    """What a value is, in the words of error texts and of the reference page."""
+    """The kind of a value, as in error messages and the reference page."""
 
     TEXT = "text"
     BOOL = "true or false"
@@ -85,7 +85,7 @@ def key_of(name: str, field: FieldInfo) -> str:
 
 
 def find_mark(field: FieldInfo, kind: type[M]) -> M | None:
-    """The field's annotation of that kind (Flag, United, Checked, Replaces), if any."""
+    """The field's annotation of that kind (Flag, UnionOfFiles, Checked, Replaces), if any."""
     return next((item for item in field.metadata if isinstance(item, kind)), None)
 
 

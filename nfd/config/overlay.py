@@ -1,9 +1,9 @@
-"""Lays one layer of configuration over another, as NFD decodes YAML onto its structs.
+"""Merges one layer of configuration over another, as NFD decodes YAML onto its structs.
 
-Sections are merged key by key and maps too, lists are replaced, lists of objects laid over index by index; keys match
-without regard to case. Null leaves a section or a single value as it is and empties a list or map; in a section that is
-`nullable` it stands for a key's default. Where text belongs, a number or boolean becomes text as in Go, with a warning.
-(sigs.k8s.io/yaml, encoding/json; NFD "Worker configuration reference".)
+Sections and maps are merged key by key, lists are replaced, lists of objects are merged index by index. Keys match
+without regard to case. Null leaves a section or a single value unchanged and empties a list or map; in a section that
+is `nullable` it stands for a key's default. Where text is required, a number or boolean becomes text as in Go, with a
+warning. (sigs.k8s.io/yaml, encoding/json; NFD "Worker configuration reference".)
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Final
 from pydantic.fields import FieldInfo
 
 from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
-from nfd.config.section import Checked, Distinct, Flag, Replaces, Section, United
+from nfd.config.section import Checked, Distinct, Flag, Replaces, Section, UnionOfFiles
 from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
 from nfd.text import visible
 
 
 class Origin(Enum):
-    """What kind of place a layer comes from."""
+    """The kind of a layer's source."""
 
     FILE = "file"
     OPTIONS = "options"
@@ -34,7 +34,7 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Part of a configuration: plain YAML values, and the name of where they stand (file, flag or variable)."""
+    """Part of a configuration: plain YAML values, and the name of their source (file, flag or variable)."""
 
     name: str
     data: Any
@@ -47,7 +47,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong with one key; as text it is one line. A mere warning unless `fatal`."""
+    """A problem with one key; as text it is one line. It is a warning unless `fatal`."""
 
     place: str
     key: str
@@ -59,14 +59,14 @@ class Finding:
 
 
 _KEEP: Final = object()
-"""The layer says nothing about the value."""
+"""The layer does not set the value."""
 _LONGEST = 500
 """Characters of a part of a finding."""
 _UNITING = (Origin.FILE, Origin.OPTIONS)
 
 
 class Overlay:
-    """The configuration as it grows, layer by layer: plain values under their keys in `tree`."""
+    """The configuration, merged layer by layer: plain values under their keys in `tree`."""
 
     def __init__(self, model: type[Section], *, strict_text: bool = False) -> None:
         self.tree: dict[str, Any] = {}
@@ -77,7 +77,7 @@ class Overlay:
         self._writers: dict[Path, Layer] = {}
 
     def lay(self, layer: Layer) -> None:
-        """Lay a layer over what is there."""
+        """Merge a layer over the current values."""
         self._layer = layer
         for path in layer.repeated:
             self._warn(path, TWICE)
@@ -96,21 +96,21 @@ class Overlay:
         return ""
 
     def _section(self, model: type[Section], before: Mapping[str, Any], data: Mapping[str, Any], path: Path) -> Any:
-        """Lay a mapping over the plain values of a section."""
+        """Merge a mapping over the plain values of a section."""
         names = self._names(model)
         tree, last = dict(before), dict[str, str]()
         for written, value in sorted(self._renamed(model, data, path).items()):
             if (name := names.get(written if model.exact else written.lower())) is None:
-                self._warn((*path, written), "no such key" + _advice(written, model, names))
+                self._warn((*path, written), "unknown key" + _advice(written, model, names))
                 continue
             if (other := last.get(name)) is not None:
-                self._warn((*path, other), f"is the same key as {written}, which is laid over it")
+                self._warn((*path, other), f"is the same key as {written}, which overrides it")
             last[name] = written
             one = model.model_fields[name]
             key = key_of(name, one)
             shape = shape_of(one, loose=model.loose)
             if value is None and model.nullable and shape.kind is not Kind.SECTION:
-                tree.pop(key, None)  # so that it is the default itself, which no text of a file need be able to give
+                tree.pop(key, None)  # so that it is the default itself, which may have no text form
                 self._writers.pop((*path, key), None)
                 continue
             old = tree[key] if key in tree else _plain(one.get_default(call_default_factory=True))
@@ -120,7 +120,7 @@ class Overlay:
             for mark in (find_mark(one, Checked), find_mark(one, Distinct)):
                 for index, reason in mark.problems(new) if mark else ():
                     self._warn((*path, key, index), reason)
-            if find_mark(one, United) and key in tree and self._layer.origin in _UNITING:
+            if find_mark(one, UnionOfFiles) and key in tree and self._layer.origin in _UNITING:
                 new = list(dict.fromkeys([*tree[key], *new]))
             tree[key] = new
             self._writers[(*path, key)] = self._layer
@@ -144,15 +144,15 @@ class Overlay:
             for written in [written for written in data if written.lower() == key_of(name, one).lower()]:
                 value = data.pop(written)
                 if self._layer.origin is not Origin.FILE:
-                    self._warn((*path, written), f"is read from files only, use {target}")
+                    self._warn((*path, written), f"can only be set in files; use {target}")
                 elif value is not None:
-                    self._warn((*path, written), f"is deprecated, use {target}")
+                    self._warn((*path, written), f"is deprecated; use {target}")
                     data = {other: kept for other, kept in data.items() if other.lower() != target.lower()}
                     data[target] = value
         return data
 
     def _value(self, shape: Shape, old: Any, new: Any, path: Path) -> Any:
-        """The plain value that comes of laying `new` over `old`, or _KEEP."""
+        """The plain value of `new` merged over `old`, or _KEEP."""
         if new is None:
             return self._null(shape, path)
         match shape.kind:
@@ -203,7 +203,8 @@ class Overlay:
         return tree
 
     def _list(self, item: Shape, old: Any, new: Any, path: Path) -> Any:
-        """Objects are laid over the older ones of the same index, nothing keeps an older text, all else replaces."""
+        """Objects are merged over the older ones of the same index, null keeps an older text, everything else is
+        replaced."""
         if not isinstance(new, list):
             return self._fail(path, f"expected a list, found {_name_of(new)}")
         older = old if isinstance(old, list) and item.kind in (Kind.SECTION, Kind.MAP, Kind.ANY, Kind.TEXT) else []
@@ -224,7 +225,7 @@ class Overlay:
         text = scalar_text(new)
         if self._strict_text:
             return self._fail(path, f"expected text, found {_name_of(new)} {text}; put it in quotes")
-        self._warn(path, f"expected text, {_name_of(new)} is read as {text!r}; put it in quotes")
+        self._warn(path, f"expected text, {_name_of(new)} is used as {text!r}; put it in quotes")
         return text
 
     def _number(self, shape: Shape, new: Any, path: Path) -> Any:
@@ -252,7 +253,7 @@ class Overlay:
 
 
 def _shown(text: str) -> str:
-    """As it is where that is one line; a key may be any text."""
+    """The text if it is a single line, else quoted; a key may be any text."""
     line = visible(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
@@ -265,7 +266,7 @@ def key_text(path: Path) -> str:
 def place_in(layer: Layer, path: Path) -> str:
     """The layer's name, with the line of the nearest value that has one."""
     line = layer.lines.get(path) if path else None
-    if line is None:  # perhaps it is written in other letters, or is in none of its own
+    if line is None:  # it may be written in another case, or have no line of its own
         lines = {_folded(written): line for written, line in layer.lines.items()}
         found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
         line = next((line for line in found if line), None)
@@ -282,7 +283,7 @@ def _folded(path: Path) -> Path:
 
 
 def _advice(written: str, model: type[Section], names: Mapping[str, str]) -> str:
-    """The flag that alone may set it, or the nearest key of those that the layer may set (`names`, key → field)."""
+    """Advice: the flag that alone may set the key, or the nearest key that the layer may set (`names`, key → field)."""
     from difflib import get_close_matches
 
     for name, one in model.model_fields.items():
@@ -295,7 +296,7 @@ def _advice(written: str, model: type[Section], names: Mapping[str, str]) -> str
 
 
 def _plain(value: Any) -> Any:
-    """A default as YAML would have it; of a section only what differs from the defaults of its own model."""
+    """A default as YAML; of a section only what differs from the defaults of its own model."""
     if isinstance(value, Section):
         return value.model_dump(by_alias=True, exclude_defaults=True)
     if isinstance(value, Mapping):
@@ -306,7 +307,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lay_any(old: Any, new: Any) -> Any:
-    """Values without a model: mappings merge, lists of mappings are laid over by index."""
+    """Values without a model: mappings and lists of mappings are merged."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**old, **{key: _lay_any(old.get(key), value) for key, value in new.items()}}
     if isinstance(old, list) and isinstance(new, list) and all(isinstance(one, Mapping) for one in new):

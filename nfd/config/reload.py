@@ -1,4 +1,4 @@
-"""Loads a configuration anew: a drop-in that cannot be used costs nothing but what is new in it."""
+"""Reloads a configuration: an invalid drop-in keeps its previous content, and everything else is updated."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from nfd.config.load import Loaded, check, file_layer, load, names_of
 from nfd.config.overlay import Finding, Layer
-from nfd.config.reload_guard import Held
+from nfd.config.reload_guard import FilesInUse
 from nfd.config.section import Section
 from nfd.errors import ConfigError
 
 M = TypeVar("M", bound=Section)
 
 
-def load_held(
+def reload_files(
     model: type[M],
-    held: Held,
+    in_use: FilesInUse,
     path: str,
     rest: Sequence[Layer] = (),
     *,
@@ -25,30 +25,30 @@ def load_held(
     pipes: bool = False,
     strict_text: bool = False,
 ) -> tuple[Loaded[M], list[Layer]]:
-    """The configuration of the file, its drop-ins and further layers; and the layers that were read from files.
+    """The configuration of the file, its drop-ins and further layers; and the layers from files.
 
-    A drop-in that was in use and is now unreadable, malformed or full of mistakes counts as it was, with a finding.
-    Raises: ConfigError; FileGone if only files are missing that the configuration in use was read from.
+    A drop-in that was in use and is now unreadable or invalid keeps its previous content, with a finding. Raises:
+    ConfigError; FileGone if only files of the configuration in use are missing.
     """
     findings: list[Finding] = []
 
     def older(name: str, error: ConfigError) -> Layer:
-        layer = held.layer(name)
+        layer = in_use.layer(name)
         if layer is None:
             raise error
-        findings.append(Finding(name, "", f"cannot be used, what it said before counts: {error}"))
+        findings.append(Finding(name, "", f"is invalid, its previous content stays in use:  {error}"))
         return layer
 
     read = _read(path, older, required=required, pipes=pipes)
-    held.check(path, read)
+    in_use.check(path, read)
     try:
         loaded = load(model, [*read, *rest], strict_text=strict_text)
     except ConfigError:
-        if not held.loaded:
+        if not in_use.loaded:
             raise
         read = [_usable(model, layer, path, older, strict_text) for layer in read]
         loaded = load(model, [*read, *rest], strict_text=strict_text)
-    held.take(read)
+    in_use.take(read)
     return Loaded(loaded.config, (*findings, *loaded.findings)), read
 
 
@@ -69,6 +69,6 @@ def _read(path: str, older: Older, *, required: bool, pipes: bool) -> list[Layer
 
 
 def _usable(model: type[Section], layer: Layer, path: str, older: Older, strict_text: bool) -> Layer:
-    """A drop-in without mistakes of its own, or what it said before; the file itself as it is."""
+    """A drop-in without mistakes of its own, or its previous content; the file itself is returned as it is."""
     wrong = [one for one in check(model, [layer], strict_text=strict_text) if one.fatal]
     return older(layer.name, ConfigError(str(wrong[0]))) if wrong and layer.name != str(Path(path)) else layer

@@ -1,6 +1,6 @@
-"""What the configuration in use was read from: if a file of it is missing or empty later, that is an error.
+"""Remembers the files of the configuration in use: if one is missing or empty at a reload, that is an error.
 
-Editors move a file away and write it anew, shells empty it before they write; none of the two means "the defaults".
+Editors move a file away and write it again, and shells empty it before they write. Neither means "the defaults".
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from nfd.config.overlay import Layer
 from nfd.errors import FileGone
 
 
-class Held:
-    """From one load to the next. A file counts if it said something: more than `{}` or comments."""
+class FilesInUse:
+    """The files of the configuration in use. A file counts if it has more than `{}` or comments."""
 
     def __init__(self) -> None:
         self.loaded = False
         """Whether a configuration is in use."""
         self._saying: frozenset[str] = frozenset()
         self._layers: dict[str, Layer] = {}
-        self._told = ""
+        self._reported = ""
 
     def check(self, path: str, layers: Iterable[Layer]) -> None:
-        """Compare what was read of the file and its drop-ins with what is in use. Raises: FileGone.
+        """Compare the file and its drop-ins with those in use. Raises: FileGone.
 
-        A drop-in that is no longer in its folder was taken back, as a rule file of `custom.d` is; one that is empty, or
-        gone with the folder, was not.
+        A drop-in that was deleted from its folder is no longer used, like a rule file of `custom.d`. One that is empty,
+        or missing with its folder, is an error.
         """
         found = {layer.name: layer for layer in layers}
         for name in sorted(self._saying):
@@ -34,20 +34,20 @@ class Held:
             if layer is None and name != str(Path(path)) and _is_taken_back(Path(name)):
                 continue
             if layer is None or layer.blank:
-                text = f"{name}: is {'empty' if layer else 'gone'}; write {{}} into it for the defaults"
-                news, self._told = text != self._told, text
+                text = f"{name}: is {'empty' if layer else 'gone'}; write {{}} to it for the defaults"
+                news, self._reported = text != self._reported, text
                 raise FileGone(text, news=news)
 
     def layer(self, name: str) -> Layer | None:
-        """What a file says that the configuration in use was read from."""
+        """The layer of a file of the configuration in use."""
         return self._layers.get(name)
 
     def take(self, layers: Iterable[Layer]) -> None:
-        """From now on this is in use."""
+        """These layers are in use from now on."""
         self.loaded = True
         self._layers = {layer.name: layer for layer in layers}
         self._saying = frozenset(name for name, layer in self._layers.items() if layer.data)
-        self._told = ""
+        self._reported = ""
 
 
 def _is_taken_back(name: Path) -> bool:

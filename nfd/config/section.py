@@ -16,7 +16,7 @@ NANOSECONDS = 1_000_000_000
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LONGEST = 100
-"""Characters of a duration; to look for numbers that have no unit takes the square of it."""
+"""The longest text of a duration; the search for numbers without unit takes quadratic time."""
 
 
 class Section(BaseModel):
@@ -28,18 +28,18 @@ class Section(BaseModel):
     bare: ClassVar[str] = ""
     """Name of the field whose value stands for the whole section in YAML (`sources.custom` is a list)."""
     loose: ClassVar[bool] = False
-    """Numbers and booleans may be written as text, as klog's options are."""
+    """Numbers and booleans may be written as text, as in klog's options."""
 
     whole: ClassVar[bool] = False
     """Reference page and example file show the section as one key."""
     exact: ClassVar[bool] = False
-    """Keys count letter by letter, and a null is not an entry of a list of such sections."""
+    """Keys are case-sensitive, and a null is not an entry of a list of such sections."""
     nullable: ClassVar[bool] = False
     """A null stands for the default of a key; elsewhere it changes nothing."""
     removable: ClassVar[bool] = False
-    """A null takes away the section as earlier layers have it; elsewhere it changes nothing."""
+    """A null removes the section of earlier layers; elsewhere it changes nothing."""
     derived: ClassVar[bool] = True
-    """Every key is a flag and a variable, in addition to the established ones."""
+    """Every key is also a flag and a variable, in addition to the established names."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -82,8 +82,8 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class United:
-    """A list whose entries from files and `--options` are united; a flag or variable still replaces them."""
+class UnionOfFiles:
+    """A list whose entries from files and `--options` are united; a flag or variable replaces them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """A list of texts; one that adds nothing is a warning. With `prefixes` each stands for all that begin with it."""
+    """A list of texts; a redundant one is a warning. With `prefixes` each stands for all texts that begin with it."""
 
     prefixes: bool = False
 
@@ -109,9 +109,9 @@ class Distinct:
         for index, item in enumerate(listed):
             wider = (one for one in listed if self.prefixes and item != one and item.startswith(one))
             if item in listed[:index]:
-                yield index, f"{item!r} stands there twice"
+                yield index, f"{item!r} is listed twice"
             elif (one := next(wider, None)) is not None:
-                yield index, f"{one!r}, which is there too, includes {item!r}"
+                yield index, f"{one!r}, which is also listed, includes {item!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Text from a flag or a variable, read by the type of its option: nothing is guessed from what the text looks like.
+"""Parses text from a flag or a variable by the type of its option, without guessing.
 
-Numbers and booleans follow Go's strconv, lists and maps split at commas as NFD's flags do.
+Numbers and booleans follow Go's strconv; lists and maps are split at commas, as NFD's flags are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def parse_bool(text: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise ValueError(f"{text!r} is neither true nor false")
+    raise ValueError(f"{text!r} is not true or false")
 
 
 def parse_integer(text: str) -> int:
@@ -41,7 +41,7 @@ def parse_port(text: str) -> int:
     """A TCP port, 0 included. Raises: ValueError."""
     port = parse_integer(text)
     if not 0 <= port <= 65535:
-        raise ValueError(f"{text} is no port number")
+        raise ValueError(f"{text} is not a port number")
     return port
 
 
@@ -85,9 +85,9 @@ def _pair(item: str) -> tuple[str, str]:
 
 
 def from_environment(shape: Shape, text: str, *, exact: bool = False) -> Any:
-    """As `parse_text`; an empty variable is an empty text or list, false, and otherwise None: as if it were unset.
+    """As `parse_text`. An empty variable is an empty text or list, or false; otherwise None, as if it were unset.
 
-    So it is too where only some texts are legal, and this is none of them.
+    The same applies where only some texts are legal and the empty text is not.
     """
     if text:
         return parse_text(shape, text, exact=exact)

@@ -22,9 +22,9 @@ from nfd.errors import ConfigError
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 MAX_NODES = 100_000
-"""Values in one text, those behind aliases counted each time."""
+"""The most values in one text; those of aliases are counted each time."""
 
-TWICE = "is written twice; the last one counts"
+TWICE = "is written twice; the last one is used"
 Path = tuple[str | int, ...]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -193,7 +193,7 @@ class _Builder:
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 name = str(event.anchor)[:_LONGEST_NAME]
-                raise self._error(event, f"alias *{name} stands for nothing, or for what contains it")
+                raise self._error(event, f"alias *{name} has no anchor, or is inside its anchor's value")
             value, size = self._anchors[event.anchor]
             self._count(size, event)
             self._put(value, event, None, size)

@@ -34,7 +34,7 @@ def _check(requirement: str) -> None:
     elif found := _COMPARES.fullmatch(requirement) or _EXISTS.fullmatch(requirement):
         values = []
     else:
-        raise ValueError(f"{requirement[:80]!r} is none of {_FORMS}")
+        raise ValueError(f"{requirement[:80]!r} is not one of {_FORMS}")
     problem = names.key_problem(found[1]) or next(filter(None, map(names.value_problem, values)), None)
     if problem:
         raise ValueError(f"{requirement[:80]!r}: {problem}")

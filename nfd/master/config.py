@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from nfd.config.klog import Klog
-from nfd.config.section import Duration, Flag, Pattern, Section, United, parse_pattern
+from nfd.config.section import Duration, Flag, Pattern, Section, UnionOfFiles, parse_pattern
 from nfd.errors import ConfigError
 from nfd.rules.policy import Policy
 
@@ -91,15 +91,15 @@ class Restrictions(Section):
 class Config(Section):
     """nfd-master.conf."""
 
-    extra_label_ns: Annotated[tuple[str, ...], Flag("extra-label-ns", exact=True), United()] = ()
+    extra_label_ns: Annotated[tuple[str, ...], Flag("extra-label-ns", exact=True), UnionOfFiles()] = ()
     """Label namespaces that are allowed although they are denied by default."""
-    deny_label_ns: Annotated[tuple[str, ...], Flag("deny-label-ns", exact=True), United()] = ()
+    deny_label_ns: Annotated[tuple[str, ...], Flag("deny-label-ns", exact=True), UnionOfFiles()] = ()
     """Label namespaces that are denied; a leading `*` makes an entry match by its end."""
     label_white_list: Annotated[Pattern, Flag("label-whitelist")] = Field(default_factory=lambda: parse_pattern(""))
     """Pattern that is searched in the part of a label key after the slash; labels without a match are denied."""
     auto_default_ns: bool = True
     """Put feature.node.kubernetes.io/ before label names without a namespace."""
-    resource_labels: Annotated[tuple[str, ...], Flag("resource-labels", exact=True), United()] = ()
+    resource_labels: Annotated[tuple[str, ...], Flag("resource-labels", exact=True), UnionOfFiles()] = ()
     """Labels that become extended resources if their value is a whole number."""
     enable_taints: Annotated[bool, Flag("enable-taints")] = False
     """Allow rules to set taints; when it is disabled again, their taints are removed."""

@@ -35,7 +35,7 @@ def settings_of(parsed: Parsed, config: Config, host: Host) -> Settings:
     """Raises: ConfigError."""
     node = host.env("NODE_NAME") or (host.value(HOSTNAME) or "").lower()
     if problem := names.subdomain_problem(node):
-        raise ConfigError(f"NODE_NAME: the node's name {node!r} {problem}")
+        raise ConfigError(f"NODE_NAME: node name {node!r} {problem}")
     uri = parsed["kubelet-config-uri"] or default_uri(host.env("NODE_ADDRESS"))
     if not uri:
         raise ConfigError("-kubelet-config-uri: needed where NODE_ADDRESS, the kubelet's address, is not set")

@@ -23,27 +23,27 @@ from nfd.runtime.malloc import release
 from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
 from nfd.worker.metrics import Metrics
-from nfd.worker.report_content import Content, derive_content, doubtful, idle_patterns
+from nfd.worker.report_content import Content, derive_content, doubtful, unused_patterns
 from nfd.worker.schedule import Pace
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 ONESHOT_SECONDS = 30.0
-"""How long `--oneshot` tries to deliver."""
+"""Seconds for which `--oneshot` tries to deliver its report."""
 MIN_INTERVAL = 1.0
 AGAIN = (1.0, 60.0)
-"""Seconds to the next turn after one that failed unforeseen: the first time, and at most."""
+"""Seconds until the next pass after an unexpected exception: the first time, and at most."""
 NEVER = 3600.0
-"""Longest wait in one go, when there is no timer."""
+"""Longest single wait in seconds, when there is no timer."""
 REASONS = 10
-"""Reasons that are logged for one source while it fails."""
-RULE = "mistake in a rule"
+"""The most errors that are logged for one source while it fails."""
+RULE_MISTAKE = "mistake in a rule"
 
 Send = Callable[[Report], Reply]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the configuration says. `interval` is in seconds, zero or less for a single scan."""
+class WorkerSettings:
+    """Settings from the configuration. `interval` is in seconds, zero or less for a single scan."""
 
     plan: Plan
     interval: float = 60.0
@@ -52,20 +52,20 @@ class Settings:
 
 
 class Agent:
-    """One node's worker.
+    """The worker of one node.
 
     `send` delivers a report or raises ReportError; `load` reads the settings again or raises ConfigError. `folders` are
-    those of the configuration, `changed` tells whether it is another than at the last call.
+    those of the configuration; `changed` says whether it changed since the last call.
     """
 
     def __init__(
         self,
         host: Host,
         node: str,
-        settings: Settings,
+        settings: WorkerSettings,
         signals: Signals,
         send: Send,
-        load: Callable[[], Settings],
+        load: Callable[[], WorkerSettings],
         *,
         folders: Iterable[Folder] = (),
         changed: Callable[[], bool] = lambda: True,
@@ -73,8 +73,8 @@ class Agent:
     ) -> None:
         self.metrics = Metrics(__version__, node, time.time())
         self.busy_since: float | None = None
-        """Since when a scan or report has been under way, by the monotonic clock; while a source is at it, the end of
-        its time: a scan in which several hang takes long, and ends."""
+        """The start of the current scan or report, by the monotonic clock. While a source runs, the end of its time
+        limit: a scan in which several sources hang takes long, and ends."""
         self._log = log.get("worker")
         self._host, self._node, self._signals = host, node, signals
         self._send, self._load = send, load
@@ -84,7 +84,7 @@ class Agent:
         self._events = self._listen()
         self._found: Discovery | None = None
         self._content = Content()
-        self._told: Content | None = None
+        self._accepted: Content | None = None
         self._good: dict[str, float] = {}
         self._pace = Pace()
         self._refusal: ReportError | None = None
@@ -95,11 +95,11 @@ class Agent:
 
     @property
     def ready(self) -> bool:
-        """Whether a first scan has been made."""
+        """Whether the first scan is done."""
         return self._found is not None
 
     def run(self) -> None:
-        """Work until a signal. A turn that fails unforeseen is made up for by a whole scan, later each time."""
+        """Run until a signal. After an unexpected exception everything is scanned again, with back-off."""
         owed, delay = True, AGAIN[0]
         try:
             while not self._signals.stop:
@@ -117,25 +117,25 @@ class Agent:
             self._events.close()
 
     def _turn(self, *, whole: bool) -> None:
-        """Report what is new, then wait for something to do, and do it; or scan everything."""
+        """Report changes, then wait for an event and handle it; or scan everything."""
         if whole:
             self._scan_all()
             return
-        self._speak()
-        self._attend(self._events.wait(self._pause()))
+        self._report_if_due()
+        self._handle(self._events.wait(self._pause()))
 
     def run_once(self, seconds: float = ONESHOT_SECONDS) -> bool:
-        """One scan and its report, tried for that long; tells whether it was delivered."""
+        """One scan and its report, retried for that long. Returns whether it was delivered."""
         deadline = time.monotonic() + seconds
         try:
             self._scan_all()
-            while self._settings.publish and self._told is None:
-                self._speak()
-                if self._told is not None:
+            while self._settings.publish and self._accepted is None:
+                self._report_if_due()
+                if self._accepted is not None:
                     break
                 late = time.monotonic() >= deadline or (self._pace.asked and self._pace.not_before >= deadline)
                 if self._pace.hopeless or late:
-                    self._log.error("giving up, the report was not taken", node=self._node, error=self._refusal)
+                    self._log.error("giving up: the report was not accepted", node=self._node, error=self._refusal)
                     return False
                 self._pace.not_before = min(self._pace.not_before, deadline)
                 self._events.wait(self._pace.not_before - time.monotonic())
@@ -153,11 +153,11 @@ class Agent:
         if self._settings.interval > 0:
             due.append(self._next_scan)
         if self._settings.publish:
-            due.append(self._pace.due(new=self._content != self._told))
+            due.append(self._pace.due(new=self._content != self._accepted))
         return max(0.0, min(due) - time.monotonic())
 
-    def _attend(self, wake: Wake) -> None:
-        """Do what woke us."""
+    def _handle(self, wake: Wake) -> None:
+        """Handle an event, a signal or the timer."""
         if self._signals.stop:
             return
         if wake.reasons:
@@ -170,7 +170,7 @@ class Agent:
             self._scan(wake.sources, timer=False)
 
     def _timed(self) -> frozenset[str]:
-        """Sources that the timer reads: not those whose every change is noticed and whose last run succeeded."""
+        """Sources that the timer scans: not those whose every change is noticed and whose last run succeeded."""
         failed = self._found.failed if self._found else {}
         return frozenset(
             source.name
@@ -181,8 +181,8 @@ class Agent:
     def _scan_all(self) -> None:
         """The first scan, and the one after a reload."""
         found = self._scan()
-        for pattern in idle_patterns(self._settings.unpublished, found):
-            self._log.warning("core.noPublishFeatures names no feature", feature=pattern)
+        for pattern in unused_patterns(self._settings.unpublished, found):
+            self._log.warning("core.noPublishFeatures matches no feature", feature=pattern)
 
     def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> Discovery:
         started = self.busy_since = time.monotonic()
@@ -193,7 +193,7 @@ class Agent:
         self.metrics.scanned(found, now - started, full=timer)
         if timer:
             self._next_scan = started + max(self._settings.interval, MIN_INTERVAL)
-        self._tell_changes(self._found or Discovery(), found)
+        self._log_changes(self._found or Discovery(), found)
         self._found = found
         content = derive_content(self._settings.plan, found, self._settings.unpublished)
         if content != self._content:
@@ -204,13 +204,13 @@ class Agent:
     def _allow(self, seconds: float) -> None:
         self.busy_since = time.monotonic() + seconds
 
-    def _tell_changes(self, before: Discovery, found: Discovery) -> None:
-        """Log what differs from the last pass."""
+    def _log_changes(self, before: Discovery, found: Discovery) -> None:
+        """Log the differences from the last scan."""
         for name, error in found.failed.items():
             told = self._reasons.setdefault(name, set())
             if error not in told and len(told) < REASONS:
                 told.add(error)
-                self._log.warning("source failed, its last good result stands", source=name, error=error)
+                self._log.warning("source failed; its last good result stays", source=name, error=error)
         for name in before.failed.keys() - found.failed.keys():
             self._reasons.pop(name, None)
             self._log.info("source works again", source=name)
@@ -219,16 +219,18 @@ class Agent:
             failure = found.failed.get(problem.source)
             if problem in known or (failure is not None and (not problem.written or problem.reason in failure)):
                 continue
-            tell, event = (self._log.warning, RULE) if problem.written else (self._log.info, "feature adapted")
-            tell(event, source=problem.source, path=problem.subject, error=problem.reason)
+            log_call, event = (
+                (self._log.warning, RULE_MISTAKE) if problem.written else (self._log.info, "feature adapted")
+            )
+            log_call(event, source=problem.source, path=problem.subject, error=problem.reason)
         written = {key for key, value in found.labels.items() if before.labels.get(key) != value}
         removed = before.labels.keys() - found.labels.keys()
         if written or removed:
             self._log.info("labels changed", written=len(written), removed=len(removed))
 
-    def _speak(self) -> None:
-        """Send a report if it is time to."""
-        new = self._content != self._told
+    def _report_if_due(self) -> None:
+        """Send a report if it is due."""
+        new = self._content != self._accepted
         if not self._settings.publish or time.monotonic() < self._pace.due(new=new):
             return
         content, self.busy_since = self._content, time.monotonic()
@@ -245,21 +247,21 @@ class Agent:
         finally:
             self.busy_since = None
         if self._pace.failures:
-            self._log.info("the master takes reports again", node=self._node)
-        first, self._told = self._told is None, content
-        self._pace.taken(time.monotonic(), reply.heartbeat)
+            self._log.info("reports are accepted again", node=self._node)
+        first, self._accepted = self._accepted is None, content
+        self._pace.accepted(time.monotonic(), reply.heartbeat)
         self.metrics.reports += 1
         self.metrics.taken_at = time.monotonic()
         if first:
             release()
 
     def _failed(self, error: ReportError) -> None:
-        """One log line per state: failing, and (in `_speak`) working again."""
+        """Log the first failure; success after it is logged in `_report_if_due`."""
         first, self._refusal = not self._pace.failures, error
         wait = self._pace.failed(time.monotonic(), error)
         self.metrics.failures += 1
-        tell = self._log.warning if first else self._log.debug
-        tell("the master did not take the report, trying on", node=self._node, error=error, seconds=wait)
+        log_call = self._log.warning if first else self._log.debug
+        log_call("report not accepted; trying again", node=self._node, error=error, seconds=wait)
 
     def _report(self, content: Content) -> Report:
         order = self._order = Order(self._order.boot_id, self._order.started, self._order.sequence + 1)
@@ -275,11 +277,11 @@ class Agent:
         return Report(self._node, __version__, "", order, content.labels, {}, content.origins, states, content.features)
 
     def _reload(self) -> None:
-        """Take the new configuration, or keep the old one if it cannot be used; either way, scan everything."""
+        """Apply the new configuration, or keep the current one if it is invalid. Then scan everything."""
         try:
             settings = self._load()
             if settings.plan.pointless:
-                raise ConfigError(f"{settings.plan.pointless}: none of its sources exists")
+                raise ConfigError(f"{settings.plan.pointless}: it contains no known source")
             self._settings = settings
         except FileGone as error:
             if error.news:

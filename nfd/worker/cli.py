@@ -36,7 +36,7 @@ from nfd.runtime.file_watches import Folder, visible_names
 from nfd.runtime.health import Family, HttpServer, alive_answer, probes
 from nfd.runtime.signals import Signals, begin
 from nfd.runtime.stdout import say
-from nfd.worker.agent import Agent, Settings
+from nfd.worker.agent import Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 HOSTNAME = "proc/sys/kernel/hostname"
 TOKEN = "/var/run/secrets/tokens/nfd-master"
-ONE_SIDED = "--server-ca-file alone is for TLS in which the worker shows a token"
+ONE_SIDED_TLS = "with a token, use only --server-ca-file"
 GATES = {"NodeFeatureAPI": Gate(True), "DisableAutoPrefix": Gate(False), "NodeFeatureGroupAPI": Gate(False)}
 
 _ILLEGAL = re.compile(r"[^a-z0-9.-]+|(?<=\.)[-.]+|-+(?=\.)")
@@ -101,7 +101,7 @@ def run(parsed: Parsed) -> int:
     return 0
 
 
-def load(parsed: Parsed) -> Settings:
+def load(parsed: Parsed) -> WorkerSettings:
     """Read the configuration; log its level and its warnings. Raises: ConfigError."""
     config, findings = configure(model(), parsed)
     core = config.core
@@ -111,10 +111,10 @@ def load(parsed: Parsed) -> Settings:
     return settings_of(config)
 
 
-def settings_of(config: WorkerConfig) -> Settings:
-    """What the loop needs of the configuration."""
+def settings_of(config: WorkerConfig) -> WorkerSettings:
+    """The settings that the loop needs from the configuration."""
     core = config.core
-    return Settings(
+    return WorkerSettings(
         plan=make_plan(core.feature_sources, core.label_sources, config.sources, core.label_white_list),
         interval=core.sleep_interval,
         publish=not core.no_publish,
@@ -123,30 +123,29 @@ def settings_of(config: WorkerConfig) -> Settings:
 
 
 def node_name(host: Host) -> str:
-    """NODE_NAME, else the machine's host name, as a kubelet does by default; else that of a replay's directory.
+    """NODE_NAME, else the machine's host name, as a kubelet uses by default; for a replay, the name of its directory.
 
-    Reads: proc/sys/kernel/hostname  (kernel admin-guide/sysctl/kernel)
-    Raises: ConfigError.
+    Reads: proc/sys/kernel/hostname (kernel admin-guide/sysctl/kernel). Raises: ConfigError.
     """
     name = host.env("NODE_NAME") or (host.value(HOSTNAME) or "").lower()
     name = name or _ILLEGAL.sub("-", host.root.resolve().name.lower()).strip("-.")
     if problem := names.subdomain_problem(name):
-        raise ConfigError(f"NODE_NAME: the node's name {name!r} {problem}")
+        raise ConfigError(f"NODE_NAME: node name {name!r} {problem}")
     return name
 
 
 def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
-    """What delivers reports; gRPC is loaded with the first one. Raises: ConfigError."""
-    files = certificate_files(parsed, f"; {ONE_SIDED}")
+    """The function that delivers reports; gRPC is loaded with the first report. Raises: ConfigError."""
+    files = certificate_files(parsed, f"; {ONE_SIDED_TLS}")
     if problem := port_problem(parsed["server"]):
         raise ConfigError(f"--server {parsed['server']}: {problem}")
     if not files and not parsed["server-ca-file"] and not is_loopback(host_of(parsed["server"])):
-        _log.warning("reports go in plain text, and without our token", path=parsed["server"])
+        _log.warning("reports are sent in plain text and without a token", address=parsed["server"])
     token = parsed["token-file"]
     digests: Digests = {}
 
     def send(report: Report) -> Reply:
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would say again what we log
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would repeat the log
         from nfd.rpc.client import Reporter
         from nfd.rpc.tls import TlsFiles
 
@@ -161,29 +160,30 @@ def reporter(parsed: Parsed, pace: float) -> Callable[[Report], Reply]:
 
 
 def config_folders(path: str) -> tuple[Folder, ...]:
-    """The directories of the configuration file and of its drop-ins; none of a device, to which everybody writes."""
+    """The directories of the configuration file and its drop-ins; none for a device such as /dev/null."""
     file = Path(path).absolute()
     if not path or (file.exists() and not file.is_file()):
         return ()
 
-    def is_ours(name: str) -> bool:
-        """A volume of Kubernetes is exchanged by links whose names begin with two dots."""
+    def is_of_config(name: str) -> bool:
+        """Whether a changed name concerns the configuration. Kubernetes replaces a volume by links with two dots in
+        front."""
         leads = (str(file.readlink()).partition("/")[0],) if file.is_symlink() else ()
         return name in (file.name, *leads) or name.startswith("..")
 
     return (
-        Folder(RELOAD, str(file.parent), deep=False, counts=is_ours),
+        Folder(RELOAD, str(file.parent), deep=False, counts=is_of_config),
         Folder(RELOAD, f"{file}.d", deep=False, counts=visible_names),
     )
 
 
 def serve(agent: Agent, port: int) -> HttpServer | None:
-    """Serve probes and metrics; a port that cannot be had is only logged, as in NFD."""
+    """Serve probes and metrics. If the port is in use, that is only logged, as in NFD."""
     if not port:
         return None
 
     def missing() -> str:
-        return "" if agent.ready else "the first scan is under way"
+        return "" if agent.ready else "the first scan is not done yet"
 
     def families() -> Iterator[Family]:
         return agent.metrics.families(time.monotonic())
@@ -191,7 +191,7 @@ def serve(agent: Agent, port: int) -> HttpServer | None:
     try:
         return HttpServer(port, probes(lambda: alive_answer(agent.busy_since), missing, families))
     except OSError as error:
-        _log.error("no HTTP server", error=f"port {port}: {error.strerror}")
+        _log.error("cannot serve probes and metrics", error=f"port {port}: {error.strerror}")
         return None
 
 
@@ -203,26 +203,28 @@ def _server(text: str) -> str:
 
 FLAGS = (
     *daemon_flags(CONFIG_FILE),
-    Extra("server", "the master, HOST:PORT", "localhost:8080", _server),
+    Extra("server", "address of the master, HOST:PORT", "localhost:8080", _server),
     Extra("server-name-override", "name that the master's certificate must have, if not the host's"),
-    Extra("ca-file", "CA certificate that the master's certificate is checked against (PEM)"),
-    Extra("cert-file", "our certificate (PEM)"),
-    Extra("key-file", "our private key (PEM)"),
-    Extra("server-ca-file", "CA certificates (PEM) for TLS in which we show a token; -ca-file goes before it"),
-    Extra("token-file", "service-account token (audience nfd-master) that shows the master which pod we are", TOKEN),
+    Extra("ca-file", "CA certificate to verify the master's certificate (PEM)"),
+    Extra("cert-file", "the worker's certificate (PEM)"),
+    Extra("key-file", "the worker's private key (PEM)"),
+    Extra("server-ca-file", "CA certificates (PEM) for TLS with a token; -ca-file overrides it"),
+    Extra("token-file", "service-account token (audience nfd-master) that identifies this pod to the master", TOKEN),
     Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
     Extra("host-root", "where this machine's / is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
-    Extra("replay", "directory of a recorded machine, to be scanned instead of this one"),
+    Extra("replay", "directory of a recorded machine to scan instead of this one"),
     Extra(
         "http-port",
-        "port of /healthz, /readyz and /metrics; 0 switches them off",
+        "port of /healthz, /readyz and /metrics; 0 disables it",
         8081,
         parse_port,
         aliases=("port", "metrics"),
     ),
     Extra("grpc-health", "accepted, without effect: the worker serves no gRPC", 8082, parse_port, hidden=True),
-    Extra("kubeconfig", "accepted, without effect: the worker does not speak to the API server", hidden=True),
-    Extra("enable-nodefeature-api", "accepted, without effect: reports go over gRPC", True, switch=True, hidden=True),
+    Extra("kubeconfig", "accepted, without effect: the worker does not use the API server", hidden=True),
+    Extra(
+        "enable-nodefeature-api", "accepted, without effect: reports are sent over gRPC", True, switch=True, hidden=True
+    ),
     feature_gates(GATES),
 )
 

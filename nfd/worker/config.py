@@ -22,7 +22,7 @@ Owner = Literal["node", "pod", "ds"]
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
-        raise ValueError(f"{twice!r} stands there twice")
+        raise ValueError(f"{twice!r} is listed twice")
     return names
 
 
@@ -30,19 +30,19 @@ class Core(Section):
     """Options of the worker itself."""
 
     sleep_interval: Duration = 60.0
-    """Time between two full scans; zero or less scans once, anything below 1s counts as 1s."""
+    """Time between two full scans; zero or less scans once, less than 1s counts as 1s."""
     feature_sources: Annotated[tuple[str, ...], Flag("feature-sources"), Checked(entry_problem)] = ("all",)
-    """Sources to run, in order: a name adds one, `-name` takes it away, `all` adds all but `fake`."""
+    """Sources to run, in order: a name adds one, `-name` removes it, `all` adds all but `fake`."""
     label_sources: Annotated[tuple[str, ...], Flag("label-sources"), Checked(entry_problem)] = ("all",)
-    """Sources that give labels, written as `featureSources`."""
+    """Sources that make labels; the syntax is that of `featureSources`."""
     sources: Annotated[tuple[str, ...] | None, Replaces("label_sources")] = None
     """Deprecated name of `labelSources`."""
     label_white_list: Pattern = parse_pattern("")
-    """Only labels are published in whose name, the part after the slash, this expression is found."""
+    """Publish only labels whose name, the part after the slash, matches this expression anywhere."""
     no_publish: Annotated[bool, Flag("no-publish")] = False
     """Scan, but report nothing."""
     no_publish_features: Annotated[tuple[str, ...], Flag("no-publish-features")] = ()
-    """Features not to report, such as `kernel.config` or `cpu.*`; labels are made before these are left out."""
+    """Features that are not reported, such as `kernel.config` or `cpu.*`; labels are still made from them."""
     no_owner_refs: Annotated[bool, Flag("no-owner-refs")] = False
     """Accepted, without effect: no object is written that could have an owner."""
     owner_refs: Annotated[tuple[Owner, ...], Flag("owner-refs"), AfterValidator(_once)] = ("pod", "ds")
@@ -51,7 +51,7 @@ class Core(Section):
 
 
 class WorkerConfig(Section):
-    """What every worker configuration has; `model` adds the sections of the installed sources."""
+    """The part of the configuration without sources; `model` adds the sections of the installed sources."""
 
     core: Core = Core()
     sources: Any

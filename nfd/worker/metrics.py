@@ -1,4 +1,4 @@
-"""The worker's metrics: NFD's names (NFD documentation, "Metrics"), and some of our own."""
+"""The worker's metrics: NFD's names (NFD documentation, "Metrics"), and additional ones."""
 
 from __future__ import annotations
 

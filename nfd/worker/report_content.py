@@ -1,4 +1,4 @@
-"""What there is to report: a discovery as the master should see it, compared with the last report."""
+"""The content of a report, derived from a scan, to compare it with the last report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nfd.report import State
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The part of a report that makes it worth sending; two that are equal tell the master the same."""
+    """The part of a report without its order; reports with equal contents tell the master nothing new."""
 
     labels: Labels = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Content:
 
 
 def derive_content(plan: Plan, found: Discovery, unpublished: Iterable[str] = ()) -> Content:
-    """What to report of a discovery; features that `unpublished` names or matches (`cpu.*`) stay here."""
+    """The content to report of a scan, without the features that `unpublished` names or matches (`cpu.*`)."""
     patterns = tuple(unpublished)
     dropped = [name for name in found.features.names() if any(matches(name, one) for one in patterns)]
     return Content(found.labels, found.origins, derive_states(plan, found), found.features.without(dropped))
@@ -32,14 +32,14 @@ def matches(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def idle_patterns(patterns: Iterable[str], found: Discovery) -> tuple[str, ...]:
-    """Those of `unpublished` that no feature matches, which are probably misspelt."""
+def unused_patterns(patterns: Iterable[str], found: Discovery) -> tuple[str, ...]:
+    """The patterns that match no feature, which are probably misspelt."""
     known = found.features.names()
     return tuple(one for one in patterns if not any(matches(name, one) for name in known))
 
 
 def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
-    """How every known source stands: failed if something of it may be missing, or by what `doubtful` says."""
+    """The state of every known source: failed if some of its features may be missing, or if `doubtful` lists it."""
     running = {source.name for source in (*plan.feature_sources, *plan.label_sources)}
     failed = found.doubtful | doubtful(plan, found).keys()
     return {
@@ -51,7 +51,7 @@ def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
 def doubtful(plan: Plan, found: Discovery) -> dict[str, str]:
     """Sources with rules about all features, with the reason, while some source has not succeeded yet.
 
-    A rule that does not match then may match as soon as that source is read: none of its labels may be removed.
+    A rule that does not match may match as soon as that source is read, so none of its labels may be removed.
     """
     unknown = sorted(name for name, scan in found.scans.items() if not scan.known)
     if not unknown:

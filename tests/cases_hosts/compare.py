@@ -36,7 +36,7 @@ def label_differences(
 
 
 def label_difference(key: str, expected: Any, labels: Mapping[str, str]) -> Iterator[str]:
-    """A list means any of its values; None, alone or in it, that there may be no such key."""
+    """A list means any of its values; None, alone or in it, that there may be unknown key."""
     allowed = expected if isinstance(expected, list) else [expected]
     if labels.get(key) not in allowed:
         yield f"label {key}: expected {expected!r}, found {labels.get(key)!r}"

@@ -109,7 +109,7 @@ ODD = [
     (["nodes", "no-such-node"], "NODE no-such-node: no such node"),
     (["nodes", "--where", "a ="], "expression, column 4: expected a value at the end"),
     (["nodes", "-l", "a=b=c"], "-l/--selector: 'a=b=c'"),
-    (["gpus", "--selector=pool in a"], "-l/--selector: 'pool in a' is none of KEY, !KEY"),
+    (["gpus", "--selector=pool in a"], "-l/--selector: 'pool in a' is not one of KEY, !KEY"),
     (["find", "a b"], "expression, column 3"),
     (["diff", "gpu-t4-1", "nope"], "NODE nope: no such node"),
     (["report", "nope"], "NODE nope: no such node"),

@@ -117,7 +117,7 @@ def test_sources_and_config(run: Run, machine: str, tmp_path: Path) -> None:
         0,
         [f"{ID}=debian", "feature.node.kubernetes.io/system-os_release.VERSION_ID=12"],
     )
-    assert "core.colour: no such key" in err
+    assert "core.colour: unknown key" in err
     (tmp_path / "c").write_text("core: {labelSources: system}")
     status, out, err = run("discover", "--replay", machine, "--config", str(tmp_path / "c"))
     assert (status, out) == (2, "")
@@ -252,7 +252,7 @@ def test_the_file_of_the_device_plugin(run: Run, tmp_path: Path) -> None:
     path.write_text(
         "version: v1\nflags:\n  migStrategy: single\n  gdf: {}\nsharing: {mps: {resources: [{name: gpu}]}}\n"
     )
-    wanted = f"{path}:4: flags.gdf: no such key; did you mean gfd?\n"
+    wanted = f"{path}:4: flags.gdf: unknown key; did you mean gfd?\n"
     wanted += f"{path}:5: sharing.mps.resources[0].replicas: is required\n"
     for words in ((), ("--program", "gfd")):
         assert run("config", "validate", *words, str(path))[:2] == (1, wanted)

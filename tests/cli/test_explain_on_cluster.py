@@ -55,7 +55,7 @@ OVERWRITTEN = [
     f"rule 't' {WHOLE} sets labels by a template",
     "label 'ruled-twice': overwrites the value of rule 'twice' of NodeFeatureRule explained",
 ]
-"""The template has no such key in its text."""
+"""The template has unknown key in its text."""
 
 
 async def test_explain_on_a_cluster(

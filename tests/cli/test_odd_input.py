@@ -95,7 +95,7 @@ TERM = """sources:
 """
 BAD_CONFIGS = [
     ("nfd-master.conf", "leaderElection: {leaseDuration: 1s}", "leaderElection: needs leaseDuration > renewDeadline"),
-    ("nfd-worker.conf", "core: {ownerRefs: [pod, pod]}", "core.ownerRefs: 'pod' stands there twice"),
+    ("nfd-worker.conf", "core: {ownerRefs: [pod, pod]}", "core.ownerRefs: 'pod' is listed twice"),
     ("nfd-worker.conf", "core: {labelWhiteList: '('}", "is not a regular expression (RE2): missing ): ("),
     ("nfd-worker.conf", "sources: {custom: [{name: r, labels: 5}]}", "rule 'r': labels must be a mapping"),
     (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from nfd.config.klog import Klog
-from nfd.config.section import Duration, Flag, Pattern, Replaces, Section, United, parse_pattern
+from nfd.config.section import Duration, Flag, Pattern, Replaces, Section, UnionOfFiles, parse_pattern
 
 
 class Core(Section):
@@ -22,7 +22,7 @@ class Core(Section):
     """Which sources."""
     sources: Annotated[tuple[str, ...] | None, Replaces("label_sources")] = None
     """The old name."""
-    deny: Annotated[tuple[str, ...], Flag("deny-label-ns", exact=True), United()] = ()
+    deny: Annotated[tuple[str, ...], Flag("deny-label-ns", exact=True), UnionOfFiles()] = ()
     """Denied namespaces."""
     no_publish: Annotated[bool, Flag("no-publish")] = False
     """Report nothing."""

@@ -114,22 +114,22 @@ def test_feature_gates() -> None:
 
 
 ERRORS = [
-    (("-nope",), "-nope: no such flag"),
-    (("--nope=1",), "--nope: no such flag"),
+    (("-nope",), "-nope: unknown flag"),
+    (("--nope=1",), "--nope: unknown flag"),
     (("-port",), "-port: needs a value"),
     (("-port=x",), "-port: 'x' is not a whole number"),
-    (("-no-publish=maybe",), "-no-publish: 'maybe' is neither true nor false"),
+    (("-no-publish=maybe",), "-no-publish: 'maybe' is not true or false"),
     (("-limit=1.5",), "-limit: '1.5' is not a whole number"),
     (("stray",), "'stray': not a flag; prog takes no arguments"),
     (("-oneshot", "--", "-port"), "'-port': not a flag; prog takes no arguments"),
-    (("-feature-gates=C=1",), "-feature-gates: 'C' is no feature gate; known: A, B"),
+    (("-feature-gates=C=1",), "-feature-gates: 'C' is not a feature gate; known: A, B"),
     (("-feature-gates=B=false",), "-feature-gates: B is locked to true"),
-    (("-feature-gates=A",), "-feature-gates: '' is neither true nor false"),
+    (("-feature-gates=A",), "-feature-gates: '' is not true or false"),
     (("--sources.fake.labels=x",), "-sources.fake.labels: 'x' is not NAME=VALUE"),
-    (("-o=1", "--output=2"), "-output: is the same flag as -o, give one of them"),
-    (("--port=1", "--core.port=2"), "-core.port: is the same flag as -port, give one of them"),
-    (("--core.sources=x",), "--core.sources: no such flag"),
-    (("--sources.custom=x",), "--sources.custom: no such flag"),
+    (("-o=1", "--output=2"), "-output: is the same flag as -o; use only one"),
+    (("--port=1", "--core.port=2"), "-core.port: is the same flag as -port; use only one"),
+    (("--core.sources=x",), "--core.sources: unknown flag"),
+    (("--sources.custom=x",), "--sources.custom: unknown flag"),
 ]
 
 
@@ -141,7 +141,7 @@ def test_usage_errors_name_the_flag(words: tuple[str, ...], reason: str) -> None
 
 
 def test_bad_values_found_at_validation_name_flag_or_variable() -> None:
-    with pytest.raises(ConfigError, match=r"^-core\.mode: core\.mode: 'x' is none of 'none', 'single'"):
+    with pytest.raises(ConfigError, match=r"^-core\.mode: core\.mode: 'x' is not one of 'none', 'single'"):
         core("--core.mode=x")
     with pytest.raises(
         ConfigError, match=r"^NFD_WORKER_CORE_SLEEP_INTERVAL: core\.sleepInterval: 'x' is not a duration"
@@ -157,10 +157,10 @@ def test_questions() -> None:
     assert "--label-sources" in run("-h").answer
     assert parse("gfd", ["-v"], version_flags=("version", "v")).answer == f"gfd {__version__}"
     assert not run("-version=false", "--help=0").answer
-    with pytest.raises(ConfigError, match=r"^-version: 'x' is neither true nor false$"):
+    with pytest.raises(ConfigError, match=r"^-version: 'x' is not true or false$"):
         run("--version=x")
 
 
 def test_stray_words_where_they_are_ignored() -> None:
-    found = parse("gfd", ["-o", "a", "", "x", "-o", "b"], EXTRAS, stray=True, environment={})
+    found = parse("gfd", ["-o", "a", "", "x", "-o", "b"], EXTRAS, allow_words=True, environment={})
     assert (found["output-file"], found.rest) == ("a", ("x", "-o", "b"))

@@ -170,7 +170,7 @@ def test_a_spoilt_drop_in_costs_no_other_file(place: Path, spoil: Callable[[Path
     loaded = configure(Config, parsed)
     assert (loaded.config.core.port, loaded.config.core.qps, loaded.config.core.mode) == (3, 2, "none")
     (finding,) = loaded.findings
-    assert str(finding).startswith(f"{place / DROP_IN}: cannot be used, what it said before counts: ")
+    assert str(finding).startswith(f"{place / DROP_IN}: is invalid, its previous content stays in use:  ")
     assert values(parsed) == (3, 2), "and so it stays"
     (place / DROP_IN).unlink()
     assert values(parsed) == (3, 5), "until it is taken back"

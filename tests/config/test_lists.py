@@ -15,28 +15,28 @@ from nfd.worker.config import model
 @pytest.mark.parametrize(
     ("option", "findings"),
     [
-        ("pci: {deviceClassWhitelist: ['03', '03']}", ["pci.deviceClassWhitelist[1]: '03' stands there twice"]),
+        ("pci: {deviceClassWhitelist: ['03', '03']}", ["pci.deviceClassWhitelist[1]: '03' is listed twice"]),
         (
             "pci: {deviceClassWhitelist: ['0300', '03']}",
-            ["pci.deviceClassWhitelist[0]: '03', which is there too, includes '0300'"],
+            ["pci.deviceClassWhitelist[0]: '03', which is also listed, includes '0300'"],
         ),
         (
             "pci: {deviceClassWhitelist: ['03', '0B40', '0b', '12']}",
-            ["pci.deviceClassWhitelist[1]: '0b', which is there too, includes '0b40'"],
+            ["pci.deviceClassWhitelist[1]: '0b', which is also listed, includes '0b40'"],
         ),
-        ("usb: {deviceClassWhitelist: [ff, FF]}", ["usb.deviceClassWhitelist[1]: 'ff' stands there twice"]),
+        ("usb: {deviceClassWhitelist: [ff, FF]}", ["usb.deviceClassWhitelist[1]: 'ff' is listed twice"]),
         (
             "usb: {deviceClassWhitelist: ['', ff]}",
-            ["usb.deviceClassWhitelist[1]: '', which is there too, includes 'ff'"],
+            ["usb.deviceClassWhitelist[1]: '', which is also listed, includes 'ff'"],
         ),
-        ("usb: {deviceLabelFields: [class, class]}", ["usb.deviceLabelFields[1]: 'class' stands there twice"]),
+        ("usb: {deviceLabelFields: [class, class]}", ["usb.deviceLabelFields[1]: 'class' is listed twice"]),
         (
             "cpu: {cpuid: {attributeBlacklist: [SSE, AVX, SSE, SSE2]}}",
-            ["cpu.cpuid.attributeBlacklist[2]: 'SSE' stands there twice"],
+            ["cpu.cpuid.attributeBlacklist[2]: 'SSE' is listed twice"],
         ),
         (
             "kernel: {configOpts: [A, A, A]}",
-            [f"kernel.configOpts[{index}]: 'A' stands there twice" for index in (1, 2)],
+            [f"kernel.configOpts[{index}]: 'A' is listed twice" for index in (1, 2)],
         ),
         ("pci: {deviceClassWhitelist: ['03', '0b40', '12', '0200']}", []),
         ("pci: {deviceClassWhitelist: []}", []),

@@ -84,21 +84,21 @@ def test_layers(texts: list[str], expected: dict[str, Any]) -> None:
 
 
 WARNINGS = [
-    ("core: {colour: blue}", "f:1: core.colour: no such key"),
-    ("core: {prot: 1}", "f:1: core.prot: no such key; did you mean port?"),
-    ("sources:\n  gpu: {}", "f:2: sources.gpu: no such key"),
+    ("core: {colour: blue}", "f:1: core.colour: unknown key"),
+    ("core: {prot: 1}", "f:1: core.prot: unknown key; did you mean port?"),
+    ("sources:\n  gpu: {}", "f:2: sources.gpu: unknown key"),
     (
         "sources: {pci: {deviceClassWhitelist: [\n  '03',\n  0300]}}",
-        "f:3: sources.pci.deviceClassWhitelist[1]: expected text, a number is read as '192'; put it in quotes",
+        "f:3: sources.pci.deviceClassWhitelist[1]: expected text, a number is used as '192'; put it in quotes",
     ),
     (
         "sources: {fake: {labels: {b: yes}}}",
-        "f:1: sources.fake.labels.b: expected text, a boolean is read as 'true'; put it in quotes",
+        "f:1: sources.fake.labels.b: expected text, a boolean is used as 'true'; put it in quotes",
     ),
-    ("core: {sources: [x]}", "f:1: core.sources: is deprecated, use labelSources"),
-    ("core: {klog: {nope: 1}}", "f:1: core.klog.nope: no such key"),
-    ("core:\n  PORT: 1\n  port: 2", "f:2: core.PORT: is the same key as port, which is laid over it"),
-    ("core:\n  port: 1\n  port: 2", "f:3: core.port: is written twice; the last one counts"),
+    ("core: {sources: [x]}", "f:1: core.sources: is deprecated; use labelSources"),
+    ("core: {klog: {nope: 1}}", "f:1: core.klog.nope: unknown key"),
+    ("core:\n  PORT: 1\n  port: 2", "f:2: core.PORT: is the same key as port, which overrides it"),
+    ("core:\n  port: 1\n  port: 2", "f:3: core.port: is written twice; the last one is used"),
 ]
 
 
@@ -128,7 +128,7 @@ ERRORS = [
         "f:1: core.sleepInterval: '9999999h' is longer than a duration can be, 292 years",
     ),
     ("core: {sleepInterval: '5'}", "f:1: core.sleepInterval: '5' is not a duration such as 60s or 1h30m"),
-    ("core: {mode: both}", "f:1: core.mode: 'both' is none of 'none', 'single'"),
+    ("core: {mode: both}", "f:1: core.mode: 'both' is not one of 'none', 'single'"),
     ("sources: {fake: {labels: [a]}}", "f:1: sources.fake.labels: expected a mapping, found a list"),
     ("sources: {custom: {name: x}}", "f:1: sources.custom: expected a list, found a mapping"),
     ("core: {klog: {v: many}}", "f:1: core.klog.v: 'many' is not a whole number"),
@@ -158,7 +158,7 @@ def test_strict_text() -> None:
 def test_deprecated_keys_count_in_files_only() -> None:
     config, findings = load(Config, [layer("core: {sources: [x]}"), *inline("core: {sources: [z]}")])
     assert config.core.label_sources == ("x",)
-    assert "--options: core.sources: is read from files only, use labelSources" in map(str, findings)
+    assert "--options: core.sources: can only be set in files; use labelSources" in map(str, findings)
     config, _ = load(Config, [layer("core: {sources: [x]}"), *inline("core: {labelSources: [z]}")])
     assert config.core.label_sources == ("z",)
 

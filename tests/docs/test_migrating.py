@@ -69,7 +69,7 @@ def unknown(shape: type[Section], path: list[str]) -> Iterator[str]:
     for part in reversed(path):
         value = {part: value}
     loaded = load(shape, [Layer("file", value)])
-    yield from (str(one) for one in loaded.findings if one.reason == "no such key")
+    yield from (str(one) for one in loaded.findings if one.reason == "unknown key")
 
 
 def test_an_unknown_key_would_be_told() -> None:

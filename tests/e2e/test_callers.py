@@ -61,7 +61,7 @@ def test_worker_of_the_node_is_taken_and_another_is_not(
     liar = Program("nfd-worker", worker_flags(secure, mounts), tmp_path / "liar.log", 0, {"NODE_NAME": theirs.name})
     liar.start()
     assert liar.wait(60) == 1
-    (said,) = liar.said("the master did not take the report, trying on")
+    (said,) = liar.said("report not accepted; trying again")
     assert "PERMISSION_DENIED" in said["error"]
     (logged,) = secure.said("report rejected")
     assert logged["node"] == theirs.name

@@ -96,7 +96,7 @@ def test_a_source_that_fails_keeps_its_labels_and_the_others_go_on(
     eventually(lambda: node.labels[F + "system-os_release.ID"] == "other")
     assert pci(node.labels) == pci(before)
     assert worker.metric('nfd_worker_source_failed{source="pci"}') == 1
-    told = worker.said("source failed, its last good result stands")
+    told = worker.said("source failed; its last good result stays")
     assert [line["error"] for line in told if line["source"] == "pci"] == [
         "pci.device: sys/bus/pci/devices: is not a directory"
     ]

@@ -47,7 +47,7 @@ def test_master_stopped_the_worker_keeps_its_pid_and_the_newest_state_arrives(
     assert (worker.alive(), worker.pid) == (True, pid)
     assert node.states(version) == [discovered(f"--host-root={machine.root}")]
     phrases = [line["event"] for line in worker.events() if "report" in line["event"]]
-    assert phrases == ["the master did not take the report, trying on", "the master takes reports again"]
+    assert phrases == ["report not accepted; trying again", "reports are accepted again"]
 
 
 def test_api_server_outage_labels_stay_and_the_change_made_meanwhile_is_written(

@@ -29,7 +29,7 @@ from nfd.runtime.signals import Signals
 from nfd.sources import BUILT_IN
 from nfd.worker import agent as agent_module
 from nfd.worker import schedule
-from nfd.worker.agent import BOOT_ID, Agent, Settings
+from nfd.worker.agent import BOOT_ID, Agent, WorkerSettings
 from nfd.worker.config import model
 from tests.faults.conftest import FaultMasters, Made
 from tests.faults.injected import WORKER, Broken, each, told
@@ -67,7 +67,7 @@ class Machine:
     node: str
     signals: Signals
     broken: Broken
-    settings: Settings
+    settings: WorkerSettings
     agent: Agent
 
     def write(self, value: str) -> None:
@@ -137,12 +137,12 @@ async def at_work(
 
         return function
 
-    def load() -> Settings:
+    def load() -> WorkerSettings:
         if stage == "reload":
             broken.trip()
         return machine.settings
 
-    settings = Settings(plan_of(faulty, seconds), interval=1.0)
+    settings = WorkerSettings(plan_of(faulty, seconds), interval=1.0)
     folder = Folder("configuration", str(root), lambda name: os.open(name, os.O_RDONLY), deep=False)
     agent = Agent(
         Host(root),

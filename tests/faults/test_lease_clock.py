@@ -26,7 +26,7 @@ _numbers = count(1)
 
 
 @dataclass
-class Held:
+class FilesInUse:
     """A lease that we hold, the time, and what its owner was told: whether we lead."""
 
     name: str
@@ -36,8 +36,8 @@ class Held:
 
 
 @pytest.fixture
-async def held(proxy: FaultProxy) -> AsyncIterator[Held]:
-    found = Held(f"clock-{next(_numbers)}")
+async def held(proxy: FaultProxy) -> AsyncIterator[FilesInUse]:
+    found = FilesInUse(f"clock-{next(_numbers)}")
     client = await connect(str(proxy.kubeconfig()))
     found.lease = Lease(client, NAMESPACE, found.name, QUICK, lambda: found.now)
     await found.lease.start("a/b:1/c", lambda: found.told.append(found.lease.leading))
@@ -59,7 +59,7 @@ def test_writes_end_before_the_lease_does(duration: float, renew: float, deadlin
     assert timing.deadline + timing.write < duration
 
 
-async def test_a_leader_without_api_server_stops_in_time(held: Held, proxy: FaultProxy) -> None:
+async def test_a_leader_without_api_server_stops_in_time(held: FilesInUse, proxy: FaultProxy) -> None:
     """At the renew deadline it leads no more, one tick before it still does."""
     proxy.inject(hang, path=LEASES)
     held.now += QUICK.deadline - 0.01
@@ -71,7 +71,7 @@ async def test_a_leader_without_api_server_stops_in_time(held: Held, proxy: Faul
         held.lease.check()
 
 
-async def test_the_deadline_counts_from_before_the_renewal(held: Held, proxy: FaultProxy) -> None:
+async def test_the_deadline_counts_from_before_the_renewal(held: FilesInUse, proxy: FaultProxy) -> None:
     """What others see of it they may have seen as soon as it was sent."""
     proxy.inject(hang, path=LEASES)
     with proxy.inject(hang, method="PUT", path=LEASES, times=1) as slow:
@@ -84,14 +84,14 @@ async def test_the_deadline_counts_from_before_the_renewal(held: Held, proxy: Fa
     assert not held.lease.leading
 
 
-async def test_whoever_was_away_for_long_is_told(held: Held) -> None:
+async def test_whoever_was_away_for_long_is_told(held: FilesInUse) -> None:
     """Stopped and continued: the lease is ours again before anybody noticed, but others may have had it meanwhile."""
     held.now += 100
     await until(lambda: len(held.told) == 3)
     assert held.told == [True, False, True]
 
 
-async def test_a_lease_that_is_deleted_is_ours_no_more(held: Held, proxy: FaultProxy) -> None:
+async def test_a_lease_that_is_deleted_is_ours_no_more(held: FilesInUse, proxy: FaultProxy) -> None:
     """Anybody can make a new one."""
     with proxy.inject(answer(500), method="POST", path=LEASES):
         proxy.plane.request("DELETE", f"{LEASES}/{held.name}")
@@ -101,7 +101,7 @@ async def test_a_lease_that_is_deleted_is_ours_no_more(held: Held, proxy: FaultP
     await until(lambda: held.told == [True, False, True])
 
 
-async def test_a_lease_that_is_said_to_be_missing_is_ours_no_more(held: Held, proxy: FaultProxy) -> None:
+async def test_a_lease_that_is_said_to_be_missing_is_ours_no_more(held: FilesInUse, proxy: FaultProxy) -> None:
     with proxy.inject(answer(404), method="PUT", path=LEASES, times=1):
         held.now += 0.5
         await until(lambda: held.told == [True, False])

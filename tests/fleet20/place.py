@@ -16,7 +16,7 @@ from nfd.cli.machine import config_of, plan_with
 from nfd.host.replay import Replay
 from nfd.rpc.client import Reporter
 from nfd.runtime.signals import Signals
-from nfd.worker.agent import Agent, Settings
+from nfd.worker.agent import Agent, WorkerSettings
 from tests.controlplane import objects
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
@@ -58,9 +58,9 @@ class FleetPlace:
         """What the node's worker does when it starts: one scan, one report over real gRPC."""
         args = Namespace(config=str(config or self.config(name)), sources=None)
 
-        def settings() -> Settings:
+        def settings() -> WorkerSettings:
             found, _ = config_of(args)
-            return Settings(plan_with(args, found), unpublished=found.core.no_publish_features)
+            return WorkerSettings(plan_with(args, found), unpublished=found.core.no_publish_features)
 
         host = Replay(self.machine(name), {})
         send = Reporter(f"127.0.0.1:{port_of(self.master)}").send

@@ -41,7 +41,7 @@ def test_a_key_written_twice_is_a_warning() -> None:
     text = "flags:\n  gfd:\n    oneshot: true\n    oneshot: false\n"
     config, warnings = read(text, "c")
     assert not config.flags.gfd.oneshot
-    assert warnings == ("c:4: flags.gfd.oneshot: is written twice; the last one counts",)
+    assert warnings == ("c:4: flags.gfd.oneshot: is written twice; the last one is used",)
 
 
 def nested(path: tuple[str, ...], value: str) -> str:
@@ -149,19 +149,19 @@ def test_every_flag_is_an_established_one() -> None:
 
 
 UNKNOWN = {
-    "Surprise: 1\n": "1: Surprise: no such key",
-    "flags:\n  gdf: {}\n": "2: flags.gdf: no such key; did you mean gfd?",
-    "flags:\n  gfd:\n    sleepintervall: 5\n": "3: flags.gfd.sleepintervall: no such key; did you mean sleepInterval?",
-    "flags:\n  plugin:\n    x: 5\n": "3: flags.plugin.x: no such key",
-    "kubeconfig: a\n": "1: kubeconfig: no such key; use the flag --kubeconfig",
-    "imex: {a: b}\n": "1: imex.a: no such key",
-    "resources:\n  gpu: []\n": "2: resources.gpu: no such key; did you mean gpus?",
-    "sharing:\n  MPSS: 1\n": "2: sharing.MPSS: no such key; did you mean mps?",
+    "Surprise: 1\n": "1: Surprise: unknown key",
+    "flags:\n  gdf: {}\n": "2: flags.gdf: unknown key; did you mean gfd?",
+    "flags:\n  gfd:\n    sleepintervall: 5\n": "3: flags.gfd.sleepintervall: unknown key; did you mean sleepInterval?",
+    "flags:\n  plugin:\n    x: 5\n": "3: flags.plugin.x: unknown key",
+    "kubeconfig: a\n": "1: kubeconfig: unknown key; use the flag --kubeconfig",
+    "imex: {a: b}\n": "1: imex.a: unknown key",
+    "resources:\n  gpu: []\n": "2: resources.gpu: unknown key; did you mean gpus?",
+    "sharing:\n  MPSS: 1\n": "2: sharing.MPSS: unknown key; did you mean mps?",
     "sharing:\n  mps:\n    Rename: 1\n    resources: [{name: gpu, replicas: 2}]\n": (
-        "3: sharing.mps.Rename: no such key"
+        "3: sharing.mps.Rename: unknown key"
     ),
     "sharing: {mps: {resources: [{name: gpu, replicas: 2, Devices: all}]}}\n": (
-        "1: sharing.mps.resources[0].Devices: no such key"
+        "1: sharing.mps.resources[0].Devices: unknown key"
     ),
 }
 
@@ -171,7 +171,7 @@ def test_a_key_that_only_a_flag_may_set_is_named_with_it(leaf: Option) -> None:
     """And a misspelt one is never said to be the key that no file may have."""
     for written in (leaf.key, leaf.key.upper(), leaf.mark.name):
         (warning,) = read(f"{written}: 1\n")[1]
-        assert warning == f"config.yaml:1: {written}: no such key; use the flag --{leaf.mark.name}"
+        assert warning == f"config.yaml:1: {written}: unknown key; use the flag --{leaf.mark.name}"
     (warning,) = read(f"{leaf.key}x: 1\n")[1]
     assert "use the flag" not in warning
     assert f"did you mean {leaf.key}?" not in warning
@@ -213,7 +213,7 @@ def test_strategies(where: str, words: Mapping[str, str], tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         make_run(load(tmp_path, where, words), 0).loaded.check_mig_strategy()
     wrong = words["text"].strip("'")
-    assert str(caught.value).startswith(f"{places[where]}: {key}: {wrong!r} is none of ")
+    assert str(caught.value).startswith(f"{places[where]}: {key}: {wrong!r} is not one of ")
 
 
 def test_what_is_overridden_is_not_checked(tmp_path: Path) -> None:
@@ -236,7 +236,9 @@ def test_the_program_names_the_place_of_a_strategy(tmp_path: Path) -> None:
     text = "version: v1\nflags:\n  migStrategy: Single\n"
     outcome = run_process(prepare({"machine": {"devices": [H100]}, "config": text}, tmp_path))
     assert outcome.code == 2
-    assert outcome.stderr.strip().endswith("config.yaml:3: flags.migStrategy: 'Single' is none of none, single, mixed")
+    assert outcome.stderr.strip().endswith(
+        "config.yaml:3: flags.migStrategy: 'Single' is not one of none, single, mixed"
+    )
 
 
 FAMILIES = {

@@ -54,15 +54,15 @@ async def test_prune(place: Folder, masters: Masters, name: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["--node-store", "etcd"], "neither `kubernetes` nor `file:DIR`"),
-        (["--port", "70000"], "no port number"),
+        (["--node-store", "etcd"], "must be `kubernetes` or `file:DIR`"),
+        (["--port", "70000"], "is not a port number"),
         (["--instance", "-x"], "-instance"),
         (["--ca-file", "x"], "all three or none"),
-        (["--no-such"], "no such flag"),
+        (["--no-such"], "unknown flag"),
         (["--options", "nfdApiParallelism: 0"], "nfdApiParallelism"),
         (["--nfd-api-parallelism", "999999999999"], "nfd-api-parallelism"),
         (["--options", "denyLabelNs: ["], "--options"),
-        (["--feature-gates", "Nothing=true"], "no feature gate"),
+        (["--feature-gates", "Nothing=true"], "is not a feature gate"),
     ],
 )
 async def test_usage_errors_are_one_line_and_exit_2(argv: list[str], reason: str) -> None:

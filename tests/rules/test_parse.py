@@ -89,7 +89,7 @@ TERM = ("matchFeatures:", "- feature: f.a", "  matchExpressions:")
         (HEAD.replace("  name: x\n", "  generation: 3\n") + "spec: {rules: []}\n", ["3: metadata.name is missing"]),
         (
             HEAD + "spec: {rules: [{name: r, name: s}]}\nspec:\n  rules: []\n",
-            ["6: spec is written twice; the last one counts"],
+            ["6: spec is written twice; the last one is used"],
         ),
         (
             HEAD + "spec: {rules: []}\n---\n" + HEAD + "spec: {rules: []}\n",

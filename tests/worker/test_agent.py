@@ -22,7 +22,7 @@ from nfd.report import Reply, Report, State
 from nfd.runtime.failures import COUNTS
 from nfd.runtime.signals import Signals
 from nfd.source import Source
-from nfd.worker.agent import Agent, Settings
+from nfd.worker.agent import Agent, WorkerSettings
 from nfd.worker.report_content import Content, derive_content
 
 
@@ -44,7 +44,7 @@ class Machine:
             Source(name, Section, self.discover(name), self.labels(name), settled=settled.get(name, False))
             for name in self.found
         )
-        self.settings = Settings(Plan(self.sources, self.sources, dict.fromkeys(self.found)), interval=1.0)
+        self.settings = WorkerSettings(Plan(self.sources, self.sources, dict.fromkeys(self.found)), interval=1.0)
 
     def discover(self, name: str) -> Callable[[Host, Section], Features]:
         def run(host: Host, config: Section) -> Features:
@@ -101,7 +101,9 @@ def changing(machine: Machine, **found: str | Exception) -> Callable[[Report], R
     return step
 
 
-def agent_of(tmp_path: Path, machine: Machine, master: Master, load: Callable[[], Settings] | None = None) -> Agent:
+def agent_of(
+    tmp_path: Path, machine: Machine, master: Master, load: Callable[[], WorkerSettings] | None = None
+) -> Agent:
     return Agent(
         Host(tmp_path),
         "n1",
@@ -211,7 +213,7 @@ def test_a_reload_scans_everything_even_if_the_configuration_is_broken(tmp_path:
     machine = Machine()
     machine.settings = replace(machine.settings, interval=0.0)
 
-    def load() -> Settings:
+    def load() -> WorkerSettings:
         raise ConfigError("nfd-worker.conf: core.sleepInterval: nonsense")
 
     def reload(report: Report) -> Reply:
@@ -281,7 +283,7 @@ def test_a_report_that_fails_unforeseen_is_tried_again(kind: type[Exception], tm
 def test_a_reload_that_fails_unforeseen_changes_nothing(
     kind: type[Exception], tmp_path: Path, signals: Signals
 ) -> None:
-    def load() -> Settings:
+    def load() -> WorkerSettings:
         raise kind("made by the test")
 
     def hang_up(report: Report) -> Reply:

@@ -19,7 +19,7 @@ from nfd.runtime.health import STUCK, alive_answer
 from nfd.runtime.signals import Signals
 from nfd.runtime.threads import Limits
 from nfd.source import Source
-from nfd.worker.agent import Agent, Settings
+from nfd.worker.agent import Agent, WorkerSettings
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_worker_is_alive_while_each_source_is_within_its_time(tmp_path: Path, 
 
     wanted = {"a": 30.0, "b": 2 * STUCK, "c": 30.0}
     plan = Plan(tuple(source(*one) for one in wanted.items()), (), dict.fromkeys(wanted))
-    settings = Settings(plan, publish=False)
+    settings = WorkerSettings(plan, publish=False)
     agent = Agent(Host(tmp_path), "n1", settings, signals, lambda report: Reply(60.0), lambda: settings, live=False)
     assert agent.run_once()
     assert left == {name: pytest.approx(STUCK + seconds, abs=20) for name, seconds in wanted.items()}

@@ -14,7 +14,7 @@ from tests.worker.process import FEATURES_D, Worker, make_machine, until, worker
 CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
 GONE = "configuration file is missing or empty; the configuration in use stays"
 REFUSED = "configuration is invalid; the previous one stays in use"
-FAILED = "source failed, its last good result stands"
+FAILED = "source failed; its last good result stays"
 RULE = "sources: {custom: [{name: r, labels: {example.com/rule: '1'}}]}\n"
 
 
@@ -79,7 +79,7 @@ async def test_a_configuration_of_unknown_sources_alone_is_refused(machine: Path
         before = set(master.taken.reports[0].labels)
         config.write_text("core:\n  labelSources: [kernal]\n")
         await ours.says(REFUSED)
-        assert said(ours, REFUSED)[0]["error"] == "core.labelSources: none of its sources exists"
+        assert said(ours, REFUSED)[0]["error"] == "core.labelSources: it contains no known source"
         (warning,) = said(ours, "configuration")
         assert warning["error"].startswith(f"{config}:2: core.labelSources[0]: no source 'kernal'; there are cpu,")
         assert (warning["level"], warning["path"]) == ("warning", f"{config}:2")
@@ -92,7 +92,7 @@ async def test_a_configuration_of_unknown_sources_alone_is_refused(machine: Path
 async def test_every_reason_of_a_failing_source_is_told_once(machine: Path, config: Path) -> None:
     """Of custom.d and of features.d."""
     rules, features = machine / CUSTOM_D / "r.yaml", machine / FEATURES_D / "odd"
-    reasons = ("not YAML", "stands for nothing", "unknown key", "symbolic links", "is larger than")
+    reasons = ("not YAML", "has no anchor", "unknown key", "symbolic links", "is larger than")
     texts = ("- {", "- &a [*a]", "- {name: x, lables: {}}", "- {")
     async with running() as master, worker(*flags(machine, config, master)) as ours:
         await until(lambda: bool(master.taken.reports))

@@ -68,8 +68,8 @@ async def test_a_master_that_comes_late_and_goes_away(machine: Path) -> None:
     """The worker stays the same process, and what arrives in the end is the newest state."""
     port, failing, working = (
         free_port(),
-        "the master did not take the report, trying on",
-        "the master takes reports again",
+        "report not accepted; trying again",
+        "reports are accepted again",
     )
     async with worker(*flags(machine, port)) as ours:
         for outage, value in enumerate(("2", "3"), 1):
@@ -205,23 +205,23 @@ async def test_a_taken_http_port_is_no_reason_to_stop(machine: Path) -> None:
         with socket.create_server(("", 0)) as other:
             async with worker(*flags(machine, master.port, http=other.getsockname()[1])) as ours:
                 await first_report(master)
-                assert "no HTTP server" in ours.events()
+                assert "cannot serve probes and metrics" in ours.events()
 
 
 @pytest.mark.parametrize(
     ("words", "variables", "text"),
     [
-        (["-nonsense"], {}, "-nonsense: no such flag"),
+        (["-nonsense"], {}, "-nonsense: unknown flag"),
         (["stray"], {}, "'stray': not a flag"),
         (["-port=x"], {}, "-port: 'x' is not a whole number"),
-        (["-port=70000"], {}, "70000 is no port number"),
-        (["-ca-file=a", "-key-file=b"], {}, "belong together"),
+        (["-port=70000"], {}, "70000 is not a port number"),
+        (["-ca-file=a", "-key-file=b"], {}, "must be given together"),
         (["-options={core: {sleepInterval: x}}"], {}, "core.sleepInterval"),
         (["-server=master"], {}, "-server: 'master' is not HOST:PORT"),
         (["-replay=/nonexistent"], {}, "--replay /nonexistent: No such file"),
         (["-host-root=/nonexistent"], {}, "--host-root /nonexistent: No such file"),
-        (["-feature-gates=Nonsense=true"], {}, "'Nonsense' is no feature gate"),
-        ([], {"NODE_NAME": "Not_A_Node"}, "NODE_NAME: the node's name 'Not_A_Node' must be"),
+        (["-feature-gates=Nonsense=true"], {}, "'Nonsense' is not a feature gate"),
+        ([], {"NODE_NAME": "Not_A_Node"}, "NODE_NAME: node name 'Not_A_Node' must be"),
     ],
 )
 async def test_usage_errors_are_one_line_and_status_2(words: list[str], variables: dict[str, str], text: str) -> None:

@@ -16,8 +16,8 @@ from nfd.report import State
 from nfd.runtime.health import render
 from nfd.source import Source
 from nfd.worker.metrics import Metrics
-from nfd.worker.report_content import derive_content, derive_states, doubtful, idle_patterns, matches
-from nfd.worker.schedule import BACK_OFF, HEARTBEAT_LIMITS, HOPELESS, Pace
+from nfd.worker.report_content import derive_content, derive_states, doubtful, matches, unused_patterns
+from nfd.worker.schedule import BACK_OFF, HEARTBEAT_LIMITS, PERMANENT_WAIT, Pace
 
 
 def source(name: str, *, rules: bool = False) -> Source:
@@ -74,7 +74,7 @@ def test_patterns_of_no_publish_features(name: str, pattern: str, expected: bool
 
 def test_patterns_that_match_nothing_are_told() -> None:
     found = Discovery(features=Features(attributes={"kernel.config": {}}))
-    assert idle_patterns(["kernel.*", "kernel.confg", "pci.*"], found) == ("kernel.confg", "pci.*")
+    assert unused_patterns(["kernel.*", "kernel.confg", "pci.*"], found) == ("kernel.confg", "pci.*")
 
 
 def refusal(retry: bool = True, after: float | None = None) -> ReportError:
@@ -84,7 +84,7 @@ def refusal(retry: bool = True, after: float | None = None) -> ReportError:
 def test_news_goes_at_once_and_beats_when_the_master_said() -> None:
     pace = Pace()
     assert pace.due(new=True) == pace.due(new=False) == 0
-    pace.taken(100.0, 300.0)
+    pace.accepted(100.0, 300.0)
     assert pace.due(new=True) == 100.0
     assert 370 <= pace.due(new=False) <= 430
 
@@ -92,7 +92,7 @@ def test_news_goes_at_once_and_beats_when_the_master_said() -> None:
 @given(st.floats())
 def test_any_beat_is_bounded(beat: float) -> None:
     pace = Pace()
-    pace.taken(0.0, beat)
+    pace.accepted(0.0, beat)
     assert HEARTBEAT_LIMITS[0] * 0.9 <= pace.due(new=False) <= HEARTBEAT_LIMITS[1] * 1.1
 
 
@@ -119,13 +119,13 @@ def test_what_the_master_asks_for_is_obeyed(after: float) -> None:
 
 def test_a_hopeless_report_waits_long_unless_it_becomes_another_one() -> None:
     pace = Pace()
-    assert pace.failed(0.0, refusal(retry=False)) >= HOPELESS * 0.9
+    assert pace.failed(0.0, refusal(retry=False)) >= PERMANENT_WAIT * 0.9
     pace.changed(7.0)
     assert pace.due(new=True) == 7.0
     pace.failed(8.0, refusal(after=20.0))
     pace.changed(9.0)
     assert pace.due(new=True) >= 28.0, "an overloaded master is not asked sooner"
-    pace.taken(50.0, 60.0)
+    pace.accepted(50.0, 60.0)
     assert (pace.failures, pace.hopeless) == (0, False)
 
 

@@ -15,7 +15,7 @@ from nfd.cli.output import Style, problems, style_of, table
 from nfd.cli.parsers import path
 from nfd.config import yamltext
 from nfd.config.load import Contents
-from nfd.config.reload_guard import Held
+from nfd.config.reload_guard import FilesInUse
 from nfd.errors import NfdError
 from nfd.features import Problem
 from nfd.report import Reply, Report
@@ -25,7 +25,7 @@ from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals
 from nfd.store.file import check_node
 from nfd.text import visible
-from nfd.worker.agent import Agent, Settings
+from nfd.worker.agent import Agent, WorkerSettings
 from nfd.worker.cli import config_folders, node_name
 
 BEAT = 60.0
@@ -52,8 +52,8 @@ def run(args: Namespace) -> int:
     log.setup("warning")
     host, signals = host_of(args), Signals()
     node = node_name(host)
-    held, contents = Held(), Contents(args.config or "")
-    settings, odd = _settings(args, held)
+    in_use, contents = FilesInUse(), Contents(args.config or "")
+    settings, odd = _settings(args, in_use)
     nodes = Path(args.nodes)
     with LocalMaster(nodes) as master:
         screen = Screen(nodes / f"{node}.yaml", node, style_of(sys.stdout), (*odd, *settings.plan.problems))
@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
             settings,
             signals,
             send,
-            lambda: _reload(args, held),
+            lambda: _reload(args, in_use),
             folders=folders,
             changed=contents.changed,
             live=live,
@@ -104,18 +104,18 @@ def _folders(args: Namespace) -> tuple[Folder, ...]:
     return () if once else config_folders(args.config)
 
 
-def _reload(args: Namespace, held: Held) -> Settings:
+def _reload(args: Namespace, in_use: FilesInUse) -> WorkerSettings:
     """The reloaded settings; problems are logged, as a worker does."""
-    settings, odd = _settings(args, held)
+    settings, odd = _settings(args, in_use)
     for one in odd:
         log.get("worker").warning("configuration", path=one.subject, error=one.reason)
     return settings
 
 
-def _settings(args: Namespace, held: Held) -> tuple[Settings, tuple[Problem, ...]]:
-    config, odd = config_of(args, held)
+def _settings(args: Namespace, in_use: FilesInUse) -> tuple[WorkerSettings, tuple[Problem, ...]]:
+    config, odd = config_of(args, in_use)
     core = config.core
-    return Settings(plan_with(args, config), core.sleep_interval, unpublished=core.no_publish_features), odd
+    return WorkerSettings(plan_with(args, config), core.sleep_interval, unpublished=core.no_publish_features), odd
 
 
 class Screen:
