@@ -41,7 +41,7 @@ class InitError(NfdError):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What stays the same from one reload to the next."""
+    """The settings from one load to the next."""
 
     loaded: Loaded
     options: ReadSettings
@@ -50,7 +50,7 @@ class Run:
 
 
 def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
-    """What runs from now on, `current` until now. Raises ConfigError if the families file cannot be used."""
+    """The settings from now on; `current` are the previous ones. Raises ConfigError for an invalid families file."""
     config, flags = loaded.config, loaded.config.flags
     place = place_of(Config, loaded.layers, ("familiesFile",))
     families = read_families(config.families_file, place, current.settings.families if current else None)
@@ -63,9 +63,9 @@ def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
 
 
 def read_families(path: str, place: str = "-families-file", current: Families | None = None) -> Families:
-    """The built-in table with what the file lays over it; what is `current`, if the file is missing or empty just now.
+    """The built-in table with the file's rows added; `current` if the file is missing or empty just now.
 
-    Raises ConfigError naming file, line and key.
+    Raises ConfigError with file, line and key.
     """
     if not path:
         return overlay({})
@@ -98,7 +98,7 @@ def read_family(path: str, document: Document, key: str, value: Any) -> str:
 
 
 class Agent:
-    """The loop. `last` is the reading of the pass before."""
+    """The loop. `last` is the inventory of the last pass."""
 
     def __init__(
         self, host: Host, choice: Choice, run: Run, open_output: Callable[[Loaded], Output], signals: Signals
@@ -131,17 +131,17 @@ class Agent:
             self._pass(output)
 
     def _pass(self, output: Output, *, first: bool = False) -> None:
-        """One pass; a defect that a state of the machine brings up must not end the program."""
+        """One pass; a defect must not end the program."""
         try:
             self.label(output)
         except NfdError as error:
             if first or is_unread(error):
                 raise
-            _log.error("labels not written", error=str(error))
+            _log.error("cannot write labels", error=str(error))
         except Exception as error:
             if self._run.loaded.config.flags.gfd.oneshot:
                 raise
-            failed("pass", error, "labels not written")
+            failed("pass", error, "cannot write labels")
 
     def label(self, output: Output) -> None:
         """One pass."""
@@ -154,16 +154,17 @@ class Agent:
         labels = self._completed(found.labels, inventory, output)
         self._last = inventory
         legal, notes = cleaned(labels)
-        self._tell([*self._host.take_notes(), *found.notes, *notes])
+        self._log_new([*self._host.take_notes(), *found.notes, *notes])
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
-        self._retire(output)
+        self._remove_previous(output)
 
-    def _retire(self, output: Output) -> None:
-        """Once the labels are in their new place, those in a former one go: they would speak beside them, or louder.
+    def _remove_previous(self, output: Output) -> None:
+        """After the labels were written to a new output, remove those at the previous one, which would otherwise be
+        used as well.
 
-        A former place that is the new one under another name (a link, a folder mounted twice) stays for as long as it
-        is. Removing is tried once: who may write an object need not have the right to delete it.
+        An old place that is the new one under another name (a link, a folder mounted twice) stays. Removing is tried
+        once: permission to write an object does not include permission to delete it.
         """
         place, identity = output.place, output.identity
         left = {place: output}
@@ -176,11 +177,11 @@ class Agent:
             try:
                 former.remove()
             except NfdError as error:
-                _log.error("labels in their former place not removed", error=str(error))
+                _log.error("cannot remove the labels at the previous output", error=str(error))
         self._labelled = left
 
     def _completed(self, labels: Labels, inventory: Inventory, output: Output) -> Labels:
-        """Until the first whole reading, what is missing is taken from the labels of the process before."""
+        """Until the first complete reading, missing labels are taken from those of the previous process."""
         if self._last is None:
             self._remembered = output.read()
         if not is_needed(inventory):
@@ -188,7 +189,7 @@ class Agent:
         return complete(labels, self._remembered, inventory)
 
     def _reload(self, output: Output) -> Output:
-        """The configuration file is read again; one that cannot be used changes nothing."""
+        """Reload the configuration file; an invalid one changes nothing."""
         try:
             loaded = self._choice.load(self._run.loaded)
             log_config(loaded)
@@ -197,17 +198,17 @@ class Agent:
                 fresh.loaded.check_mig_strategy()
             opened = self._open_output(loaded)
         except NfdError as error:
-            _log.error("configuration not reloaded", error=str(error))
+            _log.error("cannot reload the configuration", error=str(error))
             return output
         except Exception as error:
-            failed("reload", error, "configuration not reloaded")
+            failed("reload", error, "cannot reload the configuration")
             return output
         self._run = fresh
         _log.info("configuration reloaded")
         return opened
 
-    def _tell(self, notes: list[tuple[str, str]]) -> None:
-        """Each note once, for as long as it holds."""
+    def _log_new(self, notes: list[tuple[str, str]]) -> None:
+        """Log each note once while it stays the same."""
         for subject, reason in notes:
             if (subject, reason) not in self._said:
                 _log.warning("incomplete", path=subject, error=reason)
@@ -215,7 +216,7 @@ class Agent:
 
 
 def is_unread(error: NfdError) -> bool:
-    """Whether whoever read our labels is gone, so that no later pass can do better."""
+    """Whether the reader of standard output is gone, so that no later pass can succeed."""
     return isinstance(error, HostError) and error.errno == errno.EPIPE
 
 

@@ -31,7 +31,7 @@ class Config(Section):
     mig_strategy: Literal["none", "single", "mixed"] = "none"
     """How MIG devices are offered: the strategy of the device plugin on this node."""
     device_discovery_strategy: Literal["auto", "nvml", "tegra", "vfio"] = "auto"
-    """Which library is asked for the devices."""
+    """Which library reads the devices."""
     no_timestamp: bool = False
     """Leave out `nvidia.com/gfd.timestamp`, the time at which the labels last changed."""
     machine_type_file: str = MACHINE_TYPE_FILE
@@ -39,7 +39,7 @@ class Config(Section):
     sharing: Sharing = Sharing()
     """`timeSlicing` and `mps`, as in the device plugin's configuration."""
     families: Annotated[Mapping[str, str], AfterValidator(check_families)] = {}
-    """Names of architectures by compute capability (`"14.0": vera`), laid over the built-in ones."""
+    """Names of architectures by compute capability (`"14.0": vera`), added to the built-in ones."""
     timeout: Annotated[Duration, AfterValidator(check_timeout)] = TIMEOUT
     """How long the driver may take for one reading."""
 

@@ -40,10 +40,10 @@ RETRY_SECONDS = 5.0
 VARIABLES: Mapping[str, tuple[str, Any]] = {
     "NODE_NAME": ("the node; required", ""),
     "CONFIG_FILE_SRCDIR": ("folder of the configurations; required", ""),
-    "CONFIG_FILE_DST": ("the link to make; required", ""),
+    "CONFIG_FILE_DST": ("path of the link; required", ""),
     "NODE_LABEL": ("label of the node that names the configuration", LABEL),
     "DEFAULT_CONFIG": ("name of the configuration without that label", ""),
-    "FALLBACK_STRATEGIES": ("what to try without either, in this order: named, single, empty", ""),
+    "FALLBACK_STRATEGIES": ("fallbacks without either, in this order: named, single, empty", ""),
     "ONESHOT": ("link once and exit", False),
     "SEND_SIGNAL": ("signal the process after a change", True),
     "SIGNAL": ("number of that signal", int(signal.SIGHUP)),
@@ -118,7 +118,7 @@ def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[
     """The name of the configuration to use, empty for an empty one. Raises ConfigError if none fits."""
     if name := wanted or default:
         if name not in names:
-            raise ConfigError(f"no configuration {name!r}; there are {', '.join(sorted(names)) or 'none'}")
+            raise ConfigError(f"no configuration {name!r}; existing are {', '.join(sorted(names)) or 'none'}")
         return name
     for fallback in fallbacks:
         if fallback == "named" and NAMED in names:
@@ -127,7 +127,7 @@ def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[
             return names[0]
         if fallback == "empty":
             return ""
-    raise ConfigError("no configuration is named by label or default, and no fallback fits")
+    raise ConfigError("neither label nor default names a configuration, and no fallback matches")
 
 
 def update(settings: ManagerSettings, wanted: str) -> None:
@@ -168,7 +168,7 @@ def send(process: str, number: int) -> None:
                 return
         except OSError:
             continue  # it ended meanwhile, or is not ours
-    raise HostError("/proc", f"no process is called {process}")
+    raise HostError("/proc", f"no process has the name {process}")
 
 
 async def follow(settings: ManagerSettings, client: KubeClient) -> None:
@@ -213,7 +213,7 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
     """Raises: Unavailable for labels that are none: they are not taken for missing ones."""
     labels = item["metadata"].get("labels") or {}
     if not isinstance(labels, Mapping):
-        raise Unavailable(f"node {item['metadata']['name']}: its labels are no mapping")
+        raise Unavailable(f"node {item['metadata']['name']}: its labels are not a mapping")
     return labels
 
 

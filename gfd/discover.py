@@ -150,7 +150,7 @@ Its thread keeps the list: whoever waits for it may be asked to end, and `Thread
 """
 
 
-class Reading(Protocol):
+class LibraryReading(Protocol):
     """A reading of one library, which may be looked at while it runs."""
 
     def run(self) -> None: ...
@@ -192,7 +192,7 @@ class Chosen:
         self._strategy = strategy
         self._library = library
         self._tegra = tegra
-        self._reading: Reading | None = None
+        self._reading: LibraryReading | None = None
 
     def run(self) -> None:
         auto = self._strategy == "auto" and not is_loadable(_DXCORE)
@@ -208,7 +208,7 @@ class Chosen:
     def inventory(self, unanswered: str = "") -> Inventory:
         return Inventory() if self._reading is None else self._reading.inventory(unanswered)
 
-    def _go(self, reading: Reading) -> Inventory:
+    def _go(self, reading: LibraryReading) -> Inventory:
         self._reading = reading
         reading.run()
         return reading.inventory()
@@ -224,10 +224,10 @@ def is_loadable(library: str) -> bool:
     return True
 
 
-def within(timeout: float, reading: Reading) -> Inventory:
+def within(timeout: float, reading: LibraryReading) -> Inventory:
     """Run a reading for at most `timeout` seconds; devices that did not get their turn count as failing."""
     if _late:
-        return Inventory(trouble=Trouble.DRIVER_ERROR, reason="a call into the driver has not come back yet")
+        return Inventory(trouble=Trouble.DRIVER_ERROR, reason="a call into the driver has not returned yet")
     defects: list[Exception] = []
 
     def run() -> None:

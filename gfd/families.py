@@ -1,4 +1,4 @@
-"""Architectures by compute capability: a table that comes with us, and what an administrator lays over it."""
+"""Architectures by compute capability: a built-in table, and rows of the administrator."""
 
 from __future__ import annotations
 

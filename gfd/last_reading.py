@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from gfd.inventory import LOST, Driver, Fact, Gpu, Inventory, MigDevice, Trouble, join_facts
 
-NONE_LISTED = "the driver lists no device"
-NOT_LISTED = "is on PCI, and the driver does not list it"
+NONE_LISTED = "the driver lists no devices"
+NOT_LISTED = "is on PCI, but the driver does not list it"
 
 
 def resume(fresh: Inventory, last: Inventory) -> Inventory:
@@ -51,9 +51,9 @@ def unread(inventory: Inventory) -> str:
     if inventory.driver.failing and not inventory.driver.is_complete:
         return inventory.driver.failing
     if (number := count_not_listed(inventory)) > 0:
-        return f"GPU on PCI that the driver does not list, of which nothing is known: {number}"
+        return f"GPUs on PCI that the driver does not list and never listed:  {number}"
     missing = [gpu for gpu in inventory.gpus if gpu.unknown and not gpu.display_only]
-    return f"GPU {missing[0].index}: {missing[0].failing or 'not all is known from before'}" if missing else ""
+    return f"GPU {missing[0].index}: {missing[0].failing or 'some values are unknown'}" if missing else ""
 
 
 def count_not_listed(inventory: Inventory) -> int:

@@ -126,9 +126,9 @@ class NodeFeatureOutput:
         try:
             return await self._read_owners(client)
         except (KubeError, LookupError, TypeError, AttributeError) as error:
-            reason = str(error) if isinstance(error, KubeError) else "the answer is no Pod"
+            reason = str(error) if isinstance(error, KubeError) else "the answer is not a Pod"
             if reason != self._told:
-                _log.warning("owner of the NodeFeature object not known", error=reason)
+                _log.warning("cannot read the owner of the NodeFeature object", error=reason)
             self._told = reason
             return None
 
@@ -166,7 +166,7 @@ def open_node_feature(config: Config, guard: Guard = nullcontext) -> NodeFeature
     if output.is_served():
         return output
     path = config.flags.gfd.output_file
-    _log.warning("the cluster has no NodeFeature objects, a feature file is written", path=path)
+    _log.warning("the cluster has no NodeFeature API; writing a feature file", path=path)
     return None
 
 
@@ -192,7 +192,7 @@ async def is_served(client: KubeClient) -> bool:
         return False
     listed = found.get("resources") if isinstance(found, Mapping) and found.get("kind") == "APIResourceList" else None
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
-        raise Unavailable(f"GET /apis/{GROUP}: the answer is no list of resources; is this a Kubernetes API server?")
+        raise Unavailable(f"GET /apis/{GROUP}: the answer is not a list of resources; is this a Kubernetes API server?")
     return any(one.get("name") == RESOURCE for one in listed)
 
 

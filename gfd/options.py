@@ -29,7 +29,7 @@ from nfd.runtime.log import LEVELS
 
 PROGRAM = "gpu-feature-discovery"
 OUTPUT_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
-KEPT = "what was read from it before stays in use"
+KEPT = "its previous content stays in use"
 
 
 def check_version(text: str) -> str:
@@ -192,7 +192,7 @@ class Config(Part):
     replay: Annotated[str, Flag("replay", outside=True)] = ""
     """Recorded or hand-made machine to label instead of the running one."""
     families_file: Annotated[str, Flag("families-file", env=("GFD_FAMILIES_FILE",), outside=True)] = ""
-    """YAML: names of architectures by compute capability ("14.0": vera), laid over the built-in ones."""
+    """YAML: names of architectures by compute capability ("14.0": vera), added to the built-in ones."""
     nvml_timeout: Annotated[
         Duration, AfterValidator(check_timeout), Flag("nvml-timeout", env=("GFD_NVML_TIMEOUT",), outside=True)
     ] = TIMEOUT
@@ -283,7 +283,7 @@ def _parse(argv: Sequence[str], environment: Mapping[str, str]) -> Parsed:
         PROGRAM,
         argv,
         model=Config,
-        about="Labels a node after its NVIDIA GPUs.",
+        about="Labels a node by its NVIDIA GPUs.",
         allow_words=True,
         version_flags=("version", "v"),
         environment=environment,

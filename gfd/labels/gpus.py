@@ -154,7 +154,7 @@ def capabilities(inventory: Inventory, settings: LabelSettings) -> Labelled:
     if settings.mig_strategy in MIG_STRATEGIES and settings.mig_strategy != NONE:
         labels["mig.strategy"] = settings.mig_strategy
     if impossible:
-        return Labelled(labels, (("mps.capable", "false: MPS sharing is configured, and a GPU is in MIG mode"),))
+        return Labelled(labels, (("mps.capable", "false: MPS sharing is configured, but a GPU is in MIG mode"),))
     return Labelled(labels)
 
 
@@ -226,7 +226,7 @@ def clique(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """
     found = sorted({gpu.clique for gpu in inventory.compute_gpus if gpu.clique})
     if len(found) > 1:
-        return Labelled({}, (("gpu.clique", f"left out, since the devices differ: {', '.join(found)}"),))
+        return Labelled({}, (("gpu.clique", f"omitted, since the devices differ:  {', '.join(found)}"),))
     return Labelled({"gpu.clique": found[0]} if found else {})
 
 

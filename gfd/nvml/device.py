@@ -101,7 +101,7 @@ class Device:
             self._fails(Fact.MEMORY, f"memory: {error_text(error)}")
             return 0, integrated
         if not total and not integrated:
-            self._fails(Fact.MEMORY, "memory: the driver tells 0 bytes")
+            self._fails(Fact.MEMORY, "memory: the driver reports 0 bytes")
         return total, integrated
 
     def _read_migs(self, handle: Any, memory_bytes: int) -> list[MigDevice]:

@@ -12,7 +12,7 @@ from nfd.kube.lists import list_all, list_if_known
 from nfd.kube.paths import NAMESPACES, NODE_FEATURES
 from nfd.kube.responses import identity, labels_of
 from nfd.master.http.reports_api import MasterState
-from nfd.master.node.desired import OBJECT, Freshness
+from nfd.master.node.desired import OBJECT_ORIGIN, Freshness
 from nfd.master.rules.nodefeatures import FeatureObject, node_of, parse_feature_object
 
 OPTION = "nodeFeatureNamespaceSelector"
@@ -52,7 +52,7 @@ async def read_objects(
         try:
             return parse_feature_object(item)
         except ValueError:
-            invalid["{}{}/{}".format(OBJECT, *identity(item))] = node_of(item.get("metadata"))
+            invalid["{}{}/{}".format(OBJECT_ORIGIN, *identity(item))] = node_of(item.get("metadata"))
             return None
 
     found = await list_if_known(client, NODE_FEATURES, parse, query)

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nfd.events.kernel import DeafError, KernelEvents
+from nfd.events.kernel import KernelEvents, NoKernelEvents
 from nfd.events.listing import POLLED, Listings
 from nfd.host import Host
 from nfd.runtime import log
@@ -88,7 +88,7 @@ class Events:
         subsystems = frozenset(one for source in self._sources for one in source.wakes)
         self._listings = Listings(host, subsystems)
         self._kernel = self._listen(subsystems) if live and subsystems else None
-        self._heard = subsystems if self._kernel is not None else frozenset()
+        self._kernel_subsystems = subsystems if self._kernel is not None else frozenset()
         own = [
             Folder(source.name, path, host.directory, counts=visible_names)
             for source in self._sources
@@ -111,10 +111,10 @@ class Events:
 
     def covers(self, source: Source) -> bool:
         """Whether a change of anything the source wakes on is noticed without reading the source itself."""
-        return not self._is_deaf() and source.wakes <= POLLED | self._heard
+        return not self._is_deaf() and source.wakes <= POLLED | self._kernel_subsystems
 
-    def follow(self, other: Events) -> None:
-        """Take the place of others, which are closed; the next `wait` returns what they have not returned yet."""
+    def replace(self, other: Events) -> None:
+        """Close the others and take their place: the next `wait` returns the events that they have pending."""
         self._missed |= other._poll_for(0)
         other.close()
 
@@ -185,7 +185,7 @@ class Events:
         concerned: dict[str, frozenset[str]] = {}
         topics: frozenset[str] = frozenset()
         if self._kernel is not None and self._kernel.fileno() in ready:
-            concerned |= self._hear(self._kernel)
+            concerned |= self._read_kernel(self._kernel)
         if self._files is not None and self._files.fileno() in ready:
             topics |= self._files.read()
         if time.monotonic() >= self._next_poll:
@@ -194,7 +194,7 @@ class Events:
             topics |= self._files.sync() if self._files is not None else frozenset()
         return concerned | {f"files of {topic} changed": frozenset({topic}) for topic in topics}
 
-    def _hear(self, kernel: KernelEvents) -> dict[str, frozenset[str]]:
+    def _read_kernel(self, kernel: KernelEvents) -> dict[str, frozenset[str]]:
         concerned = {}
         try:
             for subsystem, action in kernel.read():
@@ -217,10 +217,10 @@ class Events:
     def _listen(self, subsystems: AbstractSet[str]) -> KernelEvents | None:
         try:
             return KernelEvents(subsystems)
-        except DeafError as error:
-            self._log.warning("kernel events cannot be heard, listings are compared instead", error=error)
+        except NoKernelEvents as error:
+            self._log.warning("kernel events are not available; listings are compared instead", error=error)
         except Exception as error:
-            failed("events", error, "kernel events cannot be heard, listings are compared instead")
+            failed("events", error, "kernel events are not available; listings are compared instead")
         return None
 
     def _watch(self, folders: Sequence[Folder]) -> Watches | None:
@@ -229,7 +229,7 @@ class Events:
         try:
             return Watches(folders)
         except OSError as error:
-            self._log.warning("files cannot be watched, they are read at every interval", error=error)
+            self._log.warning("files cannot be watched; they are read at every interval", error=error)
         except Exception as error:
-            failed("events", error, "files cannot be watched, they are read at every interval")
+            failed("events", error, "files cannot be watched; they are read at every interval")
         return None

@@ -22,20 +22,20 @@ WHOLE_MAP = ["0", "0", "4294967295"]
 _LIBUDEV = "libudev.so.1"
 
 
-class DeafError(Exception):
-    """Kernel events cannot be heard here; the text says why."""
+class NoKernelEvents(Exception):
+    """No kernel events can arrive here; the text says why."""
 
 
 class KernelEvents:
-    """The uevents of some subsystems; raises DeafError if none could ever arrive."""
+    """The uevents of some subsystems; raises NoKernelEvents if none could ever arrive."""
 
     def __init__(self, subsystems: Iterable[str]) -> None:
         if UID_MAP.exists() and UID_MAP.read_text().split() != WHOLE_MAP:
-            raise DeafError("the kernel sends no events into a user namespace")
+            raise NoKernelEvents("the kernel sends no events into a user namespace")
         try:
             self._monitor = _monitor(subsystems)
         except (ImportError, OSError) as error:
-            raise DeafError(str(error)) from error
+            raise NoKernelEvents(str(error)) from error
 
     def fileno(self) -> int:
         return int(self._monitor.fileno())

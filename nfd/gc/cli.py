@@ -58,22 +58,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _interval(text: str) -> float:
     seconds = float(parse_duration(text))
     if seconds <= 0:
-        raise ValueError(f"{text} is no time between two sweeps")
+        raise ValueError(f"{text} is not a time between two sweeps")
     return seconds
 
 
 def _list_size(text: str) -> int:
     size = parse_integer(text)
     if size < 0:
-        raise ValueError(f"{text} is no number of objects")
+        raise ValueError(f"{text} is not a number of objects")
     return size
 
 
 FLAGS = (
     Extra("gc-interval", "time between two sweeps over all objects", 3600.0, _interval),
-    Extra("kubeconfig", "kubeconfig file; else $KUBECONFIG, else the pod's service account"),
-    Extra(
-        "port", "port of /healthz, /readyz and /metrics; 0 switches them off", 8080, parse_port, aliases=("metrics",)
-    ),
+    Extra("kubeconfig", "kubeconfig file (default: $KUBECONFIG, or the pod's service account)"),
+    Extra("port", "port of /healthz, /readyz and /metrics; 0 disables it", 8080, parse_port, aliases=("metrics",)),
     Extra("list-size", "objects in a page of a list; 0: all in one", 200, _list_size),
 )

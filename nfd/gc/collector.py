@@ -114,7 +114,7 @@ class Collector:
             except NotFound:
                 continue  # this cluster has no such kind
             except KubeError as error:
-                _log.warning("objects cannot be listed", path=kind.items, error=error)
+                _log.warning("cannot list objects", path=kind.items, error=error)
 
     async def _collect(self, kind: Kind, query: dict[str, str]) -> None:
         """Delete those objects of a list whose Node is gone. Raises: KubeError if there is no list."""
@@ -147,7 +147,7 @@ class Collector:
             return
         except KubeError as error:
             self._metrics.failed[kind.name] += 1
-            _log.warning("object not deleted", path=path, node=node, error=error)
+            _log.warning("cannot delete object", path=path, node=node, error=error)
             return
         self._metrics.deleted[kind.name] += 1
-        _log.info("object of a deleted node removed", path=path, node=node)
+        _log.info("deleted the object of a deleted node", path=path, node=node)

@@ -297,10 +297,10 @@ def denied_by(said: str) -> str:
 def _advice(path: str, error: Exception) -> str:
     text = " ".join(said(error).removeprefix(f"{path}: ").split())
     if isinstance(error, TypeError | AttributeError | LookupError):  # the loader took another shape for granted
-        text = "has not the shape of a kubeconfig: lists of clusters, contexts and users, and a current-context"
+        text = "is not a kubeconfig: it needs lists of clusters, contexts and users, and a current-context"
     if path:
         return f"kubeconfig {path}: {text}"
-    return f"no --kubeconfig, no KUBECONFIG, and not inside a pod with a service account: {text}"
+    return f"no --kubeconfig or KUBECONFIG, and not in a pod with a service account: {text}"
 
 
 def _proxy_of_environment(url: str) -> str | None:
@@ -371,7 +371,7 @@ class Credentials:
         except Exception as error:  # files that are just being replaced, plug-ins that fail in their own ways
             if not self._failing:
                 text = " ".join(str(error).split()) or type(error).__name__
-                _log.warning("credentials cannot be renewed, the old ones stay in use", error=text)
+                _log.warning("cannot renew credentials; the previous ones stay in use", error=text)
             self._failing = True
         else:
             self._failing = self._refused = False
@@ -398,7 +398,7 @@ class Credentials:
         if not self._refused and not hasattr(loader, "exec_plugin_expiry"):
             return
         if not await loader.load_from_exec_plugin():
-            raise OSError("the exec plug-in of the kubeconfig gives none")
+            raise OSError("the exec plug-in of the kubeconfig returned no credentials")
         for name in ("cert_file", "key_file"):
             setattr(self._configuration, name, getattr(loader, name, None))
 

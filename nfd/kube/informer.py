@@ -196,7 +196,7 @@ class Informer:
                 else:
                     _log.info("watch starts over", path=self._path)
             except KubeError as error:
-                if self._is_hopeless(error):
+                if self._is_permanent(error):
                     raise
                 await self._wait(error)
             except Exception as error:  # a defect that one object brings out must not end the watch: list again
@@ -206,7 +206,7 @@ class Informer:
             finally:
                 self.connected = False
 
-    def _is_hopeless(self, error: KubeError) -> bool:
+    def _is_permanent(self, error: KubeError) -> bool:
         """Whether no list has ever succeeded, and nothing but refusals has come for too long.
 
         A server that was unavailable in between has restarted, and may not know its roles yet.
@@ -238,7 +238,7 @@ class Informer:
         self._version = ""
         self._not_found += 1
         if self._not_found == MISSES:
-            _log.info("the server does not know this resource; what is known of it stays", path=self._path)
+            _log.info("the server does not know this resource; known objects stay", path=self._path)
             self._settle()
 
     def _settle(self) -> None:
@@ -251,7 +251,7 @@ class Informer:
         self._delay = BACKOFF[0]
         self._not_found = 0
         if self._warned:
-            _log.info("watch goes on", path=self._path)
+            _log.info("watch continues", path=self._path)
             self._warned = False
 
     async def _list(self) -> None:
@@ -325,7 +325,7 @@ class ObjectInformer:
         try:
             await self._informer.run()
         except Forbidden as error:
-            _log.warning("may not be watched, so it is asked for each time", path=self.path, error=error)
+            _log.warning("no permission to watch; reading each time", path=self.path, error=error)
 
     async def read(self, *, fresh: bool = False) -> dict[str, Any]:
         """A copy of the object as last seen; from the server with `fresh`, or while no watch is open.

@@ -139,7 +139,7 @@ class Keys:
             pass
         except KubeError as error:
             self._next = self._now() + DENIED_AGAIN
-            _log.info("signatures of tokens cannot be checked, the API server is asked", path=KEYS, error=error)
+            _log.info("cannot check signatures of tokens; the API server is asked", path=KEYS, error=error)
         finally:
             self._reading = None
 

@@ -108,7 +108,7 @@ class Lease:
     def check(self) -> None:
         """Raises: Unavailable if we do not lead."""
         if not self.leading:
-            raise Unavailable("not written: another master leads, or none does")
+            raise Unavailable("not written: this master does not lead")
 
     async def start(self, identity: str, changed: Callable[[], None]) -> None:
         """Returns once the lease has been read; others read from `identity`, `POD/IP:PORT/UUID`, where the leader is.
@@ -134,7 +134,7 @@ class Lease:
                 if self._asked and release:
                     await self._release()
         except TimeoutError:
-            _log.warning("lease not released, it runs out by itself", path=self._name, seconds=LONGEST_END)
+            _log.warning("cannot release lease; it expires by itself", path=self._name, seconds=LONGEST_END)
         finally:
             self._until, self._asked = 0.0, False
             if self._task is not None:
@@ -151,7 +151,7 @@ class Lease:
         except NotFound:
             return  # somebody deleted it
         except KubeError as error:
-            _log.warning("lease not released, it runs out by itself", path=self._name, error=error)
+            _log.warning("cannot release lease; it expires by itself", path=self._name, error=error)
 
     async def _run(self) -> None:
         while True:
@@ -159,16 +159,16 @@ class Lease:
                 async with self._turn:
                     await self._round()
             except KubeError as error:
-                if self._is_hopeless(error):
+                if self._is_permanent(error):
                     raise
-                self._complain(error)
+                self._log_failure(error)
             else:
                 self._failing = False
                 self._looked.set()
-            self._tell()
+            self._log_leadership()
             await self._pause()
 
-    def _is_hopeless(self, error: KubeError) -> bool:
+    def _is_permanent(self, error: KubeError) -> bool:
         """Whether the lease has never been read, and nothing but refusals has come for too long."""
         if not isinstance(error, Forbidden):
             self._refused_since = None
@@ -182,7 +182,7 @@ class Lease:
         began = self._now()
         try:
             if not self.leading:
-                self._tell()
+                self._log_leadership()
                 await self._look()
                 if not self._is_free() or self._ending:
                     return
@@ -261,21 +261,21 @@ class Lease:
         """A Lease of our name and, after a write, the one that was written. Raises: Unavailable."""
         lease = dict(check_object(answer, self._place, method))
         if not isinstance(lease.get("spec"), Mapping | None):
-            raise Unavailable(f"{method} {self._place.path}: the answer's spec is none")
+            raise Unavailable(f"{method} {self._place.path}: the answer has no spec")
         if sent is not None and (_spec(lease).get("holderIdentity") or "") != sent["spec"]["holderIdentity"]:
             raise Unavailable(f"{method} {self._place.path}: the answer is not the Lease that was written")
         return lease
 
-    def _complain(self, error: KubeError) -> None:
+    def _log_failure(self, error: KubeError) -> None:
         if not self._failing:
-            _log.warning("lease cannot be looked after; trying on", path=self._name, error=error)
+            _log.warning("cannot renew lease; trying again", path=self._name, error=error)
         self._failing = True
 
-    def _tell(self) -> None:
+    def _log_leadership(self) -> None:
         if (leading := self.leading) != self._led:
             self._changed()
             self._led = leading
-            _log.info("leading" if leading else "leading no more", path=self._name)
+            _log.info("leading" if leading else "no longer leading", path=self._name)
 
     async def _pause(self) -> None:
         """Until the next try, but no longer than to the moment at which leadership ends without one."""
@@ -283,7 +283,7 @@ class Lease:
         while (left := due - self._now()) > 0:
             if self._led and (ends := self._until - self._now()) < left:
                 await asyncio.sleep(max(ends, 0.0))
-                self._tell()
+                self._log_leadership()
                 continue
             await asyncio.sleep(left)
 

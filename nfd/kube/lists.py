@@ -60,7 +60,7 @@ async def pages(client: KubeClient, place: Place, query: Mapping[str, str], size
         if not page.token:
             return
         if page.token == asked.get("continue"):
-            raise Unavailable(f"GET {place.path}: the answer is the same page again and again")
+            raise Unavailable(f"GET {place.path}: the answer is the same page as before")
         asked["continue"] = page.token
 
 

@@ -99,17 +99,19 @@ def parse_page(answer: Any, place: Place) -> Page:
         items = []  # so an empty list of metadata comes from a real server
     whole = (found.get("apiVersion"), found.get("kind")) == (place.api_version, f"{place.kind}List")
     if not (whole and version and isinstance(token, str) and isinstance(items, list)):
-        raise _unavailable(f"GET {place.path}: the answer is no {place.kind}List", answer)
+        raise _unavailable(f"GET {place.path}: the answer is not a {place.kind}List", answer)
     for item in items:
         if not _is_named(item) or not _is_of(item, place, listed=True):
-            raise _unavailable(f"GET {place.path}: the answer is a list of what is no {place.kind}", item)
+            raise _unavailable(
+                f"GET {place.path}: the answer is a list with an object that is not a {place.kind}", item
+            )
     return Page(items, token, version)
 
 
 def check_object(answer: Any, place: Place, method: str = "GET") -> Json:
     """An object of that kind and, if there is one, of that name. Raises: Unavailable."""
     if not isinstance(answer, Mapping) or not _is_of(answer, place) or not _is_named(answer):
-        raise _unavailable(f"{method} {place.path}: the answer is no {place.kind}", answer)
+        raise _unavailable(f"{method} {place.path}: the answer is not a {place.kind}", answer)
     if place.name and answer["metadata"]["name"] != place.name:
         raise _unavailable(f"{method} {place.path}: the answer is another {place.kind}", answer)
     return answer
@@ -119,7 +121,7 @@ def check_review(answer: Any, place: Place) -> Json:
     """The status of a review, which is no object of a name. Raises: Unavailable."""
     found = answer.get("status") if isinstance(answer, Mapping) and _is_of(answer, place) else None
     if not isinstance(found, Mapping):
-        raise _unavailable(f"POST {place.path}: the answer is no {place.kind}", answer)
+        raise _unavailable(f"POST {place.path}: the answer is not a {place.kind}", answer)
     return found
 
 
@@ -137,7 +139,7 @@ def check_token_review(answer: Any, place: Place) -> Json:
         and isinstance(_or(status.get("authenticated"), False), bool)
     )
     if not whole:
-        raise _unavailable(f"POST {place.path}: the answer is no {place.kind}", answer)
+        raise _unavailable(f"POST {place.path}: the answer is not a {place.kind}", answer)
     return {**status, "user": {**user, "extra": extra}}
 
 
@@ -147,7 +149,7 @@ def parse_event(line: bytes, place: Place) -> Event:
     try:
         event = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise Unavailable(f"{what}: what comes is no JSON: {error}") from error
+        raise Unavailable(f"{what}: invalid JSON:  {error}") from error
     kind = event.get("type") if isinstance(event, Mapping) else None
     item = event.get("object") if isinstance(event, Mapping) else None
     if kind == "ERROR" and isinstance(item, Mapping):
@@ -155,9 +157,9 @@ def parse_event(line: bytes, place: Place) -> Event:
         raise Expired(f"{what}: {said}") if item.get("code") == 410 else Unavailable(f"{what}: {said}")
     version = _version_of(item.get("metadata")) if isinstance(item, Mapping) else ""
     if kind not in EVENTS or not isinstance(item, Mapping) or not _is_of(item, place) or not version:
-        raise _unavailable(f"{what}: what comes is no event of a {place.kind}", event)
+        raise _unavailable(f"{what}: not an event of a {place.kind}", event)
     if kind != "BOOKMARK" and not _is_named(item):
-        raise _unavailable(f"{what}: what comes is no event of a {place.kind}", event)
+        raise _unavailable(f"{what}: not an event of a {place.kind}", event)
     return Event(kind, item, version)
 
 
@@ -182,10 +184,10 @@ def specification(item: Json, *fields: str) -> Json:
     """That of a custom resource, with lists in these fields. Raises: ValueError: none is not an empty one."""
     spec = item.get("spec")
     if not isinstance(spec, Mapping):
-        raise ValueError(f"spec: {'is missing' if spec is None else 'is no mapping'}")
+        raise ValueError(f"spec: {'is missing' if spec is None else 'is not a mapping'}")
     for field in fields:
         if not isinstance(spec.get(field), list):
-            raise ValueError(f"spec.{field}: is no list")
+            raise ValueError(f"spec.{field}: is not a list")
     return spec
 
 

@@ -122,7 +122,7 @@ class TokenReviews:
         """
         expires = jwt.seconds(token.claims.get("exp")) if token is not None else 0.0
         if token is None or not expires or not account_of(str(token.claims.get("sub", "")))[1]:
-            raise Forbidden("the token is not one of a service account")
+            raise Forbidden("the token is not a service-account token")
         audience = token.claims.get("aud")
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
             raise Forbidden(f"the token is not for audience {self._audience}")
@@ -140,7 +140,7 @@ class TokenReviews:
         }
         status = check_token_review(await self._call("POST", REVIEWS, body), place_of(REVIEWS))
         if status.get("authenticated") is not True:
-            raise Forbidden(f"the API server refuses the token: {status.get('error') or 'no reason given'}")
+            raise Forbidden(f"the API server rejects the token: {status.get('error') or 'no reason given'}")
         if self._audience not in (status.get("audiences") or ()):
             raise Forbidden(f"the token is not for audience {self._audience}")
         return status
@@ -151,7 +151,7 @@ class TokenReviews:
         extra = {key: (values or [""])[0] for key, values in user["extra"].items()}
         name, uid = extra.get(f"{_EXTRA}pod-name", ""), extra.get(f"{_EXTRA}pod-uid", "")
         if not account:
-            raise Forbidden("the token is not one of a service account")
+            raise Forbidden("the token is not a service-account token")
         if not uid:
             raise Forbidden("the token is not bound to a pod")
         node = extra.get(f"{_EXTRA}node-name", "") or await self._node_of(namespace, name, uid)
@@ -163,9 +163,9 @@ class TokenReviews:
         try:
             pod = check_object(await self._call("GET", path), place_of(path))
         except NotFound as error:
-            raise Forbidden(f"there is no pod {namespace}/{name} any more") from error
+            raise Forbidden(f"pod {namespace}/{name} does not exist any more") from error
         if pod["metadata"].get("uid") != uid:
-            raise Forbidden(f"pod {namespace}/{name} is another one now")
+            raise Forbidden(f"pod {namespace}/{name} was replaced")
         spec = pod.get("spec")
         node = str((spec.get("nodeName") if isinstance(spec, Mapping) else "") or "")
         if not node:
@@ -179,7 +179,7 @@ class TokenReviews:
         except (Unavailable, NotFound):
             raise
         except KubeError as error:
-            _log.error("callers cannot be identified", path=path, error=error)
+            _log.error("cannot identify callers", path=path, error=error)
             raise Unavailable("the API server does not let the master identify callers; see its log") from error
 
 
@@ -220,7 +220,7 @@ READERS_AT_ONCE = 4
 PER_SECOND = 20.0
 """Callers asked about at a time, and those refused in a second: of known ones and, apart from them, of others, so that
 made-up tokens are neither a flood of questions nor in anybody's way."""
-STRANGER = "the token is not known here"
+STRANGER = "the token is unknown"
 
 
 class AccessReviews:
@@ -244,7 +244,7 @@ class AccessReviews:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN:
-            raise Forbidden("show a bearer token")
+            raise Forbidden("a bearer token is required")
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         if self._allowed.get((digest, path)) is not None:
             return
@@ -296,4 +296,4 @@ class AccessReviews:
         try:
             return await self._client.json("POST", path, body)
         except Forbidden as error:  # ours, not the caller's
-            raise Unavailable(f"we may not ask who may read: {error}") from error
+            raise Unavailable(f"the master may not check access: {error}") from error

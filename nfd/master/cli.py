@@ -86,7 +86,7 @@ def _instance(text: str) -> str:
 FLAGS = (
     *daemon_flags(CONFIG_FILE),
     Extra("node-store", _STORE_HELP, "kubernetes", _store, env=("NFD_MASTER_NODE_STORE",)),
-    Extra("kubeconfig", "kubeconfig file; else $KUBECONFIG, else the pod's service account"),
+    Extra("kubeconfig", "kubeconfig file (default: $KUBECONFIG, or the pod's service account)"),
     Extra("port", "gRPC port for workers", 8080, parse_port),
     Extra(
         "http-port",

@@ -1,7 +1,8 @@
-"""What the parts of a program did not foresee: each time is counted, and the first of a kind logged with its traceback.
+"""Unexpected exceptions of the parts of a program: each is counted, and the first of a kind is logged with its
+traceback.
 
-A part that catches everything, so that it harms itself alone, tells it here. A program shows the counts among its
-metrics, by the name of the part.
+A part that catches every exception, so that only it is affected, reports it here. The counts are metrics, by the name
+of the part.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _told = LruCache[tuple[object, ...], float](_KNOWN)
 _log = log.get("tasks")
 
 
-def failed(task: str, error: BaseException, event: str = "failed unforeseen", /, **fields: object) -> None:
+def failed(task: str, error: BaseException, event: str = "unexpected error", /, **fields: object) -> None:
     """Count and log what `task` raised. `fields` say over what: over another thing it is another line.
 
     What comes from the same line of code again has no traceback.

@@ -26,12 +26,12 @@ from nfd.runtime import log
 GRACE = 15.0
 """Seconds from the signal to the end of the program, at most; a pod has 30 by default."""
 KILLED = 128
-"""By this, and the signal's number, a shell tells what ended a program."""
+"""Added to the signal's number in the exit status of a program that a signal ended."""
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 _STRAY = (signal.SIGUSR1, signal.SIGUSR2)
 _early: list[int] = []
-"""A SIGHUP that nobody has seen yet."""
+"""A SIGHUP that was not handled yet."""
 _log = log.get("signals")
 
 
@@ -70,7 +70,7 @@ class Signals:
         handlers = {**dict.fromkeys((*stop, signal.SIGHUP), self._handle), signal.SIGALRM: _cut_off}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         self._stop = tuple(stop)
-        atexit.register(self._turn_deaf)
+        atexit.register(self._ignore_signals)
 
     def fileno(self) -> int:
         return self._pipe[0]
@@ -102,7 +102,7 @@ class Signals:
             self._interruptible = False
 
     def close(self) -> None:
-        atexit.unregister(self._turn_deaf)
+        atexit.unregister(self._ignore_signals)
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -110,8 +110,9 @@ class Signals:
         for descriptor in self._pipe:
             os.close(descriptor)
 
-    def _turn_deaf(self) -> None:
-        """Python's own end brings back what the kernel does by default, and a second signal would be our status."""
+    def _ignore_signals(self) -> None:
+        """Ignore the signals: at its end Python restores the default handlers, and a second signal would then set the
+        exit status."""
         if self.stop:
             for number in self._stop:
                 signal.signal(number, signal.SIG_IGN)
@@ -129,8 +130,8 @@ class Signals:
 
 
 def _cut_off(number: int, frame: FrameType | None) -> None:
-    """The end takes too long. Should the log be what it waits for, the next alarm comes while we wait for that."""
+    """End the program at once. If logging blocks, the next alarm ends it."""
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(1))
     with suppress(Exception):
-        _log.error("cut off: the program has not ended in time", seconds=GRACE)
+        _log.error("stopped: the program did not end in time", seconds=GRACE)
     os._exit(1)

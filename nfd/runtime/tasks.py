@@ -1,9 +1,9 @@
-"""The one way to start a task, and to run an event loop: nothing in it ends in silence.
+"""The one way to start a task, and to run an event loop: no task ends unnoticed.
 
-A task that runs for as long as its program is started with `start`: what it raises unforeseen is logged with its name,
-counted, and the task starts again, later each time. So one failure harms what that task does, for a moment. Whoever
-waits for the outcome of a task starts it with `ask`, and has it, errors and all. What callbacks raise goes to the
-handler that `run` gives its loop.
+A task that runs as long as its program is started with `start`: an unexpected exception is logged with its name and
+counted, and the task starts again with back-off. So a failure affects only that task, for a moment. A task with a
+result is started with `ask`; whoever awaits it gets its exceptions. Exceptions in callbacks are handled by the handler
+that `run` sets.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nfd.runtime.signals import Signals
 BACKOFF = (0.5, 30.0)
 """Seconds before a task that failed starts again: the first time, and at most."""
 LASTING = 60.0
-"""Seconds after which a task that runs has got over its last failure."""
+"""Seconds after which a running task counts as recovered."""
 INSIST = 1.0
 """Seconds after which a task that has not ended is cancelled again."""
 CALLBACK = "callback"
-"""What failed, where a callback of the event loop did."""
+"""The name in the log of a failure in a callback of the event loop."""
 
 T = TypeVar("T")
 _log = log.get("tasks")
@@ -34,7 +34,7 @@ _log = log.get("tasks")
 def start(
     task: str, work: Callable[[], Coroutine[Any, Any, None]], foreseen: tuple[type[Exception], ...] = ()
 ) -> asyncio.Task[None]:
-    """A task that does what `supervised` says; whoever waits for it gets what is `foreseen`."""
+    """Start a task that does what `supervised` says; whoever awaits it gets what is `foreseen`."""
     return asyncio.create_task(supervised(task, work, foreseen), name=task)
 
 
@@ -77,14 +77,14 @@ def ask(task: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 def _tell(task: asyncio.Task[Any]) -> None:
-    """Nobody may be waiting any more."""
+    """Log an exception that nobody may be waiting for."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, NfdError):
         failed(task.get_name(), error)
 
 
 async def attempt(task: str, work: Awaitable[bool]) -> bool:
-    """What the work says; False if it fails unforeseen, which is logged and counted, and may be tried again."""
+    """The result of the work; False after an unexpected exception, which is logged and counted, and may be retried."""
     try:
         return await work
     except Exception as error:

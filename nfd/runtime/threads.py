@@ -70,7 +70,7 @@ class Limits:
         """What `work` gives. Raises: what that raises; Overdue if it has not ended, or what was begun before it."""
         if (left := self._left.get(name)) is not None and left.is_alive():
             _ask_to_end(left)
-            raise Overdue(f"an earlier run has not ended, which may take {seconds:g} s")
+            raise Overdue(f"an earlier run has not ended; its limit is {seconds:g} s")
         done, runner = _Done(work), self._runner or _Runner()
         self._runner = None
         self._allowed(seconds)
@@ -81,7 +81,7 @@ class Limits:
             self._left[name] = runner.thread
             runner.end()
             _ask_to_end(runner.thread)
-            raise Overdue(f"has not ended within {seconds:g} s")
+            raise Overdue(f"did not end within {seconds:g} s")
         self._left.pop(name, None)
         self._runner = runner
         return done.outcome()

@@ -23,7 +23,7 @@ from nfd.rules.evaluate import CustomGiven, Watch, run_custom
 from nfd.rules.parse import parse_custom, parse_custom_text
 from nfd.rules.template import Clock
 from nfd.source import Labelled, Source
-from nfd.sources.reading import NOT_NOW, Reading
+from nfd.sources.feature_reader import NOT_NOW, FeatureReader
 
 OPTION = "sources.custom"
 RULE_SECONDS = 5.0
@@ -95,12 +95,12 @@ def load(host: Host, config: Config) -> Rules:
     repaired = ((rule.name, one.reason) for rule in configured for one in rule.mistakes if one.soft)
     notes = [(f"{OPTION}: {name}", reason) for name, reason in repaired]
     rules = [*static_rules(), *map(compile_rule, configured)]
-    reading, good = Reading(host), host.good(CUSTOM_D)
-    paths = tuple(rule_files(reading))
-    listed, unknown = not reading.errors, False
+    reader, good = FeatureReader(host), host.good(CUSTOM_D)
+    paths = tuple(rule_files(reader))
+    listed, unknown = not reader.errors, False
     for path in good.keys() - set(paths) if listed else ():
         del good[path]
-    errors = [reading.failure]
+    errors = [reader.failure]
     for path in paths:
         file = read_rule_file(host, path)
         notes.extend((printable(path), note) for note in file.notes)
@@ -123,18 +123,18 @@ def static_rules() -> tuple[CompiledRule, ...]:
     return tuple(map(compile_rule, parse_custom(STATIC)))
 
 
-def rule_files(reading: Reading) -> Iterator[str]:
+def rule_files(reader: FeatureReader) -> Iterator[str]:
     """Visible files of the folder and of its folders, hidden folders among them; in byte order of their names.
 
     Names that start with two dots are the kubelet's copies of a mounted ConfigMap, to which visible links lead.
     """
-    looking = Reading(reading.host)  # what is no folder is read as a file, and has the trouble then
-    for name in reading.names(CUSTOM_D):
+    looking = FeatureReader(reader.host)  # what is no folder is read as a file, and has the trouble then
+    for name in reader.names(CUSTOM_D):
         if name.startswith(".."):
             continue
         path = f"{CUSTOM_D}/{name}"
         if looking.has_dir(path):
-            inner = (name for name in reading.names(path) if not name.startswith("."))
+            inner = (name for name in reader.names(path) if not name.startswith("."))
             yield from (file for file in (f"{path}/{name}" for name in inner) if not looking.has_dir(file))
         elif not name.startswith("."):
             yield path

@@ -11,7 +11,7 @@ from nfd.host import Host
 from nfd.host.text import trim
 from nfd.quantity import scaled
 from nfd.source import Partial, Source
-from nfd.sources.reading import Reading, attributes, gather, is_positive
+from nfd.sources.feature_reader import FeatureReader, attributes, gather, is_positive
 
 NUMA, SWAP, NV, HUGEPAGES = "memory.numa", "memory.swap", "memory.nv", "memory.hugepages"
 
@@ -29,31 +29,31 @@ def discover(host: Host, config: Section) -> Features | Partial:
     return gather(host, {NUMA: read_numa, SWAP: read_swap, NV: read_nvdimms, HUGEPAGES: read_hugepages})
 
 
-def read_numa(reading: Reading) -> Features:
+def read_numa(reader: FeatureReader) -> Features:
     """`is_numa` and `node_count`.
 
     Reads: sys/bus/node/devices, one entry per memory node  (kernel ABI/stable/sysfs-devices-node)
     Absent: a kernel without NUMA has no such directory, and then there is no feature.
     """
-    if not reading.host.exists(NODES):
+    if not reader.host.exists(NODES):
         return Features()
-    count = len(reading.host.names(NODES))
+    count = len(reader.host.names(NODES))
     return attributes(NUMA, {"is_numa": _flag(count > 1), "node_count": str(count)})
 
 
-def read_swap(reading: Reading) -> Features:
+def read_swap(reader: FeatureReader) -> Features:
     """`enabled`: whether any swap area is in use.
 
     Reads: proc/swaps, a header and one line per area  (proc(5))
     """
-    text = reading.host.text("proc/swaps")
+    text = reader.host.text("proc/swaps")
     if text is None:
         return Features()
     lines = [line for line in text.split("\n") if trim(line)]
     return attributes(SWAP, {"enabled": _flag(len(lines) > 1)})
 
 
-def read_nvdimms(reading: Reading) -> Features:
+def read_nvdimms(reader: FeatureReader) -> Features:
     """Every device of the NVDIMM bus, regions and buses too: `name`, and `devtype`, `mode` where it has them.
 
     Reads: sys/bus/nd/devices/*/{devtype,mode}  (kernel ABI/removed/sysfs-bus-nfit, driver-api/nvdimm)
@@ -61,13 +61,13 @@ def read_nvdimms(reading: Reading) -> Features:
     """
     files = {"devtype": "devtype", "mode": "mode"}
     found = (
-        {"name": printable(name), **dict(reading.values(f"{NVDIMMS}/{name}", files))}
-        for name in reading.host.names(NVDIMMS)
+        {"name": printable(name), **dict(reader.values(f"{NVDIMMS}/{name}", files))}
+        for name in reader.host.names(NVDIMMS)
     )
     return Features(instances={NV: tuple(found)})
 
 
-def read_hugepages(reading: Reading) -> Features:
+def read_hugepages(reader: FeatureReader) -> Features:
     """`enabled`, and the number of reserved pages of each size as `hugepages-<size>` (`2Mi`, `1Gi`).
 
     Reads: sys/kernel/mm/hugepages/hugepages-<n>kB/nr_hugepages  (kernel ABI/testing/sysfs-kernel-mm-hugepages)
@@ -75,13 +75,13 @@ def read_hugepages(reading: Reading) -> Features:
     """
     counts: dict[str, str] = {}
     enabled = False
-    for name in reading.host.folders(PAGE_SIZES):
+    for name in reader.host.folders(PAGE_SIZES):
         folder = f"{PAGE_SIZES}/{name}"
         size = page_size(name)
         if size is None:
-            reading.host.note(printable(folder), "is not named after a page size")
+            reader.host.note(printable(folder), "is not named after a page size")
             continue
-        count = counts[f"hugepages-{size}"] = reading.value(f"{folder}/nr_hugepages") or ""
+        count = counts[f"hugepages-{size}"] = reader.value(f"{folder}/nr_hugepages") or ""
         enabled = enabled or is_positive(count)
     return attributes(HUGEPAGES, {"enabled": _flag(enabled), **counts})
 

@@ -6,7 +6,7 @@ from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
 from nfd.source import Partial, Source
-from nfd.sources.reading import Reading, gather, is_positive
+from nfd.sources.feature_reader import FeatureReader, gather, is_positive
 
 DEVICE, VIRTUAL = "network.device", "network.virtual"
 
@@ -28,25 +28,25 @@ def discover(host: Host, config: Section) -> Features | Partial:
     return gather(host, {DEVICE: read_devices, VIRTUAL: read_virtual})
 
 
-def read_devices(reading: Reading) -> Features:
+def read_devices(reader: FeatureReader) -> Features:
     """Interfaces with a device behind them."""
-    return _read(reading, DEVICE, FILES | HARDWARE_FILES, hardware=True)
+    return _read(reader, DEVICE, FILES | HARDWARE_FILES, hardware=True)
 
 
-def read_virtual(reading: Reading) -> Features:
+def read_virtual(reader: FeatureReader) -> Features:
     """All others; a dangling device link counts as none."""
-    return _read(reading, VIRTUAL, FILES, hardware=False)
+    return _read(reader, VIRTUAL, FILES, hardware=False)
 
 
-def _read(reading: Reading, feature: str, files: dict[str, str], *, hardware: bool) -> Features:
-    host = reading.host
+def _read(reader: FeatureReader, feature: str, files: dict[str, str], *, hardware: bool) -> Features:
+    host = reader.host
     if not host.exists(INTERFACES):
         return Features()
     found: list[Instance] = []
     for name in host.names(INTERFACES):
         folder = f"{INTERFACES}/{name}"
-        if name != NO_INTERFACE and reading.has(f"{folder}/device") == hardware:
-            found.append({"name": printable(name), **dict(reading.values(folder, files))})
+        if name != NO_INTERFACE and reader.has(f"{folder}/device") == hardware:
+            found.append({"name": printable(name), **dict(reader.values(folder, files))})
     return Features(instances={feature: tuple(found)})
 
 

@@ -10,7 +10,7 @@ from nfd.host import Host
 from nfd.host.text import trim
 from nfd.source import Labelled, Partial, Source
 from nfd.sources.device_labels import choose_fields, is_listed, join_fields
-from nfd.sources.reading import Reading, gather
+from nfd.sources.feature_reader import FeatureReader, gather
 
 DEVICE = "pci.device"
 
@@ -44,24 +44,24 @@ def discover(host: Host, config: Config) -> Features | Partial:
     return gather(host, {DEVICE: read_devices})
 
 
-def read_devices(reading: Reading) -> Features:
+def read_devices(reader: FeatureReader) -> Features:
     """Values without `0x`; `class` has four digits. The address is no attribute."""
-    host = reading.host
+    host = reader.host
     if not host.exists(DEVICES):
         return Features()
-    found = (read_device(reading, name) for name in host.names(DEVICES))
+    found = (read_device(reader, name) for name in host.names(DEVICES))
     return Features(instances={DEVICE: tuple(device for device in found if device is not None)})
 
 
-def read_device(reading: Reading, name: str) -> Instance | None:
+def read_device(reader: FeatureReader, name: str) -> Instance | None:
     """One device, None if it lacks a mandatory value."""
     device: dict[str, str] = {}
     for field in (*FIELDS, *MORE):
-        text = reading.text(f"{DEVICES}/{name}/{field}")
+        text = reader.text(f"{DEVICES}/{name}/{field}")
         if text is not None:
             device[field] = trim(text.removeprefix("0x"))
         elif field in FIELDS:
-            reading.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
+            reader.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
             return None
     device["class"] = device["class"][:CLASS_DIGITS]
     return device

@@ -6,7 +6,7 @@ from nfd.config.section import Section
 from nfd.features import Features, Labels, printable
 from nfd.host import Host
 from nfd.source import Partial, Source
-from nfd.sources.reading import Reading, gather
+from nfd.sources.feature_reader import FeatureReader, gather
 
 BLOCK = "storage.block"
 
@@ -23,13 +23,13 @@ def discover(host: Host, config: Section) -> Features | Partial:
     return gather(host, {BLOCK: read_devices})
 
 
-def read_devices(reading: Reading) -> Features:
+def read_devices(reader: FeatureReader) -> Features:
     """`name`, and what its queue tells."""
-    if not reading.host.exists(DEVICES):
+    if not reader.host.exists(DEVICES):
         return Features()
     found = (
-        {"name": printable(name), **dict(reading.values(f"{DEVICES}/{name}", FILES))}
-        for name in reading.host.names(DEVICES)
+        {"name": printable(name), **dict(reader.values(f"{DEVICES}/{name}", FILES))}
+        for name in reader.host.names(DEVICES)
     )
     return Features(instances={BLOCK: tuple(found)})
 

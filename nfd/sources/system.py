@@ -8,7 +8,7 @@ from nfd.config.section import Section
 from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.source import Partial, Source
-from nfd.sources.reading import Reading, attributes, gather
+from nfd.sources.feature_reader import FeatureReader, attributes, gather
 
 NAME, OS_RELEASE, DMI = "system.name", "system.osrelease", "system.dmiid"
 
@@ -48,19 +48,19 @@ def discover(host: Host, config: Section) -> Features | Partial:
     return gather(host, {NAME: read_name, OS_RELEASE: read_os_release, DMI: read_dmi})
 
 
-def read_name(reading: Reading) -> Features:
+def read_name(reader: FeatureReader) -> Features:
     """`nodename`: the variable NODE_NAME, empty if unset."""
-    return attributes(NAME, {"nodename": reading.host.env("NODE_NAME")})
+    return attributes(NAME, {"nodename": reader.host.env("NODE_NAME")})
 
 
-def read_os_release(reading: Reading) -> Features:
+def read_os_release(reader: FeatureReader) -> Features:
     """The fields of os-release, and the parts of VERSION_ID.
 
     Reads: etc/os-release, or usr/lib/os-release if that is not there  (os-release(5)). A folder in its place is what a
     container runtime makes of a mount that the machine does not have.
     Absent: no such file means no feature.
     """
-    host = reading.host
+    host = reader.host
     path = next((path for path in OS_RELEASE_FILES if host.exists(path) and not host.is_dir(path)), None)
     data = None if path is None else host.data(path)
     if path is None or data is None:
@@ -71,13 +71,13 @@ def read_os_release(reading: Reading) -> Features:
     return attributes(OS_RELEASE, fields | split_version(fields.get("VERSION_ID", "")))
 
 
-def read_dmi(reading: Reading) -> Features:
+def read_dmi(reader: FeatureReader) -> Features:
     """What the firmware says about the machine; empty values are kept.
 
     Reads: sys/devices/virtual/dmi/id/*  (kernel ABI/testing/sysfs-class-dmi, SMBIOS specification)
     Absent: no field at all means no feature.
     """
-    return attributes(DMI, dict(reading.values(DMI_FOLDER, dict(zip(DMI_FIELDS, DMI_FIELDS, strict=True)))) or None)
+    return attributes(DMI, dict(reader.values(DMI_FOLDER, dict(zip(DMI_FIELDS, DMI_FIELDS, strict=True)))) or None)
 
 
 def parse_os_release(data: bytes) -> tuple[dict[str, str], bool]:

@@ -10,7 +10,7 @@ from nfd.features import Features, Instance
 from nfd.host import Host
 from nfd.source import Labelled, Partial, Source
 from nfd.sources.device_labels import choose_fields, is_listed, join_fields
-from nfd.sources.reading import Reading, gather
+from nfd.sources.feature_reader import FeatureReader, gather
 
 DEVICE = "usb.device"
 
@@ -41,23 +41,23 @@ def discover(host: Host, config: Config) -> Features | Partial:
     return gather(host, {DEVICE: read_devices})
 
 
-def read_devices(reading: Reading) -> Features:
+def read_devices(reader: FeatureReader) -> Features:
     """The entries that have an idProduct: devices and hubs, not their interfaces."""
-    folders = (f"{DEVICES}/{name}" for name in reading.host.names(DEVICES))
-    found = (one for folder in folders for one in read_device(reading, folder))
+    folders = (f"{DEVICES}/{name}" for name in reader.host.names(DEVICES))
+    found = (one for folder in folders for one in read_device(reader, folder))
     return Features(instances={DEVICE: tuple(found)})
 
 
-def read_device(reading: Reading, folder: str) -> Iterator[Instance]:
+def read_device(reader: FeatureReader, folder: str) -> Iterator[Instance]:
     """One instance, or one per interface if the class is 00."""
-    if not reading.has(f"{folder}/idProduct"):
+    if not reader.has(f"{folder}/idProduct"):
         return
-    device = {key: value for key, value in reading.values(folder, FILES) if value}
+    device = {key: value for key, value in reader.values(folder, FILES) if value}
     if device.get("class") != PER_INTERFACE:
         yield device
         return
-    for name in reading.names(folder):
-        interface = reading.value(f"{folder}/{name}/bInterfaceClass")
+    for name in reader.names(folder):
+        interface = reader.value(f"{folder}/{name}/bInterfaceClass")
         if interface is not None:
             yield device | {"class": interface}
 

@@ -127,7 +127,9 @@ class FileStore:
         try:
             self._watches = Watches([Folder("nodes", str(self._folder), deep=False, counts=_is_node_file)])
         except OSError as error:
-            _log.info("changes are noticed by looking", path=self._folder, seconds=LOOK_AGAIN, error=error.strerror)
+            _log.info(
+                "changes are noticed by comparing files", path=self._folder, seconds=LOOK_AGAIN, error=error.strerror
+            )
             return
         asyncio.get_running_loop().add_reader(self._watches.fileno(), self._hear)
 
@@ -146,7 +148,7 @@ class FileStore:
             self._look()
         except OSError as error:
             if self._connected:
-                _log.warning("node store unreadable", path=self._folder, error=error.strerror)
+                _log.warning("cannot read node store", path=self._folder, error=error.strerror)
             self._connected = False
         else:
             self._connected = True
@@ -175,7 +177,7 @@ class FileStore:
             return False
         except KubeError as error:
             entry = _Entry(stamp, None, str(error))
-            _log.error("node file unusable", node=name, error=entry.problem)
+            _log.error("node file is invalid", node=name, error=entry.problem)
         self._entries[name] = entry
         return not _same(before.node if before else None, entry.node)
 

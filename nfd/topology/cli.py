@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _interval(text: str) -> float:
     seconds = float(parse_duration(text))
     if seconds < 0:
-        raise ValueError(f"{text} is no time between two scans")
+        raise ValueError(f"{text} is not a time between two scans")
     return seconds
 
 
@@ -88,12 +88,10 @@ def _namespace(text: str) -> str:
 FLAGS = (
     Extra("config", f"configuration file; its drop-ins are {CONFIG_FILE}.d/*", CONFIG_FILE),
     Extra("oneshot", "scan once, publish and exit; 1 if that fails", False, switch=True),
-    Extra("no-publish", "print the object, whenever it differs, instead of publishing it", False, switch=True),
-    Extra("kubeconfig", "kubeconfig file; else $KUBECONFIG, else the pod's service account"),
-    Extra(
-        "port", "port of /healthz, /readyz and /metrics; 0 switches them off", 8080, parse_port, aliases=("metrics",)
-    ),
-    Extra("sleep-interval", "time between two scans; 0 leaves them to files and pods that change", 60.0, _interval),
+    Extra("no-publish", "print the object when it changes, instead of publishing it", False, switch=True),
+    Extra("kubeconfig", "kubeconfig file (default: $KUBECONFIG, or the pod's service account)"),
+    Extra("port", "port of /healthz, /readyz and /metrics; 0 disables it", 8080, parse_port, aliases=("metrics",)),
+    Extra("sleep-interval", "time between two scans; 0 scans only after changes of files or pods", 60.0, _interval),
     Extra("watch-namespace", "namespace of the pods to count; * for all", "*", _namespace),
     Extra(
         "kubelet-config-uri",

@@ -37,7 +37,7 @@ def check_uri(uri: str) -> str:
     parts = urlsplit(uri)
     if (parts.scheme == "https" and parts.hostname) or (parts.scheme == "file" and parts.path and not parts.netloc):
         return uri
-    raise ValueError(f"{uri!r} is neither https://HOST[:PORT]/PATH nor file:///PATH")
+    raise ValueError(f"{uri!r} must be https://HOST[:PORT]/PATH or file:///PATH")
 
 
 def default_uri(address: str) -> str:
@@ -60,13 +60,13 @@ async def read_manager(uri: str, token_file: str) -> Manager:
 
 
 def manager_of(config: Any, place: str) -> Manager:
-    """Raises: HostError for what is no KubeletConfiguration."""
+    """Raises: HostError for what is not a KubeletConfiguration."""
     if not isinstance(config, Mapping):
-        raise HostError(place, "is no KubeletConfiguration")
+        raise HostError(place, "is not a KubeletConfiguration")
     policy, scope = config.get("topologyManagerPolicy"), config.get("topologyManagerScope")
     for text in (policy, scope):
         if text is not None and not isinstance(text, str):
-            raise HostError(place, f"{text!r} is no policy or scope of a topology manager")
+            raise HostError(place, f"{text!r} is not a policy or scope of the topology manager")
     return Manager(policy or POLICY, scope or SCOPE)
 
 
@@ -90,7 +90,7 @@ async def _fetch(uri: str, token: str) -> bytes:
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         raise HostError(uri, str(error) or type(error).__name__) from error
     if len(body) > LARGEST:
-        raise HostError(uri, f"answers more than {LARGEST} bytes")
+        raise HostError(uri, f"the answer has more than {LARGEST} bytes")
     return body
 
 

@@ -49,7 +49,7 @@ class Publisher:
                 found = await read_object(self._client, object_path(NAMESPACES, self._namespace))
             except (Forbidden, NotFound) as error:
                 self._refused = True
-                _log.warning("the object will have no owner", path=self._namespace, error=error)
+                _log.warning("the object gets no owner", path=self._namespace, error=error)
                 return None
             uid = found["metadata"].get("uid")
             self._owner = {"apiVersion": "v1", "kind": "Namespace", "name": self._namespace, "uid": uid}

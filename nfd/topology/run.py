@@ -21,7 +21,7 @@ from nfd.topology.metrics import Metrics
 from nfd.topology.pods import Claims
 from nfd.topology.publisher import Publisher
 from nfd.topology.triggers import Triggers
-from nfd.topology.updater import Settings, Updater
+from nfd.topology.updater import Updater, UpdaterSettings
 from nfd.topology.zones import Json
 
 HOSTNAME = "proc/sys/kernel/hostname"
@@ -31,7 +31,7 @@ PATIENCE = 30.0
 _log = log.get("topology")
 
 
-def settings_of(parsed: Parsed, config: Config, host: Host) -> Settings:
+def settings_of(parsed: Parsed, config: Config, host: Host) -> UpdaterSettings:
     """Raises: ConfigError."""
     node = host.env("NODE_NAME") or (host.value(HOSTNAME) or "").lower()
     if problem := names.subdomain_problem(node):
@@ -39,7 +39,7 @@ def settings_of(parsed: Parsed, config: Config, host: Host) -> Settings:
     uri = parsed["kubelet-config-uri"] or default_uri(host.env("NODE_ADDRESS"))
     if not uri:
         raise ConfigError("-kubelet-config-uri: needed where NODE_ADDRESS, the kubelet's address, is not set")
-    return Settings(
+    return UpdaterSettings(
         node=node,
         socket=parsed["podresources-socket"] or str(host.root / SOCKET),
         kubelet_uri=uri,
@@ -51,7 +51,7 @@ def settings_of(parsed: Parsed, config: Config, host: Host) -> Settings:
     )
 
 
-async def run(parsed: Parsed, settings: Settings, host: Host, asked: Asked) -> int:
+async def run(parsed: Parsed, settings: UpdaterSettings, host: Host, asked: Asked) -> int:
     """Until a signal, or for one pass. Raises: ConfigError, KubeError, OSError."""
     client = await tasks.unless(asked.stop, connect(parsed["kubeconfig"]))
     if client is None:
@@ -86,7 +86,7 @@ async def _once(updater: Updater, claims: Claims) -> bool:
         async with asyncio.timeout(PATIENCE):
             await claims.synced.wait()
     except TimeoutError:
-        _log.error("the pods of this node cannot be listed", seconds=PATIENCE)
+        _log.error("cannot list the pods of this node", seconds=PATIENCE)
         return False
     return await updater.one_pass()
 

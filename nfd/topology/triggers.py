@@ -74,7 +74,11 @@ class Triggers:
         try:
             return Watches(folders)
         except OSError as error:
-            _log.warning("files cannot be watched, the interval and pods remain", path=self._state_dir, error=error)
+            _log.warning(
+                "files cannot be watched; changes are noticed at the interval and from pods",
+                path=self._state_dir,
+                error=error,
+            )
             return None
 
     def _folders(self) -> tuple[str, str]:

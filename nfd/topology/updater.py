@@ -33,7 +33,7 @@ _log = log.get("topology")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class UpdaterSettings:
     """What the command line and the configuration say; `interval` 0 leaves it to events."""
 
     node: str
@@ -52,7 +52,7 @@ class Updater:
     def __init__(
         self,
         host: Host,
-        settings: Settings,
+        settings: UpdaterSettings,
         claims: Claims,
         publisher: Publisher,
         metrics: Metrics,
@@ -120,7 +120,7 @@ class Updater:
         left = account(nodes, allocatable, holding, claims, excluded_for(settings.node, settings.exclude_list))
         problems = (*left.problems, *self._host.take_notes())
         for subject, reason in set(problems) - set(self._problems):
-            _log.warning("not counted", path=subject, error=reason)
+            _log.warning("not included", path=subject, error=reason)
         self._problems = problems
         return zones_of(nodes, left)
 
@@ -167,6 +167,6 @@ class Updater:
 
     def _well(self) -> bool:
         if self._trouble:
-            _log.info("all is well again", node=self._settings.node)
+            _log.info("topology is published again", node=self._settings.node)
         self._trouble, self.ready = "", True
         return True

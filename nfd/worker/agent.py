@@ -293,7 +293,7 @@ class Agent:
         else:
             self._log.info("configuration loaded")
             before, self._events = self._events, self._listen()
-            self._events.follow(before)
+            self._events.replace(before)
         self._scan_all()
 
     def _listen(self) -> Events:

@@ -110,7 +110,7 @@ def test_colours_on_a_terminal_only(machine: str) -> None:
     [
         (("up", "--oneshot"), "nfd up: the following arguments are required: --nodes (see nfd up --help)\n"),
         (("up", "--help"), ""),
-        (("nodes",), "nfd nodes: no --kubeconfig, no KUBECONFIG, and not inside a pod"),
+        (("nodes",), "nfd nodes: no --kubeconfig or KUBECONFIG, and not in a pod"),
     ],
 )
 def test_a_user_without_a_home(words: tuple[str, ...], said: str) -> None:

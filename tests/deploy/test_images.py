@@ -122,7 +122,7 @@ def test_a_node_is_labelled(cluster: ControlPlane, pods: Start, node_name: str) 
     assert (worker.stop(), master.stop()) == (0, 0)
     for pod in (worker, master):
         assert "Traceback" not in pod.text()
-    assert "kernel events cannot be heard" not in worker.text()
+    assert "kernel events are not available" not in worker.text()
 
 
 def test_any_user_will_do(pods: Start) -> None:

@@ -65,5 +65,5 @@ def test_no_right_to_the_lease(lonely: Path, tmp_path: Path) -> None:
     (said,) = master.said("stopping")
     for word in ("403", "leases", "no-lease", "nfd-master.nfd.kubernetes.io"):
         assert word in said["error"]
-    assert len(master.said("lease cannot be looked after; trying on")) == 1
+    assert len(master.said("cannot renew lease; trying again")) == 1
     assert "Traceback" not in master.text()

@@ -278,6 +278,6 @@ def test_what_was_heard_before_a_reload_is_told_after_it(make: Maker, machine: P
     before = make(folders=[folder])
     write(machine / "etc/conf")
     after = make(folders=[folder])
-    after.follow(before)
+    after.replace(before)
     assert after.wait(5).reload
     assert after.wait(0.05) == Wake()

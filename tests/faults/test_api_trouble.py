@@ -218,7 +218,7 @@ async def test_watches(masters: FaultMasters, place: Cluster, make: Made, caplog
         assert proxy.count("GET", NODES, since=began) <= 10
 
     await all_cases(masters, WATCHES, case)
-    await until(lambda: caplog.messages.count("watch goes on") == len(WATCHES))
+    await until(lambda: caplog.messages.count("watch continues") == len(WATCHES))
     assert caplog.messages.count("watch interrupted") == len(WATCHES)
 
 

@@ -79,7 +79,7 @@ async def test_token_file(control_plane: ControlPlane, tmp_path: Path, caplog: p
     for _ in range(3):
         config.later()
         assert await user(client) == "first"
-    assert caplog.messages.count("credentials cannot be renewed, the old ones stay in use") == 1
+    assert caplog.messages.count("cannot renew credentials; the previous ones stay in use") == 1
     token.write_text(control_plane.service_account_token("second") + "\n")
     assert await user(client) == "first", "looked at once a minute"
     config.later()

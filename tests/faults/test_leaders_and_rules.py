@@ -183,4 +183,4 @@ async def test_a_lease_that_we_may_not_look_at(
     with proxy.inject(answer(403, "no right to leases"), path=LEASES):
         await until(lambda: master.leadership.phase is Phase.FOLLOWER)
     await until(lambda: master.leadership.phase is Phase.LEADING)
-    assert caplog.messages.count("lease cannot be looked after; trying on") == 2
+    assert caplog.messages.count("cannot renew lease; trying again") == 2

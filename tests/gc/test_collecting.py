@@ -91,7 +91,7 @@ def logged(program: Program) -> list[Any]:
 
 
 def deleted(program: Program, kind: str) -> list[str]:
-    lines = [line for line in logged(program) if line["event"] == "object of a deleted node removed"]
+    lines = [line for line in logged(program) if line["event"] == "deleted the object of a deleted node"]
     return [line["path"] for line in lines if f"/{COLLECTIONS[kind]}/" in line["path"]]
 
 
@@ -131,13 +131,13 @@ def test_a_right_that_is_missing_is_said_and_counted(cluster: ControlPlane, star
     change(cluster, role, {"rules": fewer})
     try:
         program = start("-gc-interval=300ms")
-        eventually(lambda: "object not deleted" in program.log.read_text())
+        eventually(lambda: "cannot delete object" in program.log.read_text())
         assert program.metric('nfd_gc_object_delete_failures_total{kind="NodeFeature"}') > 0
         assert there(cluster, name) == {name, f"{name}-more"}
     finally:
         change(cluster, role, {"rules": rules})
     eventually(lambda: not there(cluster, name))
-    assert any(line["event"] == "object not deleted" and line["node"] == name for line in logged(program))
+    assert any(line["event"] == "cannot delete object" and line["node"] == name for line in logged(program))
 
 
 @pytest.mark.parametrize("flag", ["-gc-interval=0", "-gc-interval=soon", "-list-size=-1", "-port=70000", "-nothing"])

@@ -138,7 +138,7 @@ def test_hangup_reads_the_configuration_again(running: Callable[..., Running], t
     config.write_text("version: v7\n")
     one.process.send_signal(signal.SIGHUP)
     assert one.process.stderr is not None
-    line = next(line for line in one.process.stderr if "not reloaded" in line)
+    line = next(line for line in one.process.stderr if "cannot reload" in line)
     assert "config.yaml:1: version" in line
     assert one.labels()["nvidia.com/gpu.replicas"] == "4"
     assert one.stop(signal.SIGTERM) == 0

@@ -63,7 +63,7 @@ def test_at_a_reload_an_empty_file_is_no_news(file: Path, text: str) -> None:
     for _ in range(2):
         config = read(file, config)
         assert config.config.flags.mig_strategy == "single"
-        assert config.warnings == (f"{file}: is empty; what was read from it before stays in use",)
+        assert config.warnings == (f"{file}: is empty; its previous content stays in use",)
     file.write_text(GIVEN)
     assert read(file, config).warnings == ()
 
@@ -73,7 +73,7 @@ def test_at_a_reload_a_missing_file_is_no_news(file: Path) -> None:
     file.unlink()
     config = read(file, config)
     assert config.config.flags.mig_strategy == "single"
-    assert config.warnings == (f"{file}: is missing; what was read from it before stays in use",)
+    assert config.warnings == (f"{file}: is missing; its previous content stays in use",)
     with pytest.raises(ConfigError, match="No such file"):
         read(file)
 

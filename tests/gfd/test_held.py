@@ -96,7 +96,7 @@ STATES: dict[str, Callable[[Machine], Machine]] = {
     "reset required": lambda layout: each(layout, {"errors": {"*": 16}}),
     "not listed": lambda layout: {"devices": layout["devices"][1:]},
     "none listed": lambda layout: {"devices": []},
-    "not counted": lambda layout: {**layout, "errors": {"nvmlDeviceGetCount": 999}},
+    "not included": lambda layout: {**layout, "errors": {"nvmlDeviceGetCount": 999}},
     "no driver version": lambda layout: {**layout, "errors": {"nvmlSystemGetDriverVersion": 999}},
     "no CUDA version": lambda layout: {**layout, "errors": {"nvmlSystemGetCudaDriverVersion": 999}},
     **{

@@ -134,7 +134,7 @@ def test_an_answer_that_is_no_node_feature_is_trouble(nodefeatures: ControlPlane
     assert output(nodefeatures, "odd").write(LABELS)
     with FaultProxy(nodefeatures) as proxy, proxy.inject(no_pod, method="GET", path="/nodefeatures/"):
         one = output(nodefeatures, "odd", kubeconfig=proxy.kubeconfig())
-        with pytest.raises(KubeError, match="no NodeFeature"):
+        with pytest.raises(KubeError, match="not a NodeFeature"):
             one.read()
     assert output(nodefeatures, "odd").read() == LABELS
 
@@ -164,7 +164,7 @@ def test_without_the_resource_it_writes_the_file_and_says_so(control_plane: Cont
         start = cluster_start(control_plane, tmp_path, kubeconfig=proxy.kubeconfig())
         outcome = run_process(start)
     assert outcome.code == 0, outcome.stderr
-    assert "has no NodeFeature objects" in outcome.stderr
+    assert "has no NodeFeature API" in outcome.stderr
     assert read_labels(start.out.read_text())["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
 
 

@@ -101,7 +101,7 @@ def test_labels_stay_while_the_new_place_takes_none(program: Program) -> None:
     (program.folder / "other").symlink_to(".")
     program.configure("missing/two", SHARED)
     program.reload()
-    wait_for(lambda: program.logged("labels not written"), "the folder is missing")
+    wait_for(lambda: program.logged("cannot write labels"), "the folder is missing")
     assert program.labels("one")[REPLICAS] == "1"
     program.configure("other/one", SHARED)
     program.reload()
@@ -144,7 +144,7 @@ def test_a_file_that_is_being_written_anew_changes_nothing(program: Program, con
     wait_for(lambda: program.labels("two").get(REPLICAS) == "4", "the labels")
     file.unlink() if content is None else file.write_text(content)
     program.reload_and_pass()
-    assert program.logged(f"{file}: is {'missing' if content is None else 'empty'}; what was read")
+    assert program.logged(f"{file}: is {'missing' if content is None else 'empty'}; its previous content")
     assert program.labels("two")[REPLICAS] == "4"
     program.configure("two")
     program.reload()
@@ -154,8 +154,8 @@ def test_a_file_that_is_being_written_anew_changes_nothing(program: Program, con
 def test_a_strategy_that_is_none_changes_nothing(program: Program) -> None:
     program.configure("two", SHARED, ", migStrategy: double")
     program.reload()
-    wait_for(lambda: program.logged("not reloaded"), "the strategy is refused")
+    wait_for(lambda: program.logged("cannot reload"), "the strategy is refused")
     assert program.labels("one")[REPLICAS] == "1"
     assert program.logged("config.yaml:2: flags.migStrategy")
-    assert not program.logged("labels not written")
+    assert not program.logged("cannot write labels")
     assert not (program.folder / "two").exists()

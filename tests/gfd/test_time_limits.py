@@ -77,7 +77,7 @@ def test_no_reading_begins_while_one_hangs_that_was_given_up(slow: Slow) -> None
         time.sleep(0.3)
     found = reading.within(0.1, slow)
     assert (slow.begun, found.trouble) == (1, Trouble.DRIVER_ERROR)
-    assert "has not come back yet" in found.reason
+    assert "has not returned yet" in found.reason
 
 
 def test_a_reading_that_came_leaves_nothing_behind(slow: Slow) -> None:

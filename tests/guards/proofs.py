@@ -104,7 +104,7 @@ PROOFS = (
     ),
     Guard(  # nor have failed
         "nfd/master/node/desired.py",
-        "return certain and not any(one.startswith(RULE) for one in self.uncertain)",
+        "return certain and not any(one.startswith(RULE_ORIGIN) for one in self.uncertain)",
         "return certain",
         "tests/master/test_objects.py::test_a_key_of_unknown_origin_goes_only_where_every_origin_is_told_of",
     ),

@@ -43,7 +43,7 @@ RULES = (
     ),
     Guard(  # and what depends on rules of an object that nobody can read
         "nfd/master/node/outcome.py",
-        "unreadable = any(one.startswith(RULE) for one in lists.uncertain)",
+        "unreadable = any(one.startswith(RULE_ORIGIN) for one in lists.uncertain)",
         "unreadable = False",
         "tests/master/test_references.py::test_rules_that_may_depend_on_an_object_that_cannot_be_read",
     ),

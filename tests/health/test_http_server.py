@@ -88,7 +88,7 @@ def test_a_handler_that_fails_is_told_once(server: HttpServer, caplog: pytest.Lo
         assert ask(server, "/broken?x=1")[0] == 500
         assert ask(server, "/healthz") == (200, "ok\n")
     lines = [(one.getMessage(), one.fields["path"], one.exc_info is not None) for one in caplog.records]  # type: ignore[attr-defined]
-    assert lines == [("failed unforeseen", "/broken", True)]
+    assert lines == [("unexpected error", "/broken", True)]
     assert COUNTS["http handler"] == before + 3
     assert ("_total", {"task": "http handler"}, before + 3) in failures_family("nfd_x_").samples
 

@@ -73,7 +73,7 @@ async def test_forged_tokens_are_not_asked_about(control_plane: ControlPlane, cl
     forged = (access.check(f"Bearer {good[:-20]}{number:020}", PATH, "10.0.0.1") for number in range(300))
     for one in await asyncio.gather(*forged, return_exceptions=True):
         assert isinstance(one, Forbidden)
-        assert str(one) == "the token is not known here"
+        assert str(one) == "the token is unknown"
     assert [one.path for one in control_plane.audit(mark) if one.path == REVIEWS] == []
 
 

@@ -117,19 +117,19 @@ async def test_what_is_refused(control_plane: ControlPlane, client: KubeClient, 
     for token, reason in {
         other: "not for audience nfd-master",
         unbound: "not bound to a pod",
-        gone: "refuses the token",
+        gone: "rejects the token",
         changed(genuine, exp=9e9): "not signed by the cluster",
         changed(genuine, sub="system:serviceaccount:kube-system:admin"): "not signed by the cluster",
-        changed(genuine, header={"kid": "made-up"}): "refuses the token",
+        changed(genuine, header={"kid": "made-up"}): "rejects the token",
         changed(genuine, header={"alg": "none"}): "not signed by the cluster",
         changed(genuine, exp=time.time() - 600): "has expired",
-        changed(genuine, sub="nfd-worker"): "not one of a service account",
+        changed(genuine, sub="nfd-worker"): "not a service-account token",
     }.items():
         with pytest.raises(Forbidden, match=reason):
             await TokenReviews(client, AUDIENCE).review(token)
     mark = control_plane.mark()
     for nonsense in ("x", "a.b.c", "a." + "[" * 5000 + ".c", "é.é.é", "x" * 100_000, "a.bnVsbA.c", "\x00", "e30.e30."):
-        with pytest.raises(Forbidden, match="not one of a service account"):
+        with pytest.raises(Forbidden, match="not a service-account token"):
             await TokenReviews(client, AUDIENCE).review(nonsense)
     assert reviews(control_plane, mark) == 0
 
@@ -247,7 +247,7 @@ async def test_missing_rights_are_no_verdict_on_the_token(
     client = await connect(str(control_plane.kubeconfig_for("alice")))
     with pytest.raises(Unavailable, match="does not let the master identify callers"):
         await TokenReviews(client, AUDIENCE).review(token_for(control_plane, node))
-    assert "callers cannot be identified" in caplog.messages
+    assert "cannot identify callers" in caplog.messages
     await client.close()
 
 

@@ -103,5 +103,5 @@ async def test_a_handler_that_fails_is_told_once(caplog: pytest.LogCaptureFixtur
     finally:
         await server.stop()
     lines = [(one.getMessage(), one.fields["path"], one.exc_info is not None) for one in caplog.records]  # type: ignore[attr-defined]
-    assert lines == [("failed unforeseen", "/fails", True), ("failed unforeseen", "/begun", True)]
+    assert lines == [("unexpected error", "/fails", True), ("unexpected error", "/begun", True)]
     assert COUNTS["http handler"] == before + 4

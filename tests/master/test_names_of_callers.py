@@ -52,7 +52,7 @@ async def test_a_worker() -> None:
     ],
 )
 async def test_no_other_user_is_one(user: str) -> None:
-    with pytest.raises(Forbidden, match="not one of a service account"):
+    with pytest.raises(Forbidden, match="not a service-account token"):
         await identify(user)
 
 

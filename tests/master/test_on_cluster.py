@@ -255,7 +255,7 @@ async def test_rights_that_stay_missing_are_told(control_plane: ControlPlane) ->
 async def test_bad_kubeconfigs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(ConfigError, match="not inside a pod"):
+    with pytest.raises(ConfigError, match="not in a pod with a service account"):
         await connect()
     context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
     shapeless = (

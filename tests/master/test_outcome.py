@@ -20,7 +20,7 @@ from nfd.features import Features, to_json
 from nfd.labels import Naming, derive
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.cache import DesiredCache
-from nfd.master.node.desired import RULE, Desired
+from nfd.master.node.desired import RULE_ORIGIN, Desired
 from nfd.master.node.outcome import NO_RULES, Outcome, evaluate_node, evaluate_report
 from nfd.master.rules.evaluation import Limits
 from nfd.master.rules.evaluator import Evaluator
@@ -278,7 +278,7 @@ def test_the_workers_rules_give_what_a_masters_do(rules: list[Json], reported: F
     expected = of(evaluate_report(Report("n", features=reported), as_objects, POLICY), as_objects)
     assert given.labels == expected.labels
     assert bool(made.error) == bool(expected.failed)
-    assert RULE not in "".join(labels)
+    assert RULE_ORIGIN not in "".join(labels)
 
 
 SEEN = Features(

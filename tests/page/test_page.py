@@ -284,7 +284,7 @@ def test_whoever_is_elsewhere_shows_a_token(shown: Shown, control_plane: Control
     browser = shown.browser
     browser.open(shown.url.replace("127.0.0.1", ELSEWHERE), loaded=False)
     browser.until(lambda: browser.focused() == "token")
-    assert browser.text("#door-reason") == "The master says: show a bearer token"
+    assert browser.text("#door-reason") == "The master says: a bearer token is required"
     browser.press(control_plane.token("bob"), Keys.ENTER)
     browser.until(lambda: "bob may not get /page/fleet.json" in browser.text("#door-reason"))
     browser.press(control_plane.token("admin"), Keys.ENTER)

@@ -16,7 +16,7 @@ from nfd.config.flags import parse
 from nfd.master.app import open_master
 from nfd.master.cli import FLAGS
 from nfd.master.config import Config
-from nfd.master.node.desired import OBJECT, RULE
+from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.page.picture import fleet_data, runs
 from nfd.master.page.server import ASSETS, Knowledge
 from tests.controlplane.process import free_ports
@@ -84,7 +84,7 @@ def test_only_this_machine_is_shown_the_fleet_without_a_token(headers: dict[str,
 def test_reports_and_origins() -> None:
     """Ages in whole minutes, and whose a label is: nothing of it is known of nodes that it has not heard."""
     nodes = [make_node(name, {"x/a": "1", "x/b": "2", "x/c": "3", "x/d": "4", "x/e": "5"}) for name in ("one", "two")]
-    origins = {"x/a": "cpu", "x/b": f"{RULE}mine/first", "x/c": f"{OBJECT}gpus/one", "x/d": None}
+    origins = {"x/a": "cpu", "x/b": f"{RULE_ORIGIN}mine/first", "x/c": f"{OBJECT_ORIGIN}gpus/one", "x/d": None}
     knowledge = Knowledge("c", {"one": 125.9}.get, lambda node: origins if node.name == "one" else {})
     with served(nodes, knowledge=knowledge) as url:
         assert json.loads(get(url, "fleet.json")[2])["cluster"] == "c"

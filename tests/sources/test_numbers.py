@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nfd.sources.reading import is_positive
+from nfd.sources.feature_reader import is_positive
 
 
 @pytest.mark.parametrize(

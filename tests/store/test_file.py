@@ -145,7 +145,7 @@ async def test_corrupt_file_harms_its_node_alone(
 ) -> None:
     (tmp_path / "n2.yaml").write_text(text)
     async with asyncio.timeout(5):
-        while "node file unusable" not in caplog.messages:
+        while "node file is invalid" not in caplog.messages:
             await asyncio.sleep(0.01)
     for call in (store.read("n2"), store.ensure("n2"), store.patch("n2", labelled(a="1"))):
         with pytest.raises(KubeError, match=reason):

@@ -15,7 +15,7 @@ from nfd.errors import ConfigError
 from nfd.kube.client import connect
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
-from nfd.master.node.desired import OBJECT, RULE
+from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.outcome import NO_RULES, evaluate_node
 from nfd.master.node.ownership import CLAIMED, parse_owned
 from nfd.master.node.proof import ASSUMED
@@ -83,13 +83,13 @@ def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
     origin = owned[key]
     if origin is None or origin == CLAIMED:
         yield "managed by nfd, from an unknown origin"
-    elif origin.startswith(RULE):
-        name, _, rule = origin.removeprefix(RULE).partition("/")
+    elif origin.startswith(RULE_ORIGIN):
+        name, _, rule = origin.removeprefix(RULE_ORIGIN).partition("/")
         yield f"set by rule {rule!r} of NodeFeatureRule {name}"
         if name not in {one["metadata"]["name"] for one in found.rules}:
             yield "that rule does not exist any more; the master will remove the label"
-    elif origin.startswith(OBJECT):
-        yield f"set by NodeFeature {origin.removeprefix(OBJECT)}"
+    elif origin.startswith(OBJECT_ORIGIN):
+        yield f"set by NodeFeature {origin.removeprefix(OBJECT_ORIGIN)}"
     else:
         yield f"set by source {origin}"
 

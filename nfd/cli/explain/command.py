@@ -15,7 +15,7 @@ from nfd.cli.parsers import path
 from nfd.cli.rule_check import compile_files, name_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
-from nfd.master.node.desired import RULE
+from nfd.master.node.desired import RULE_ORIGIN
 from nfd.master.node.outcome import Outcome, evaluate_report
 from nfd.names import FEATURE_NS, full_key
 from nfd.report import Report
@@ -93,7 +93,7 @@ def present(case: Case) -> Iterator[str]:
     """Who set the label, from which features, and who else would."""
     origin = case.seen.origins.get(case.key, "")
     makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
-    if origin.startswith(RULE):
+    if origin.startswith(RULE_ORIGIN):
         yield f"set by {name_of(case.rules, origin)}"
         yield from evidence(case, lambda features: labels_of_rules(case, features))
     else:

@@ -18,7 +18,7 @@ from nfd.master.config import Config as MasterConfig
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.annotation_budget import fitting_plan
 from nfd.master.node.desired import ALL_FRESH, Freshness, name_origin
-from nfd.master.node.desired import RULE as RULED
+from nfd.master.node.desired import RULE_ORIGIN as RULED
 from nfd.master.node.outcome import Known, evaluate_node
 from nfd.master.node.plan import Act, Goal, NodePlan
 from nfd.master.node.rejections import Unwritten

@@ -79,12 +79,12 @@ _UNWRITTEN = (
     "Nodes without a key that they should have: an admission policy or webhook rejects it, or a label that another "
     "product writes too has another value. Key * stands for every change of a node."
 )
-RULES = "nodefeaturerule_processing_duration_seconds"
+RULE_EVALUATION = "nodefeaturerule_processing_duration_seconds"
 PLAN = "node_plan_duration_seconds"
 PATCH = "node_patch_duration_seconds"
 _FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
 HISTOGRAMS = {
-    RULES: ("Time to evaluate all rules over one node.", _FAST),
+    RULE_EVALUATION: ("Time to evaluate all rules over one node.", _FAST),
     PLAN: ("Time to plan one node, including its rules if they have to be evaluated.", _FAST),
     PATCH: ("Time that a PATCH of a node took.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
 }

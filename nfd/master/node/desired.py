@@ -29,8 +29,8 @@ from nfd.store.base import Kind
 
 FEATURELESS = frozenset(("custom",))
 """Sources without features: if one fails, the rules of the cluster see all features nevertheless."""
-RULE = "rule:"
-OBJECT = "object:"
+RULE_ORIGIN = "rule:"
+OBJECT_ORIGIN = "object:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class Freshness:
         """Whether a key of that origin that is not desired is known to be gone."""
         if origin is None or origin == CLAIMED:  # any source or rule may have set it
             certain = self.reported and self.settled and not self.blind and all((self.sources or {}).values())
-            return certain and not any(one.startswith(RULE) for one in self.uncertain)
+            return certain and not any(one.startswith(RULE_ORIGIN) for one in self.uncertain)
         if self.uncertain and (origin in self.uncertain or origin.partition("/")[0] in self.uncertain):
             return False
-        if origin.startswith(RULE):
+        if origin.startswith(RULE_ORIGIN):
             exists = self.rules is None or origin in self.rules
             return self.rules_synced and not (exists and (self.blind or not self.objects_settled))
-        if origin.startswith(OBJECT):
+        if origin.startswith(OBJECT_ORIGIN):
             return self.objects_synced
         return self.sources is None or self.sources.get(origin, False)
 
@@ -208,11 +208,11 @@ def find_overwrites(
 
 def name_origin(origin: str) -> str:
     """The origin of a key as messages name it."""
-    if origin.startswith(RULE):
-        name, slash, rule = origin.removeprefix(RULE).partition("/")
+    if origin.startswith(RULE_ORIGIN):
+        name, slash, rule = origin.removeprefix(RULE_ORIGIN).partition("/")
         return f"rule {rule!r} of NodeFeatureRule {name}" if slash else rule_named(name)
-    if origin.startswith(OBJECT):
-        return f"NodeFeature {origin.removeprefix(OBJECT)}"
+    if origin.startswith(OBJECT_ORIGIN):
+        return f"NodeFeature {origin.removeprefix(OBJECT_ORIGIN)}"
     return f"source {origin}" if origin else REPORT
 
 

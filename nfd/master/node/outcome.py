@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from nfd.master.node.desired import (
     ALL_FRESH,
-    RULE,
+    RULE_ORIGIN,
     Desired,
     Freshness,
     derive_desired,
@@ -135,7 +135,7 @@ def evaluate_node(
     found, fresh = evaluate(report, others, False), derive_freshness(report)
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
     uncertain = lists.uncertain
-    unreadable = any(one.startswith(RULE) for one in lists.uncertain)
+    unreadable = any(one.startswith(RULE_ORIGIN) for one in lists.uncertain)
     unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)
     if sources := fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed:
         uncertain = uncertain | unsure | found.evaluation.missing(sources) | _referring(found.joined, sources)

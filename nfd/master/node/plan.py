@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd import names
-from nfd.master.node.desired import ALL_FRESH, OBJECT, RULE, Desired, Freshness
+from nfd.master.node.desired import ALL_FRESH, OBJECT_ORIGIN, RULE_ORIGIN, Desired, Freshness
 from nfd.master.node.ownership import (
     CLAIMED,
     LISTS,
@@ -293,4 +293,4 @@ def count_removals(planned: NodePlan, desired: Desired, *, silent: bool) -> Coun
 def _cause(origin: Origin) -> str:
     if origin is None or origin == CLAIMED:
         return "unknown"
-    return "rule" if origin.startswith(RULE) else "object" if origin.startswith(OBJECT) else "scan"
+    return "rule" if origin.startswith(RULE_ORIGIN) else "object" if origin.startswith(OBJECT_ORIGIN) else "scan"

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
-from nfd.master.node.desired import OBJECT, RULE
+from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.master.page.picture import fleet_data
 from nfd.store.base import Node
@@ -153,10 +153,12 @@ def origin_text(origin: Origin) -> str:
     """The source, rule or object that a label managed by nfd comes from."""
     if origin is None or origin == CLAIMED:
         return "nfd; its origin is not recorded"
-    if origin.startswith(RULE):
-        name, _, rule = origin.removeprefix(RULE).partition("/")
+    if origin.startswith(RULE_ORIGIN):
+        name, _, rule = origin.removeprefix(RULE_ORIGIN).partition("/")
         return f"rule {rule!r} of NodeFeatureRule {name}"
-    return f"NodeFeature {origin.removeprefix(OBJECT)}" if origin.startswith(OBJECT) else f"source {origin}"
+    return (
+        f"NodeFeature {origin.removeprefix(OBJECT_ORIGIN)}" if origin.startswith(OBJECT_ORIGIN) else f"source {origin}"
+    )
 
 
 def _compress(data: Mapping[str, object]) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from nfd.features import Features
-from nfd.master.http.metrics import RULES, Metrics
+from nfd.master.http.metrics import RULE_EVALUATION, Metrics
 from nfd.master.node.outcome import Evaluated
 from nfd.master.rules.evaluation import (
     LIMITS,
@@ -289,7 +289,7 @@ class Evaluator:
             suspended_here=here,
         )
         if rule_set.rules:
-            self._metrics.observe(RULES, found.seconds)
+            self._metrics.observe(RULE_EVALUATION, found.seconds)
         return found
 
     def _note(self, node: str, rule_set: RuleSet, found: Evaluation) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
 from nfd.kube.responses import specification
-from nfd.master.node.desired import OBJECT
+from nfd.master.node.desired import OBJECT_ORIGIN
 from nfd.master.node.ownership import Origin, Owned
 from nfd.names import NFD_NS
 from nfd.report import Report
@@ -48,7 +48,7 @@ class FeatureObject:
 
     @property
     def origin(self) -> str:
-        return f"{OBJECT}{self.namespace}/{self.name}"
+        return f"{OBJECT_ORIGIN}{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

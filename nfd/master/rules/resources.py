@@ -19,7 +19,7 @@ from nfd.kube.paths import GROUPS, NAMESPACES, NODE_FEATURES, RULES
 from nfd.kube.responses import labels_of, spec_version
 from nfd.master.config import NamespaceSelector
 from nfd.master.http.metrics import Metrics
-from nfd.master.node.desired import OBJECT, RULE, Freshness, derive_freshness
+from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN, Freshness, derive_freshness
 from nfd.master.node.outcome import Known, Outcome, evaluate_node
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.queue import Queue
@@ -345,7 +345,7 @@ class CustomResources:
         self._rules_synced = self._informers[RULES].synced.is_set()
         own = self._options.joining.namespace
         groups = (group for key, group in self._compiled_groups.items() if own in ("", key[0]))
-        self._uncompiled = frozenset(f"{RULE}{name}" for _, name in self._sheets.missing())
+        self._uncompiled = frozenset(f"{RULE_ORIGIN}{name}" for _, name in self._sheets.missing())
         self.evaluator.bind((sheet for _, sheet in self._sheets.items()), groups)
         return bool(before - self.evaluator.rule_set.origins)
 
@@ -376,6 +376,6 @@ class Unknown:
             return
         self._revisions = revisions
         objects, rules = self._objects.unknown, self._rules.unknown
-        origins = (f"{OBJECT}{namespace}/{name}" for namespace, name in objects)
-        self._origins = frozenset((*origins, *(f"{RULE}{name}" for _, name in rules)))
+        origins = (f"{OBJECT_ORIGIN}{namespace}/{name}" for namespace, name in objects)
+        self._origins = frozenset((*origins, *(f"{RULE_ORIGIN}{name}" for _, name in rules)))
         self._nodes = frozenset(map(node_of, objects.values()))

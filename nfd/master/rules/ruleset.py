@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from nfd.errors import reason_of
-from nfd.master.node.desired import RULE, Contribution
+from nfd.master.node.desired import RULE_ORIGIN, Contribution
 from nfd.names import API_VERSION
 from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
@@ -207,7 +207,7 @@ def _left_out(parsed: RuleObject, one: ParsedRule, defect: str) -> PlacedRule:
 
 
 def _origin(parsed: RuleObject, one: ParsedRule) -> str:
-    return f"{RULE}{parsed.name}/{_noted_name(one.name)}"
+    return f"{RULE_ORIGIN}{parsed.name}/{_noted_name(one.name)}"
 
 
 def _placed(origin: str, one: ParsedRule, policy: Policy, meter: Meter) -> PlacedRule:

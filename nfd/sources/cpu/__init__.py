@@ -14,11 +14,11 @@ from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.source import Partial, Source
-from nfd.sources.cpu import flags, hwcap, power, procinfo, rdt, riscv, security, topology
+from nfd.sources.cpu import cpuid_flags, hwcap, power, procinfo, rdt, riscv, security, topology
 from nfd.sources.cpu.cpuid import EDX, PROBE, Cpuid, parse_cpuid
-from nfd.sources.cpu.machine import read_cpuid_text
+from nfd.sources.cpu.cpuid_instruction import read_cpuid_text
 from nfd.sources.cpu.model import read_model
-from nfd.sources.reading import DENIED
+from nfd.sources.feature_reader import DENIED
 
 Attributes = Mapping[str, str]
 Read = Callable[[], Attributes | None]
@@ -100,7 +100,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
 def read_flags(host: Host, arch: str, cpuid: Cpuid | None, words: Mapping[str, int]) -> frozenset[str]:
     """What all processors have."""
     if cpuid is not None:
-        return flags.derive_flags(cpuid)
+        return cpuid_flags.derive_flags(cpuid)
     return riscv.read_flags(host) if arch == "riscv" else hwcap.derive_flags(words, arch)
 
 
@@ -111,7 +111,7 @@ def family_of(machine: str) -> str:
 
 def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, Read]:
     return {
-        CPUID: lambda: flags.derive_avx10(cpuid, found),
+        CPUID: lambda: cpuid_flags.derive_avx10(cpuid, found),
         "cpu.cstate": lambda: power.read_cstate(host),
         "cpu.pstate": lambda: power.read_pstate(host),
         "cpu.sst": lambda: power.read_sst(host, cpuid),

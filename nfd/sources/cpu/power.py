@@ -9,7 +9,7 @@ from nfd.host import Host
 from nfd.host.text import parse_decimal, trim
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
-from nfd.sources.reading import DENIED
+from nfd.sources.feature_reader import DENIED
 
 _CPU = "sys/devices/system/cpu"
 _PSTATE = f"{_CPU}/intel_pstate"

@@ -6,7 +6,7 @@ from nfd.errors import HostError
 from nfd.host import Host
 from nfd.host.text import parse_decimal
 from nfd.sources.cpu.cpuid import EBX, EDX, Cpuid
-from nfd.sources.reading import DENIED
+from nfd.sources.feature_reader import DENIED
 
 _RESCTRL = "sys/fs/resctrl"
 _MOUNTS = "proc/self/mountinfo"

@@ -14,8 +14,8 @@ from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.host.text import trim
 from nfd.source import Partial, Source
+from nfd.sources.feature_reader import DENIED, FeatureReader, attributes, gather
 from nfd.sources.kernel import kconfig, modules, version
-from nfd.sources.reading import DENIED, Reading, attributes, gather
 
 VERSION, CONFIG, SELINUX, KVM = "kernel.version", "kernel.config", "kernel.selinux", "kernel.kvm"
 LOADED, ENABLED, LSM = "kernel.loadedmodule", "kernel.enabledmodule", "kernel.lsm"
@@ -37,9 +37,9 @@ def discover(host: Host, config: Config) -> Features | Partial:
         host,
         {
             VERSION: read_version,
-            CONFIG: lambda reading: read_config(reading, config),
-            LOADED: lambda reading: _flags(LOADED, modules.read_loaded(host)),
-            ENABLED: lambda reading: _flags(ENABLED, modules.read_enabled(reading, release_or_none(host))),
+            CONFIG: lambda reader: read_config(reader, config),
+            LOADED: lambda reader: _flags(LOADED, modules.read_loaded(host)),
+            ENABLED: lambda reader: _flags(ENABLED, modules.read_enabled(reader, release_or_none(host))),
             LSM: read_security_modules,
             SELINUX: read_selinux,
             KVM: read_kvm,
@@ -56,67 +56,67 @@ def release_or_none(host: Host) -> str | None:
     return None if not release or "/" in release or "\0" in release else release
 
 
-def read_version(reading: Reading) -> Features:
+def read_version(reader: FeatureReader) -> Features:
     """`full`, and as far as it has them `major`, `minor` and `revision`.
 
     Reads: proc/sys/kernel/osrelease  (uname(2))
     """
-    release = version.read_release(reading.host)
+    release = version.read_release(reader.host)
     if release is None:
         return Features()
     parts = version.parse(release)
     if parts["full"] != release:
-        reading.host.note(version.RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
+        reader.host.note(version.RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
     return attributes(VERSION, parts)
 
 
-def read_config(reading: Reading, config: Config) -> Features:
+def read_config(reader: FeatureReader, config: Config) -> Features:
     """The options that are set, by name, without CONFIG_.
 
     Reads: the first of the places in `kconfig` that is there
     Absent: many kernels are shipped without; then there is no feature, and a note.
     """
-    release = release_or_none(reading.host)
-    options = kconfig.read(reading.host, config.kconfig_file, release)
+    release = release_or_none(reader.host)
+    options = kconfig.read(reader.host, config.kconfig_file, release)
     if options is None and release is not None:
-        reading.host.note(CONFIG, "the kernel's configuration is in none of the usual places")
+        reader.host.note(CONFIG, "the kernel's configuration is in none of the usual places")
     return attributes(CONFIG, options)
 
 
-def read_security_modules(reading: Reading) -> Features:
+def read_security_modules(reader: FeatureReader) -> Features:
     """Names of the active security modules, such as `apparmor` and `landlock`; NFD has no such feature.
 
     Reads: sys/kernel/security/lsm  (kernel admin-guide/LSM)
     Absent: without securityfs, or where policy lets nobody look into it, there is no feature.
     """
     try:
-        text = reading.host.text(LSM_FILE)
+        text = reader.host.text(LSM_FILE)
     except HostError as error:
         if error.errno not in DENIED:
             raise
-        reading.host.note(error.path, error.reason)
+        reader.host.note(error.path, error.reason)
         text = None
     return Features() if text is None else _flags(LSM, frozenset(filter(None, map(trim, text.split(",")))))
 
 
-def read_selinux(reading: Reading) -> Features:
+def read_selinux(reader: FeatureReader) -> Features:
     """`enabled`: whether SELinux enforces its policy; permissive is false.
 
     Reads: sys/fs/selinux/enforce  (selinuxfs)
     Absent: without SELinux the file is missing, which is false; without sys/fs there is no feature.
     """
-    if not reading.host.is_dir("sys/fs"):
+    if not reader.host.is_dir("sys/fs"):
         return Features()
-    text = reading.host.text("sys/fs/selinux/enforce") or ""
+    text = reader.host.text("sys/fs/selinux/enforce") or ""
     return attributes(SELINUX, {"enabled": "true" if text.startswith("1") else "false"})
 
 
-def read_kvm(reading: Reading) -> Features:
+def read_kvm(reader: FeatureReader) -> Features:
     """`enabled`: whether /dev/kvm is served.
 
     Reads: sys/devices/virtual/misc/kvm, whether it exists  (kernel virt/kvm/api)
     """
-    exists = reading.host.exists("sys/devices/virtual/misc/kvm")
+    exists = reader.host.exists("sys/devices/virtual/misc/kvm")
     return attributes(KVM, {"enabled": "true" if exists else "false"})
 
 

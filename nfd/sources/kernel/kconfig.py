@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nfd.errors import HostError
 from nfd.host import MAX_FILE, Host
-from nfd.sources.reading import DENIED
+from nfd.sources.feature_reader import DENIED
 
 PREFIX = "CONFIG_"
 PASSING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT)

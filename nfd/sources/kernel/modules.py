@@ -5,7 +5,7 @@ from __future__ import annotations
 from nfd.errors import HostError
 from nfd.host import Host
 from nfd.host.text import first_word, trim
-from nfd.sources.reading import Reading
+from nfd.sources.feature_reader import FeatureReader
 
 LOADED_FILE = "proc/modules"
 FOLDERS = ("lib/modules", "usr/lib/modules")
@@ -21,21 +21,21 @@ def read_loaded(host: Host) -> frozenset[str] | None:
     return None if text is None else parse_loaded(text)
 
 
-def read_enabled(reading: Reading, release: str | None) -> frozenset[str] | None:
+def read_enabled(reader: FeatureReader, release: str | None) -> frozenset[str] | None:
     """Loaded and built-in modules; None without a list of the built-in ones. Spelled as the files have it.
 
     Reads: modules.builtin of lib/modules/<release> or usr/lib/modules/<release>  (kernel kbuild/kbuild), proc/modules
     """
     if release is None:
         return None
-    lists = (reading.host.parsed(f"{folder}/{release}/modules.builtin", parse_builtin) for folder in FOLDERS)
+    lists = (reader.host.parsed(f"{folder}/{release}/modules.builtin", parse_builtin) for folder in FOLDERS)
     builtin = next((found for found in lists if found is not None), None)
     if builtin is None:
         return None
     try:
-        return builtin | (read_loaded(reading.host) or frozenset())
+        return builtin | (read_loaded(reader.host) or frozenset())
     except HostError as error:
-        reading.errors.append(error)
+        reader.errors.append(error)
         return builtin
 
 

@@ -14,8 +14,8 @@ from nfd.errors import HostError
 from nfd.features import Features, Labels, printable
 from nfd.host import Host
 from nfd.source import Partial, Source
+from nfd.sources.feature_reader import FeatureReader
 from nfd.sources.local.featurefile import Entries, parse
-from nfd.sources.reading import Reading
 
 LABEL, FEATURE = "local.label", "local.feature"
 
@@ -34,9 +34,9 @@ def discover(host: Host, config: Section) -> Features | Partial:
     Absent: no such directory is no entries.
     A file that cannot be used has the entries that it had before, as long as they have not expired.
     """
-    reading = Reading(host)
-    names = [name for name in reading.names(FOLDER) if not name.startswith(".")]
-    unlisted = reading.failure
+    reader = FeatureReader(host)
+    names = [name for name in reader.names(FOLDER) if not name.startswith(".")]
+    unlisted = reader.failure
     folder = _Folder(host)
     for name in names:
         folder.add(f"{FOLDER}/{name}")

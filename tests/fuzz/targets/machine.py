@@ -13,7 +13,7 @@ from nfd.errors import HostError
 from nfd.features import Features
 from nfd.labels import Naming
 from nfd.sources import cpu, kernel, local, system
-from nfd.sources.cpu import flags, hwcap, model, procinfo, topology
+from nfd.sources.cpu import cpuid_flags, hwcap, model, procinfo, topology
 from nfd.sources.cpu.cpuid import parse_cpuid
 from nfd.sources.kernel import kconfig, modules, version
 from nfd.sources.local import featurefile
@@ -99,7 +99,8 @@ def run_cpuinfo(data: bytes) -> Made:
     shown = text(data)
     cpuid = procinfo.derive_cpuid(shown)
     kind, made = _processor(
-        flags.derive_flags(cpuid), {"family": str(cpuid.family), "id": str(cpuid.model), "vendor_id": cpuid.vendor}
+        cpuid_flags.derive_flags(cpuid),
+        {"family": str(cpuid.family), "id": str(cpuid.model), "vendor_id": cpuid.vendor},
     )
     others = [hwcap.derive_flags(procinfo.derive_hwcap(shown, arch), arch) for arch in ("arm64", "s390x", "ppc64le")]
     return kind, (made, others, model.parse_s390x(shown))
@@ -107,11 +108,11 @@ def run_cpuinfo(data: bytes) -> Made:
 
 def run_cpuid(data: bytes) -> Made:
     cpuid = parse_cpuid(text(data))
-    found = flags.derive_flags(cpuid)
+    found = cpuid_flags.derive_flags(cpuid)
     return _processor(
         found,
         {"vendor_id": cpuid.vendor}
-        | {f"avx10-{key}": value for key, value in flags.derive_avx10(cpuid, found).items()},
+        | {f"avx10-{key}": value for key, value in cpuid_flags.derive_avx10(cpuid, found).items()},
     )
 
 

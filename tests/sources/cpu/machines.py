@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from nfd.sources.cpu import tables
 from nfd.sources.cpu.cpuid import EXTENDED, Cpuid, Registers
-from nfd.sources.cpu.flags import STATES
+from nfd.sources.cpu.cpuid_flags import STATES
 from nfd.sources.cpu.tables import Bits
 
 ALL_STATE = 0xE00E7

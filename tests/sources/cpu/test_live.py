@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from nfd.host import Host
 from nfd.sources.cpu import SOURCE, procinfo
 from nfd.sources.cpu.cpuid import ECX, EDX, format_cpuid, parse_cpuid
-from nfd.sources.cpu.flags import derive_flags
+from nfd.sources.cpu.cpuid_flags import derive_flags
+from nfd.sources.cpu.cpuid_instruction import read_cpuid_text
 from nfd.sources.cpu.hwcap import parse_hwcap, read_auxv_text
-from nfd.sources.cpu.machine import read_cpuid_text
 from tests.sources.hosts import make_host, scan
 
 x86 = pytest.mark.skipif(Host().arch() != "x86_64", reason="no CPUID instruction here")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nfd.sources.cpu import tables
 from nfd.sources.cpu.cpuid import Cpuid, Registers
-from nfd.sources.cpu.flags import LEVELS, STATES, derive_avx10, derive_flags
+from nfd.sources.cpu.cpuid_flags import LEVELS, STATES, derive_avx10, derive_flags
 from nfd.sources.cpu.tables import Bits
 from tests.sources.cpu.machines import full_machine, machine, supporting
 

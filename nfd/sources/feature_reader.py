@@ -1,4 +1,4 @@
-"""How sources read: the failure of one feature affects only that feature."""
+"""How sources read files: an error in one feature does not affect the others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, 
 """What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
 
 
-class Reading:
-    """Reads one feature and remembers what was there but unreadable."""
+class FeatureReader:
+    """Reads the files of one feature and keeps the errors of those that exist and are unreadable."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -49,7 +49,7 @@ class Reading:
         return self._try(lambda: self.host.parsed(path, parse), None)
 
     def has(self, path: str) -> bool:
-        """Whether something is there; not being able to tell is a no, and leaves the feature incomplete."""
+        """Whether it exists; an error counts as no, and leaves the feature incomplete."""
         return self._try(lambda: self.host.exists(path), False)
 
     def has_dir(self, path: str) -> bool:
@@ -75,21 +75,21 @@ class Reading:
             return otherwise
 
 
-Part = Callable[[Reading], Features]
+Part = Callable[[FeatureReader], Features]
 
 
 def gather(host: Host, parts: Mapping[str, Part]) -> Features | Partial:
-    """Read the features of a source, by name, each on its own: what one of them meets does not touch the others."""
+    """Read the features of a source, by name, each on its own: an error in one does not affect the others."""
     found: list[Features] = []
     failed: dict[str, str] = {}
     for feature, read in parts.items():
-        reading = Reading(host)
+        reader = FeatureReader(host)
         try:
-            found.append(read(reading))
+            found.append(read(reader))
         except HostError as error:
-            reading.errors.append(error)
-        if reading.failure:
-            failed[feature] = reading.failure
+            reader.errors.append(error)
+        if reader.failure:
+            failed[feature] = reader.failure
     features = join(found)
     return Partial(features, failed) if failed else features
 
