@@ -112,7 +112,7 @@ class Agent:
         self._remembered: Labels = {}
         self._said: dict[tuple[str, str], None] = {}
         self._labelled: dict[str, Output] = {}
-        """Outputs that took our labels, by their place: this one's, and those of configurations before."""
+        """Outputs that have labels of this program, by place: the current one, and those of earlier configurations."""
 
     def loop(self, output: Output) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.

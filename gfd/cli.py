@@ -108,7 +108,8 @@ def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
 
 
 def open_machine(loaded: Loaded, environment: Mapping[str, str]) -> Host:
-    """The machine. A host root from the environment that is not mounted, as under NVIDIA's charts, is our own."""
+    """The machine. A host root from the environment that is not mounted, as in NVIDIA's charts, means the own file
+    system."""
     from nfd.host.replay import open_host
 
     root = loaded.config.host_root

@@ -167,7 +167,7 @@ def send(process: str, number: int) -> None:
                 os.kill(int(folder.name), number)
                 return
         except OSError:
-            continue  # it ended meanwhile, or is not ours
+            continue  # it ended meanwhile, or may not be read
     raise HostError("/proc", f"no process has the name {process}")
 
 
@@ -249,7 +249,7 @@ async def run(settings: ManagerSettings, asked: Asked) -> None:
 
 
 def main() -> None:
-    """The entry point; exit status 0 after a signal, 1 for everything that goes wrong, as upstream."""
+    """The entry point; exit status 0 after a signal, 1 for any error, as upstream."""
     begin()
     log.setup()
     try:

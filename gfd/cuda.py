@@ -1,4 +1,4 @@
-"""One reading of the devices through the CUDA driver library, for Tegra, where NVML tells little.
+"""One reading of the devices through the CUDA driver library, for Tegra, where NVML reports little.
 
 CUDA Driver API reference, "Initialization", "Device Management". The library has no call that closes it again.
 """
@@ -24,7 +24,7 @@ class CudaError(Exception):
 
 
 class CudaReading:
-    """As `gfd.nvml.NvmlReading`. CUDA does not tell the driver's version, so that of NVML may be passed in."""
+    """As `gfd.nvml.NvmlReading`. CUDA does not report the driver's version, so that of NVML may be passed in."""
 
     def __init__(self, driver: str = "") -> None:
         self._driver = Driver(driver)
@@ -46,7 +46,7 @@ class CudaReading:
             self._trouble = (Trouble.DRIVER_ERROR, str(error))
 
     def inventory(self, unanswered: str = "") -> Inventory:
-        """The devices read so far; of those that are missing, `unanswered` tells why."""
+        """The devices read so far; of those that are missing, `unanswered` says why."""
         if self._trouble is not None:
             trouble, reason = self._trouble
             return Inventory("cuda", self._driver, trouble=trouble, reason=reason)

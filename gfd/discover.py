@@ -69,7 +69,7 @@ def is_worth_trying(host: Host, functions: Functions) -> bool:
 def complete(gpu: Gpu, total: int | None, reason: str, functions: Functions) -> Gpu:
     """A device with its class on PCI, and with the machine's memory where it has none of its own.
 
-    `total` are that memory's MiB, `reason` tells why they could not be read. Some drivers (GB10) give them as the
+    `total` are that memory's MiB, `reason` says why they could not be read. Some drivers (GB10) give them as the
     device's.
     """
     gpu = replace(gpu, pci_class=gpu.pci_class or functions.get(gpu.pci_address, ""))
@@ -144,7 +144,7 @@ _TEGRA_RELEASE = "etc/nv_tegra_release"
 _TEGRA_FAMILY = "sys/devices/soc0/family"
 
 _late: list[Thread] = []
-"""The reading that is under way, perhaps after its time was over; until it ends, no other begins in this process.
+"""The reading in progress, perhaps after its time limit; until it ends, no other begins in this process.
 
 Its thread keeps the list: whoever waits for it may be asked to end, and `Thread.join` then takes it for ended.
 """
@@ -186,7 +186,7 @@ def is_tegra(host: Host) -> bool:
 
 
 class Chosen:
-    """A reading of the library that fits; only running it tells which that is."""
+    """A reading with the matching library, which is chosen when it runs."""
 
     def __init__(self, strategy: str, library: str, *, tegra: bool = False) -> None:
         self._strategy = strategy

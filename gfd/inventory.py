@@ -100,11 +100,12 @@ class Gpu:
     unread: str = ""
     """Facts that could not be read and are not known from before, as words between blanks."""
     mute: int = 0
-    """For how many readings in a row it gave no handle, or not a single fact; more than `LOST` are not told apart."""
+    """For how many readings in a row it gave no handle, or not a single fact; more than `LOST` are not
+    distinguished."""
 
     @property
     def counts(self) -> bool:
-        """Whether the driver can use it, as far as one bad reading tells."""
+        """Whether the driver can use it, as far as one failed reading shows."""
         return self.mute < (LOST if self.name else 1)
 
     @property
@@ -138,11 +139,11 @@ class MigDevice:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the machine tells about its devices without a driver."""
+    """What the machine shows of its devices without a driver."""
 
     machine: str = ""
     timestamp: int | None = None
-    """Since when the labels are as they are, in seconds since the epoch; None if nobody wants to know."""
+    """Since when the labels are as they are, in seconds since the epoch; None if it is not wanted."""
     read_at: int | None = None
     """When this was read."""
     pci_gpus: int = 0
@@ -193,7 +194,7 @@ def _without_unknown(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Inventory:
-    """The inverse of `to_json`; keys nobody knows are ignored. Raises ValueError saying what does not fit."""
+    """The inverse of `to_json`; unknown keys are ignored. Raises ValueError saying what does not fit."""
     try:
         return Inventory(
             **known(Inventory, data)

@@ -1,7 +1,7 @@
-"""How a reading goes over the last one, so that a device keeps its identity while the driver is busy or unwell.
+"""Merges a reading with the last one, so that a device keeps its identity while the driver is busy or fails.
 
-What a reading could not tell is either held, which takes one before it that could, or unknown: then `gaps` says so, and
-labels that stand on the Node from earlier must not go, for as long as that lasts.
+A value that could not be read is either held from an earlier reading, or unknown. `gaps` reports unknown values: labels
+that depend on them stay on the Node as long as that lasts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ NOT_LISTED = "is on PCI, but the driver does not list it"
 
 
 def resume(fresh: Inventory, last: Inventory) -> Inventory:
-    """The fresh reading, with what it could not tell taken from the last one.
+    """The fresh reading, with missing values from the last one.
 
-    After a failed reading that is every device; otherwise those that do not answer or that the driver does not list,
-    facts that a device or the driver did not tell, and the MIG devices of a GPU that has none at the moment. The time
-    stamp stays while nothing changes.
+    After a failed reading these are all devices. Otherwise they are devices that do not answer or are not listed,
+    values that a device or the driver did not report, and the MIG devices of a GPU that has none at the moment. The
+    time stamp stays while nothing changes.
     """
     result = _whole(fresh, last) if last.gpus else fresh
     if fresh.node.timestamp is None:
@@ -154,7 +154,7 @@ def _paired(fresh: Inventory, last: Inventory) -> Iterator[tuple[Gpu, Gpu | None
 
 
 def _merged(fresh: Inventory, gpu: Gpu, last: Inventory, before: Gpu) -> tuple[Gpu, tuple[MigDevice, ...]]:
-    """The device with what of it is held, and its MIG devices."""
+    """The device with held values, and its MIG devices."""
     if gpu.mute:
         mute = min(before.mute + 1, LOST)
         return replace(before, index=gpu.index, failing=gpu.failing, mute=mute), last.migs_of(before)

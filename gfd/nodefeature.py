@@ -1,4 +1,4 @@
-"""Labels as a NodeFeature object, which the master of NFD and ours make labels of.
+"""Writes labels to a NodeFeature object, from which a master of NFD or of this product labels the node.
 
 Object, names and owner references are those of GPU feature discovery (k8s-device-plugin, `internal/lm/output.go`,
 `internal/flags/node-feature.go`). The Kubernetes client is imported here only.
@@ -108,7 +108,7 @@ class NodeFeatureOutput:
             return
 
     def _wanted(self, found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> dict[str, Any]:
-        """The object as it is, with our label, owners and labels of the node; without one, a new object.
+        """The existing object with this program's label, owners and labels of the node; without one, a new object.
 
         Owners that are not known stay as they are.
         """

@@ -110,7 +110,7 @@ def read_space(host: Host, address: str) -> bytes:
 def read_passed_through(host: Host, functions: Functions) -> Inventory:
     """The GPUs bound to a driver of VFIO, in the order of their addresses; virtual functions are not among them.
 
-    PCI tells neither memory nor compute capability of a device, nor is there a driver.
+    PCI shows neither memory nor compute capability of a device, and there is no driver.
     """
     found = {
         address: pci_class
@@ -132,7 +132,7 @@ def device_id(host: Host, address: str) -> str:
 
 
 def read_names(host: Host) -> dict[str, str]:
-    """Device id → name, of NVIDIA's devices, from the first pci.ids there is, else from a list of our own.
+    """Device id → name, of NVIDIA's devices, from the first pci.ids there is, else from the built-in list.
 
     Source: the PCI ID Repository, https://pci-ids.ucw.cz.
     """
@@ -170,7 +170,7 @@ _TEXT = 10
 
 
 class Vgpu(NamedTuple):
-    """`version` and `branch` are None where the list of records does not tell them."""
+    """`version` and `branch` are None where the list of records does not have them."""
 
     version: str | None = None
     branch: str | None = None

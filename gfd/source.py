@@ -29,7 +29,7 @@ def discover(host: Host, config: Config) -> Features:
     """Read the devices; NVML is open only while this runs.
 
     Reads: as `gfd.discover`; proc/stat.  Absent: a machine without an NVIDIA device has no feature, one with a device
-    and no driver has what PCI tells.
+    and no driver has what PCI shows.
     """
     functions = read_functions(host)
     if not isinstance(host, Replay) and not is_worth_trying(host, functions):
@@ -78,15 +78,15 @@ def labels(features: Features, config: Config) -> Labelled:
     """`nvidia.com/*`, as GPU feature discovery has them.
 
     Where a reading has gaps that nothing from before fills, none of them is to be removed, and those whose value it
-    cannot tell are left out: the master keeps what stands on the Node.
+    is unknown are left out: the master keeps them on the Node.
     """
     inventory = from_features(features)
     if inventory is None:
         return Labelled({})
     settings = config.settings()
     found = label(inventory, settings)
-    told = {key: value for key, value in found.labels.items() if is_known(inventory, settings, key)}
-    return found._replace(labels=told, error=gaps(inventory))
+    certain = {key: value for key, value in found.labels.items() if is_known(inventory, settings, key)}
+    return found._replace(labels=certain, error=gaps(inventory))
 
 
 def is_known(inventory: Inventory, settings: LabelSettings, key: str) -> bool:

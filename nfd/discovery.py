@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Does what one source has to do; the name tells what of whom. `nfd.runtime.threads.Limits.run` is one."""
+    """Runs the work of one source; the name is for messages. `nfd.runtime.threads.Limits.run` is one."""
 
     def __call__(self, name: str, seconds: float, work: Callable[[], T], /) -> T: ...
 
@@ -97,7 +97,7 @@ class Discovery:
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """Source name → reason, for every source of which labels may be missing."""
     devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Source name → number of devices by state, for sources that tell."""
+    """Source name → number of devices by state, for sources that report them."""
     whole: frozenset[str] = frozenset()
     """Those of `incomplete` of which no label is missing all the same."""
 

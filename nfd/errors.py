@@ -10,17 +10,17 @@ NfdError
  └── KubeError          the API server (or the node store) did not do what was asked
       ├── NotFound      no such object
       ├── Conflict      somebody else wrote in between; read and plan again
-      ├── Forbidden     our credentials do not allow it
+      ├── Forbidden     the credentials do not allow it
       │    └── Unauthorized  they are not accepted at present
       ├── Invalid       the content is refused; sending it again cannot help
       ├── Expired       the version asked for is no longer known; list again
-      └── Unavailable   nobody answered, or asked us to wait
+      └── Unavailable   no answer, or a request to wait
 """
 
 from __future__ import annotations
 
 LONGEST_REASON = 300
-"""Characters that are kept of what an unforeseen exception says."""
+"""Characters that are kept of the text of an unexpected exception."""
 
 
 class NfdError(Exception):
@@ -68,9 +68,9 @@ class RuleError(NfdError):
 class ReportError(NfdError):
     """A report the master did not take.
 
-    `retry` tells whether the same report can succeed later; `retry_after` is the master's wish in seconds. `code` is a
-    gRPC status by name where the plain choice between UNAVAILABLE and FAILED_PRECONDITION says too little, `leader` the
-    address of the master to ask instead.
+    `retry` says whether the same report can succeed later; `retry_after` is the wait in seconds that the master asked
+    for. `code` is a gRPC status by name where the plain choice between UNAVAILABLE and FAILED_PRECONDITION says too
+    little, `leader` the address of the master to ask instead.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Derived:
 def derive(naming: Naming, labels: Labels, allowed: Searcher | None = None) -> Derived:
     """Name, clean and filter the labels of one source; what is cleaned never takes the place of what was legal.
 
-    An empty text that the machine gave, and nobody wrote, is no label value: there is no such label.
+    An empty text from the machine is not a label value: the label is omitted.
     `allowed` is searched in the part of the key after its first slash; None allows all.
     """
     derived = Derived()

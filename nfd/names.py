@@ -1,4 +1,4 @@
-"""Kubernetes naming rules and our namespaces, as pure checks.
+"""Kubernetes naming rules and the namespaces of nfd, as pure checks.
 
 Sources: Kubernetes documentation "Labels and Selectors, Syntax and character set" and "Object Names and IDs".
 Every `*_problem` function returns None for a legal text, else one phrase that says what is wrong with it.

@@ -1,4 +1,4 @@
-"""What a worker tells the master about its node, as values; `nfd.rpc.convert` is their form on the wire."""
+"""What a worker reports about its node, as values; `nfd.rpc.convert` is their form on the wire."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ def _note_collection(phase: str, _: Mapping[str, Any]) -> None:
 
 
 def cpu_seconds() -> float:
-    """CPU time of the calling thread, less that of garbage collection: whoever allocates next pays for all objects."""
+    """CPU time of the calling thread, less that of garbage collection: otherwise the next allocation would pay for all
+    objects."""
     return time.thread_time() - _collecting.total
 
 

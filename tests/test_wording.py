@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 AT_FIRST = 29
 """Exceptions when the check was introduced; there are never more."""
 OLD = {
-    "is told, tells of": ["the reason is told", "it was told once", "a metric tells\nof it"],
+    "is told, tells of": ["the reason is told", "it was told once", "a metric tells\nof it", "`x` tells whether"],
     "of ours, ours to write": ["a label of ours", "keys that are ours to write"],
     "goes (for a label or file)": [
         "its labels go",
@@ -31,6 +31,15 @@ OLD = {
     "in vain": ["tried in vain"],
     "what came of it": ["removes what came of it", "what comes of features"],
     "passed over": ["invalid ones are passed over"],
+    "heard, spoke": ["the node was last heard of", "its worker spoke"],
+    "looked after": ["the lease is looked after"],
+    "trying on": ["not taken, trying on"],
+    "stands there": ["what stands there"],
+    "laid over": ["a layer laid over another"],
+    "of late": ["changed of late"],
+    "unforeseen": ["an unforeseen error"],
+    "under way": ["a call under way"],
+    "judge, verdict": ["nodes are judged", "the verdict on a node"],
     "is away": ["a worker that is away", "when masters are away"],
 }
 FINE = [

@@ -43,9 +43,7 @@ class Word:
 
 
 WORDS = (
-    Word(
-        "is told, tells of", "is reported, is logged, says", ("(?:am|is|are|be|been|being|was|were) told", "tells of")
-    ),
+    Word("is told, tells of", "is reported, is logged, says", ("told", "tells (?:of|whether|why|which|how|when|that)")),
     Word("of ours, ours to write", "managed by nfd, of this product", ("of ours", "ours to write")),
     Word("goes (for a label or file)", "is removed", (GOES,)),
     Word("makes no sense", "is invalid", ("makes? no sense",)),
@@ -58,6 +56,15 @@ WORDS = (
     Word("in vain", "without success", ("in vain",)),
     Word("what came of it", "the result, what it created", ("what (?:came|comes) of",)),
     Word("passed over", "skipped, ignored", ("passed over(?! (?:gRPC|HTTP|TLS))",)),
+    Word("heard, spoke", "received, reported", ("heard", "spoke", "spoken")),
+    Word("looked after", "renewed, kept up to date", ("looked after",)),
+    Word("trying on", "trying again", ("trying on",)),
+    Word("stands there", "is listed, exists", ("stands there",)),
+    Word("laid over", "merged over, added to", ("laid over",)),
+    Word("of late", "recently", ("of late",)),
+    Word("unforeseen", "unexpected", ("unforeseen",)),
+    Word("under way", "in progress", ("under way",)),
+    Word("judge, verdict", "evaluate, result", ("judged", "verdicts?")),
     Word("is away", "is unavailable, is not running", ("(?:is|are|be|been|was|were) away",)),
 )
 

@@ -1,6 +1,6 @@
 """Labels of an inventory: pure labelers, each about one thing, joined by one tuple; a later one wins.
 
-Source: NVIDIA/k8s-device-plugin `internal/lm` (names, values, order); `gpu.state` and its companions are ours.
+Source: NVIDIA/k8s-device-plugin `internal/lm` (names, values, order); `gpu.state` and related labels are additional.
 """
 
 from __future__ import annotations

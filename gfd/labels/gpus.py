@@ -31,7 +31,7 @@ class Model:
 
     @property
     def memory(self) -> int | None:
-        """MiB: of the last device that tells it, one out of MIG mode if there is one."""
+        """MiB: of the last device with a known value, preferably one without MIG mode."""
         known = [gpu.memory for gpu in self.by_mode if gpu.memory]
         return known[-1] if known else None
 
@@ -211,8 +211,8 @@ def mode(inventory: Inventory, settings: LabelSettings) -> Labelled:
     Labels:
         gpu.mode = graphics, compute, unknown: whether the GPUs are display controllers
     """
-    told = (gpu for gpu in inventory.compute_gpus if not gpu.mute and Fact.PCI not in gpu.unknown)
-    classes = {gpu.pci_class for gpu in told} | {gpu.pci_class for gpu in inventory.compute_gpus if gpu.pci_class}
+    known = (gpu for gpu in inventory.compute_gpus if not gpu.mute and Fact.PCI not in gpu.unknown)
+    classes = {gpu.pci_class for gpu in known} | {gpu.pci_class for gpu in inventory.compute_gpus if gpu.pci_class}
     if not classes:
         return Labelled({})
     return Labelled({"gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"})

@@ -23,10 +23,10 @@ _ATTRIBUTES = {
 
 
 def devices(inventory: Inventory, settings: LabelSettings) -> Labelled:
-    """The MIG devices of GPUs in MIG mode; the first of each profile speaks for all of them.
+    """The MIG devices of GPUs in MIG mode; the labels of a profile are from its first device.
 
     Where the layout does not fit the strategy `single`, or a GPU is still being carved, the labels of the whole GPU
-    stay, and `gpu.state` tells.
+    stay, and `gpu.state` says so.
 
     Labels, where <devices> is `gpu` with the strategy single, `mig-<profile>` (such as `mig-1g.5gb`) with mixed:
         <devices>.count = number: MIG devices of one profile

@@ -1,6 +1,6 @@
-"""Labels that a reading cannot tell, since what they depend on beside their own fact is not known.
+"""Labels that cannot be derived from a reading, since they also depend on unknown values.
 
-Whoever has them from earlier keeps them: `gpu-feature-discovery` from its file or object, the master from the Node.
+They keep their earlier value: `gpu-feature-discovery` takes it from its file or object, the master from the Node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_SINGLE = (
 )
 
 OF_ONE_MODEL = ("gpu.product", "gpu.count", "gpu.memory", "gpu.replicas", "gpu.sharing-", "gpu.family", "gpu.compute.")
-"""Beginnings of labels about the model that speaks for the node."""
+"""Prefixes of labels about the model that represents the node."""
 
 
 def is_of_mig(name: str, strategy: str) -> bool:
@@ -50,7 +50,8 @@ def is_uncertain(inventory: Inventory, strategy: str, name: str) -> bool:
 
 
 def may_another_speak(inventory: Inventory) -> bool:
-    """Whether, of several models, another one might speak if all were known: as many GPUs, or as many as may be its."""
+    """Whether, of several models, another one might represent the node if all values were known: as many GPUs, or as
+    many as may be its."""
     found = models(inventory)
     if len(found) < 2:
         return False

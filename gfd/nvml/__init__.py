@@ -1,7 +1,7 @@
 """One reading of the devices through NVML: load, initialise, ask, shut down. The only package that imports pynvml.
 
-Nothing of NVML is open between two readings, and no handle outlives one, so that whoever reloads the driver or carves
-MIG devices need not wait for us (NVML API reference, "Initialization and Cleanup").
+Nothing of NVML is open between two readings, and no handle outlives one, so that reloading the driver or creating
+MIG devices is never blocked (NVML API reference, "Initialization and Cleanup").
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NvmlReading:
                 pynvml.nvmlShutdown()
 
     def inventory(self, unanswered: str = "") -> Inventory:
-        """The devices read so far; of those that are missing, `unanswered` tells why."""
+        """The devices read so far; of those that are missing, `unanswered` says why."""
         if self._trouble is not None:
             trouble, reason = self._trouble
             return Inventory("nvml", self._driver, trouble=trouble, reason=reason)

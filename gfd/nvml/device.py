@@ -91,7 +91,7 @@ class Device:
     def _memory(self, handle: Any, integrated: bool) -> tuple[int, bool]:
         """Bytes (0: not known), and whether the memory is the machine's.
 
-        Of an integrated GPU drivers tell Not Supported, a total of 0, or that of the machine.
+        For an integrated GPU drivers return Not Supported, a total of 0, or that of the machine.
         """
         try:
             total = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)

@@ -91,7 +91,7 @@ class Profiles(NamedTuple):
 
 
 def read_mig(gpu: int, mig: Any, memory_bytes: int) -> tuple[MigDevice, list[str]]:
-    """One MIG device, and the calls that failed of which another one told the same.
+    """One MIG device, and the failed calls whose value came from another call.
 
     Its attributes are those of its profiles, and its name is part of what the driver calls it; so either is enough.
     `memory_bytes` of its GPU: 0 if they are not known.

@@ -166,7 +166,7 @@ def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> L
 
 
 def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[str, str]], list[str]]:
-    """(name, text) pairs, and the words from the first that is no flag; `flags` tells which are switches."""
+    """(name, text) pairs, and the words from the first that is no flag; `flags` says which are switches."""
     words = list(argv)
     given: list[tuple[str, str]] = []
     while words and (not words[0] or (words[0].startswith("-") and words[0] != "-")):

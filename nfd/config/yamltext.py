@@ -1,6 +1,6 @@
 """YAML as NFD reads it (sigs.k8s.io/yaml over go-yaml 2): YAML 1.1 words and octal numbers, text keys, duplicate keys.
 
-Built from parser events with a stack of our own, so that deep nesting, alias bombs and endless files are errors that
+Built from parser events with an explicit stack, so that deep nesting, alias bombs and endless files are errors that
 name a line, never a crash. Dates stay text, as in Go.
 """
 

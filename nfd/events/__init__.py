@@ -1,8 +1,8 @@
 """What wakes the worker early: kernel events, changed files, changed listings, signals.
 
 Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT; what came while the
-worker was busy has waited already. Listings are compared every POLL seconds, whether or not events are heard: that
-finds what no event tells, such as a network interface outside our network namespace.
+worker was busy has waited already. Listings are compared every POLL seconds, with or without events: that finds
+changes without an event, such as a network interface in another network namespace.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Wake:
 
 @dataclass(slots=True)
 class _Burst:
-    """What has come since the first event; `due` is when to tell."""
+    """Events since the first one; `due` is when to handle them."""
 
     concerned: dict[str, frozenset[str]] = field(default_factory=dict)
     """Reason → source names, or RELOAD."""
@@ -66,8 +66,8 @@ class _Burst:
 class Events:
     """The events that concern some sources.
 
-    `folders` are further ones to watch, their topic RELOAD; after an event there `changed` tells whether they hold
-    anything new since its last call. `live` is false for a recorded machine, of which no kernel tells. Listings are
+    `folders` are further ones to watch, their topic RELOAD; after an event there `changed` says whether they hold
+    anything new since its last call. `live` is false for a recorded machine, which has no kernel events. Listings are
     compared every `poll` seconds.
     """
 
@@ -126,8 +126,8 @@ class Events:
     def scan(self, only: Collection[str] | None = None) -> Iterator[None]:
         """Around a scan of these sources (None: all): listings are compared with what they were when it began.
 
-        Else a device that goes, is missed by a scan, and is back before the next comparison would stay missed: its
-        listing is as it was. The next `wait` returns what changes while the scan runs.
+        Otherwise a device that disappears, is missed by a scan, and is back before the next comparison would stay
+        missed: its listing is as it was. The next `wait` returns what changes while the scan runs.
         """
         scanned = frozenset(source.name for source in self._sources) if only is None else frozenset(only)
         found = self._compare()
@@ -174,7 +174,7 @@ class Events:
         return time.monotonic() < self._deaf_until
 
     def _turn_deaf(self, error: Exception) -> dict[str, frozenset[str]]:
-        """Events failed unforeseen, so that anything may have happened; they are listened for again after a while."""
+        """Events failed with an unexpected error, so any change is possible; they are watched again after a while."""
         failed("events", error)
         self._deaf_until = time.monotonic() + self._interval
         named = frozenset(source.name for source in self._sources if source.wakes or source.watches)

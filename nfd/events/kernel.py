@@ -1,6 +1,6 @@
 """Kernel uevents through pyudev: what the kernel itself sends, with or without a udev daemon.
 
-They are heard in a pod without hostNetwork and without root; those of `net` only in the network namespace of the
+They arrive in a pod without hostNetwork and without root; those of `net` only in the network namespace of the
 device. In a user namespace nothing arrives and nothing fails, so that is looked up first.
 """
 

@@ -1,4 +1,4 @@
-"""Fingerprints of listings, for what no event tells us: which devices and kernel modules there are."""
+"""Fingerprints of listings, for changes without an event: which devices and kernel modules there are."""
 
 from __future__ import annotations
 

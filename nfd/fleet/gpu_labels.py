@@ -29,7 +29,7 @@ class Model:
 class Gpus:
     """All of a node's. `mig` is the layout, profile → devices; with the strategy `single`, `usable` counts these.
 
-    `present` is the number of devices on PCI where labels tell that it is another one, else `usable`.
+    `present` is the number of devices on PCI where labels have a different number, else `usable`.
     """
 
     models: tuple[Model, ...] = ()
@@ -87,7 +87,7 @@ def read_gpus(labels: Mapping[str, str]) -> Gpus:
 
 
 def gpus_on_pci(labels: Mapping[str, str]) -> int:
-    """How many GPUs the machine has, where labels tell that it is another number than `gpu.count`; else 0."""
+    """How many GPUs the machine has, where labels have another number than `gpu.count`; else 0."""
     return number(labels, f"{GPU}.count.present")
 
 

@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
-    """One Node. `changed` is when nfd last wrote to it, RFC 3339, "" if nobody recorded it.
+    """One Node. `changed` is when nfd last wrote to it, RFC 3339, "" if unknown.
 
     `taints` are as kubectl writes them, `KEY=VALUE:EFFECT`; `resources` the GPU resources with what pods hold of them.
     """
@@ -42,22 +42,22 @@ class NodeSummary:
     resources: tuple[Resource, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     reported: float | None = None
-    """Seconds since its worker last spoke, where the master tells."""
+    """Seconds since its worker's last report, if the master is asked."""
 
 
 def with_reports(
     nodes: Iterable[NodeSummary], ages: Mapping[str, float | None], unwritten: Mapping[str, Sequence[str]] | None = None
 ) -> list[NodeSummary]:
-    """The same with what the master has heard, and says that it cannot write, by node.
+    """The nodes with their ages of reports and rejected keys from the master.
 
-    A node that it has not heard of, or not for long, has a problem, too.
+    A node without a report, or without a recent one, has a problem, too.
     """
-    told = unwritten or {}
+    by_node = unwritten or {}
     return [
         replace(
             one,
             reported=ages.get(one.name),
-            problems=(*one.problems, *_silence(one, ages), *told.get(one.name, ())),
+            problems=(*one.problems, *_silence(one, ages), *by_node.get(one.name, ())),
         )
         for one in nodes
     ]
@@ -156,7 +156,7 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str
 
 
 def _unoffered(status: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str]:
-    """GPUs that no pod can get: nobody labels them, or nobody offers them."""
+    """GPUs that no pod can get: they have no labels, or no resource."""
     offered = {name: whole(amount) for name, amount in (status.get("allocatable") or {}).items()}
     if not gpus and any(labels.get(key) == "true" for key in _PCI):
         yield f"NVIDIA GPU on PCI without {NVIDIA_NS} labels"

@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A pod on a node. `gpu` is the index of the GPU that its gpushare memory is on, None if nobody says."""
+    """A pod on a node. `gpu` is the index of the GPU that its gpushare memory is on, None if unknown."""
 
     node: str
     namespace: str

@@ -1,7 +1,7 @@
 """Host, the one door to the machine.
 
 Sources read the machine through a Host and nothing else, so that a pod (`--host-root /host`), a recorded machine
-(`--replay DIR`) and the machine we run on look the same to them. Paths are written without a leading slash, as they are
+(`--replay DIR`) and the running machine look the same to them. Paths are written without a leading slash, as they are
 below the root (`sys/class/net`); links resolve as if the root were `/`.
 """
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 MAX_FILE = 16 * 1024 * 1024
 
 YOUNG = 2.0
-"""Seconds after a change in which a file's times cannot tell whether it changed again."""
+"""Seconds after a change in which a file's times do not show whether it changed again."""
 
 PROC = "proc"
 CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
@@ -37,8 +37,9 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Host:
     """The running machine, its files below `root`.
 
-    In a pod two things may be missing below the root and are then read from our own file system, as NFD always does:
-    /proc (the kernel is the same) and custom.d (mounted from a ConfigMap beside the worker's own configuration).
+    In a pod two things may be missing below the root and are then read from the process's own file system, as NFD
+    always does: /proc (the kernel is the same) and custom.d (mounted from a ConfigMap beside the worker's own
+    configuration).
 
     Absent is a value: `data` and `text` give None, `names` gives an empty tuple. What is there but cannot be read is a
     HostError. `notes` collects (subject, reason) pairs about what was skipped; discovery takes them after each source.

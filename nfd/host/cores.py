@@ -1,4 +1,4 @@
-"""What only the core that runs us can tell, asked of one after the other."""
+"""Reads what differs between CPU cores, on one core after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ T = TypeVar("T")
 
 
 def on_each_core(ask: Callable[[], T]) -> Iterator[T]:
-    """Ask on each core that we may run on, in this thread alone; one that is taken from us meanwhile is left out."""
+    """Run on each core that this process may use, in this thread only; a core that is taken away meanwhile is left
+    out."""
     cores = os.sched_getaffinity(0)
     try:
         for core in sorted(cores):

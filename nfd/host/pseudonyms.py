@@ -1,6 +1,6 @@
 """Replacements for what identifies: the same text always gets the same one, and no two texts share one.
 
-They keep length, case and separators where that tells what a value is. They are keyed hashes, with a key that is thrown
+They keep length, case and separators where that shows what a value is. They are keyed hashes, with a key that is thrown
 away, so that short originals cannot be found by trying; or they are numbers in the order of coming.
 """
 

@@ -26,7 +26,8 @@ _NOWHERE = "./.nowhere"
 
 
 def _clear(directory: Path) -> None:
-    """Half a machine would be replayed as another one; the directory was empty before, so all of it is ours."""
+    """Remove an incomplete recording, which would be replayed as a different machine; the directory was empty
+    before."""
     with suppress(OSError):
         for one in directory.iterdir():
             if one.is_dir() and not one.is_symlink():

@@ -5,7 +5,7 @@ Beside the files, the directory may hold one file per probe, named after it (`cp
 "environment": {name: value}, "time": seconds, "folders": [path]}`. Failures are of reading a file, of listing a folder
 (its path ends with a slash) or, as `probe:NAME`, of a probe; of an unreachable path not even its kind is known.
 
-Recordings come from strangers: nothing in one decides what our programs load, open outside it, or connect to.
+Recordings are not trusted: nothing in one decides what a program loads, opens outside it, or connects to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files below one directory, links resolved as if that directory were `/`.
 
 On Linux 5.6 and newer the kernel does the resolving: openat2(2) with RESOLVE_IN_ROOT. Where that call is missing or
-filtered, we walk the path component by component. Nothing outside the directory is ever opened.
+filtered, the path is walked component by component. Nothing outside the directory is ever opened.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _inodes(descriptor: int) -> list[tuple[str, int]]:
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:
-    """sysfs and procfs do not tell a size, so read until nothing comes."""
+    """sysfs and procfs report no size, so read to the end."""
     parts: list[bytes] = []
     size = 0
     while part := os.read(descriptor, 65536):

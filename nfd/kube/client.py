@@ -1,6 +1,6 @@
 """The one client of the Kubernetes API.
 
-`kubernetes.aio` finds the server and the credentials, and renews them; what is said a thousand times a minute goes as
+`kubernetes.aio` finds the server and the credentials, and renews them; frequent requests go as
 bytes through that client's own aiohttp session, without its models.
 """
 
@@ -59,16 +59,16 @@ _LONGEST_WAIT = 9
 
 
 class Fence(Protocol):
-    """Whether we may write what only one of several masters writes.
+    """Whether this master may write what only the leader writes.
 
-    `seconds` is how long such a write may take at the server: whoever comes after us waits for longer than that.
+    `seconds` is how long such a write may take at the server: another master waits for longer before it leads.
     """
 
     @property
     def seconds(self) -> float: ...
 
     def check(self) -> None:
-        """Raises: Unavailable if we may not."""
+        """Raises: Unavailable if not."""
 
 
 class Open:
@@ -91,11 +91,11 @@ class Request:
     content_type: str = JSON
     accept: str = JSON
     fenced: bool = False
-    """Sent only while we lead, and carried out at once or not at all; it needs a body."""
+    """Sent only by the leader, and executed at once or not at all; it needs a body."""
 
 
 class KubeClient:
-    """Requests to one API server; KubeErrors tell what went wrong."""
+    """Requests to one API server; errors are KubeErrors."""
 
     def __init__(self, api: Any, loader: Any = None) -> None:
         self.api = api
@@ -163,7 +163,7 @@ class KubeClient:
         return session
 
     def _fenced(self, request: Request) -> tuple[str, aiohttp.Payload]:
-        """The server drops what it cannot do in time, and we let nothing go once we lead no more.
+        """The server drops what it cannot do in time, and nothing is sent once this master no longer leads.
 
         Raises: Unavailable if that is so already.
         """
@@ -214,7 +214,7 @@ class _Fenced(aiohttp.BytesPayload):
 
 @contextmanager
 def _cut_off_on_error(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """A connection whose answer is not read to its end is dropped at once, with no farewell that nobody waits for."""
+    """A connection whose answer is not read to its end is closed at once, without a TLS shutdown."""
     try:
         yield
     except BaseException:
@@ -356,7 +356,7 @@ class Credentials:
             self._configuration.api_key[TOKEN] = token.strip()
 
     def refused(self) -> None:
-        """The server does not know us by what we show."""
+        """The server rejected the credentials."""
         self._refused = True
 
     async def renew(self) -> None:

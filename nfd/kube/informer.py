@@ -38,7 +38,7 @@ PATIENCE = 10.0
 LOOK_AGAIN = 5.0
 """Seconds at most between two requests for a resource that the server does not know."""
 MISSES = 2
-"""404 answers in a row after which nobody waits for the list any more."""
+"""404 answers in a row after which the list is no longer waited for."""
 
 T = TypeVar("T")
 _log = log.get("kube")
@@ -140,7 +140,7 @@ class Informer:
     """Keeps a store up to date with the API server; `query` selects among the objects of the collection `path`.
 
     `synced` is set after the first list and stays set: from then on the store may be old, never partial. `connected`
-    tells whether a watch is open now. A resource that the server does not know is requested again every few seconds,
+    says whether a watch is open now. A resource that the server does not know is requested again every few seconds,
     since its definition may be created later. Such a 404 never means that objects are gone, for a server that starts
     answers so too: the store and `synced` stay as they are. `settled` is set all the same, for those who only wait.
     """
@@ -321,7 +321,8 @@ class ObjectInformer:
         return self._informer.connected
 
     async def run(self) -> None:
-        """Until cancelled, or until it is clear that we may not watch the object: then each `read` is a request."""
+        """Until cancelled, or until permission to watch the object turns out to be missing: then each `read` is a
+        request."""
         try:
             await self._informer.run()
         except Forbidden as error:

@@ -1,9 +1,9 @@
-"""Leader election on a Lease (Kubernetes documentation, "Leases"), and the fence that goes with it.
+"""Leader election on a Lease (Kubernetes documentation, "Leases"), and the fence that depends on it.
 
-As in client-go, whoever wants to lead goes by its own clock: a lease is over when nothing has changed in it for its
-duration since we looked. So the holder may write until the renew deadline, counted from before its last renewal was
-sent, and what it has sent by then is done or dropped before anybody else can hold the lease. Wall clocks say when
-something happened, to people, and decide nothing.
+As in client-go, each candidate uses its own clock: a lease is over when it has not changed for its duration since this
+process first saw it. So the holder may write until the renew deadline, counted from before its last renewal was sent.
+What it has sent by then is done or dropped before another process can hold the lease. Wall-clock times in the Lease are
+only for people.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RELEASED = 1
 """Duration in seconds of a lease that its holder gave up, as client-go writes it."""
 JITTER = 1.2
 LONGEST_END = 6.0
-"""Seconds that the end may take: our last request, and giving up the lease."""
+"""Seconds that stopping may take: the last request, and releasing the lease."""
 
 _log = log.get("kube")
 
@@ -59,7 +59,7 @@ class Timing:
 class Lease:
     """Holds the lease or knows who does; a Fence. `changed` is called when leadership came or went.
 
-    It has a client of its own, whose connections nobody else can use up.
+    It has its own client, whose connections no other part can use up.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Lease:
 
     @property
     def leading(self) -> bool:
-        """Whether the lease is ours, and its deadline is not over."""
+        """Whether this process holds the lease and its deadline is not over."""
         return self._now() < self._until
 
     @property
     def leader(self) -> str:
-        """`IP:PORT` of whoever holds the lease; "" if nobody does, it is us, or its identity does not tell."""
+        """`IP:PORT` of the holder; "" if there is none, it is this process, or its identity has no address."""
         holder = _spec(self._seen).get("holderIdentity") or ""
         if holder == self._identity or self._is_over():
             return ""
@@ -106,7 +106,7 @@ class Lease:
         return parts[1] if len(parts) == 3 else ""
 
     def check(self) -> None:
-        """Raises: Unavailable if we do not lead."""
+        """Raises: Unavailable if this process does not lead."""
         if not self.leading:
             raise Unavailable("not written: this master does not lead")
 
@@ -121,9 +121,9 @@ class Lease:
         await tasks.reached(self._looked, self._task)
 
     async def stop(self, *, release: bool) -> None:
-        """Try no more and, if nothing that we sent is under way, let others hold the lease at once.
+        """Stop renewing. If no request is in progress, release the lease at once.
 
-        A round under way is waited for: whether the lease is ours is known when its request is answered, or given up.
+        A round in progress is waited for: its answer decides whether this process holds the lease.
         """
         self._ending = True
         try:
@@ -142,7 +142,7 @@ class Lease:
             await self._client.close()
 
     async def _release(self) -> None:
-        """The answer to our last request may have been lost, so that it is another version than we know."""
+        """Release the lease. The answer to the last request may have been lost, so its version may be unknown."""
         try:
             await self._look()
             if self._is_ours():
@@ -178,7 +178,7 @@ class Lease:
         return not self._looked.is_set() and self._now() - self._refused_since > PATIENCE
 
     async def _round(self) -> None:
-        """Renew the lease, or take it if nobody holds it. Raises: KubeError."""
+        """Renew the lease, or take it if it is free. Raises: KubeError."""
         began = self._now()
         try:
             if not self.leading:
@@ -195,7 +195,7 @@ class Lease:
             await self._look_again()
 
     async def _look_again(self) -> None:
-        """Somebody else wrote the lease, or it is another object now: it may be ours no more."""
+        """Another process wrote the lease, or it was replaced: read it again."""
         try:
             await self._look()
         except NotFound:
@@ -239,7 +239,7 @@ class Lease:
         return _spec(self._seen).get("holderIdentity") == self._identity
 
     def _is_over(self) -> bool:
-        """The lease has not changed for its duration, as its holder gave it, since we first saw it as it is."""
+        """Whether the lease has not changed for its duration, as its holder set it, since this process first saw it."""
         duration = _spec(self._seen).get("leaseDurationSeconds")
         seconds = float(duration) if isinstance(duration, int) else self._timing.duration
         return self._now() - self._seen_at > seconds
@@ -258,7 +258,8 @@ class Lease:
         return self._checked(found, method, body)
 
     def _checked(self, answer: Any, method: str, sent: Any) -> dict[str, Any]:
-        """A Lease of our name and, after a write, the one that was written. Raises: Unavailable."""
+        """Check that the answer is a Lease of this name and, after a write, the one that was written. Raises:
+        Unavailable."""
         lease = dict(check_object(answer, self._place, method))
         if not isinstance(lease.get("spec"), Mapping | None):
             raise Unavailable(f"{method} {self._place.path}: the answer has no spec")

@@ -1,4 +1,4 @@
-"""Questions to the API server on behalf of callers that nobody knows yet: few at once, and each caller in turn."""
+"""A queue for reviews of unknown callers: few at a time, and fair between callers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nfd.errors import Forbidden, Unavailable
 from nfd.runtime.cache import ExpiringCache
 
 LONGEST_WAIT = 2.0
-"""Seconds that a question waits for its turn."""
+"""Seconds that a review waits in the queue."""
 WAITING = 100
-"""Questions that wait, at most."""
+"""The most reviews that wait."""
 REMEMBERED = 10_000
 LONGEST_NAME = 100
-"""Callers, and letters of each one's name, whose questions are counted, the latest ones."""
+"""The most recent callers that are counted, and the most letters of a name."""
 SECONDS = 10.0
-"""How long after its last question a caller's count holds."""
+"""Seconds after a caller's last review for which it is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class _Waiting:
 
 
 class ReviewQueue:
-    """`at_once` questions under way; of those that end badly at most `bad` a second. For one event loop.
+    """At most `at_once` reviews run at a time, and `bad` of those that fail per second. For one event loop.
 
-    Who asks is named from the whole to the part: an address, then whom a token from there claims to be. Whose
-    questions were refused of late goes after whom that did not happen to, and who was turned away goes before who was
-    not. So a flood waits for itself; what is behind the same address has a turn of its own, and if the flood has a new
-    name each time, whoever comes again with the same one goes before it.
+    A caller is named from the whole to the part: an address, then the identity that a token from there claims. Callers
+    whose reviews failed recently come after others, and callers that were rejected by the queue come before others. So
+    a flood waits for itself, and other callers behind the same address have their own turn. If the flood has a new name
+    each time, a caller that comes again with the same name goes first.
     """
 
     def __init__(self, at_once: int, bad: float, now: Callable[[], float]) -> None:
@@ -49,7 +49,7 @@ class ReviewQueue:
 
     @asynccontextmanager
     async def turn(self, *askers: str) -> AsyncIterator[None]:
-        """The turn of one question; its place stays taken for a while if it ends badly. Raises: Unavailable."""
+        """Run one review in its turn; its place stays taken for a while if it fails. Raises: Unavailable."""
         askers = tuple(asker[:LONGEST_NAME] for asker in askers)
         try:
             await self._wait(askers)
@@ -65,7 +65,7 @@ class ReviewQueue:
         self._leave()
 
     async def _wait(self, askers: tuple[str, ...]) -> None:
-        """Take a place, or wait until there is one; if too many wait, whoever is last in turn does so no more."""
+        """Take a place, or wait for one. If too many wait, the last in the order is rejected."""
         if self._free:
             self._free -= 1
             return
@@ -85,7 +85,7 @@ class ReviewQueue:
             raise
 
     def _give_up(self, one: _Waiting) -> None:
-        """It waits no more; a turn that it has got meanwhile is the next one's."""
+        """Stop waiting; a place that it got meanwhile is passed on."""
         if one in self._waiting:
             self._waiting.remove(one)
         elif one.turn.done() and not one.turn.cancelled() and one.turn.exception() is None:
@@ -97,7 +97,7 @@ class ReviewQueue:
         return one
 
     def _rank(self, one: _Waiting) -> tuple[tuple[int, int], ...]:
-        """The first in turn has the least; of equals whoever came first."""
+        """The sort key: the least is first; equal ones are in the order of arrival."""
         return (*(self._counts.get(asker) or (0, 0) for asker in one.askers), (one.number, 0))
 
     def _count(self, askers: tuple[str, ...], *, bad: int = 0, turned_away: int = 0) -> None:
@@ -106,7 +106,7 @@ class ReviewQueue:
             self._counts.put(asker, (before[0] + bad, before[1] - turned_away), self._now() + SECONDS)
 
     def _leave(self) -> None:
-        """Somebody's place is free for the next one."""
+        """Pass a free place on."""
         while self._waiting:
             if not (turn := self._take(min).turn).done():
                 turn.set_result(None)

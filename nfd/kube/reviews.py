@@ -26,16 +26,16 @@ from nfd.runtime.cache import ExpiringCache
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 AT_ONCE = 5
-"""Reviews of genuine tokens under way. Those that end well make room at once: a fleet that starts is let in as fast as
-the server can."""
+"""Concurrent reviews of genuine tokens. A successful one frees its place at once, so a starting fleet is accepted as
+fast as the server can."""
 UNKNOWN_AT_ONCE = 3
-"""Reviews of other tokens under way."""
+"""Concurrent reviews of other tokens."""
 REFUSED_PER_SECOND = 20.0, 30.0
 """Reviews that end badly, at most, of genuine and of other tokens; the API server spends 1 ms on one."""
 BAD_SECONDS = 10.0
 """How long a token that was refused stays so without asking."""
 SHORTEST = 10.0
-"""Seconds that an accepted token is good for, should our clock be ahead of its expiry."""
+"""Seconds that an accepted token stays valid even if the local clock is past its expiry."""
 CLOCKS_DIFFER = 300.0
 """Seconds after which a token has expired by whatever clock."""
 KNOWN = 20_000
@@ -83,7 +83,7 @@ class TokenReviews:
     async def review(self, token: str, sender: str = "") -> Pod:
         """Whose token this is. `sender` is the address it came from.
 
-        Raises: Forbidden (refused, with the reason), Unavailable (nobody to ask, or too many are asking).
+        Raises: Forbidden (refused, with the reason), Unavailable (no API server, or too many requests).
         """
         key = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         if (pod := self._good.get(key)) is not None:
@@ -118,7 +118,7 @@ class TokenReviews:
     def _check(self, token: Jwt | None) -> tuple[Jwt, str]:
         """The token, and the uid of the pod that it says it is bound to.
 
-        What is plainly no token for us is refused without asking. Raises: Forbidden.
+        A token that cannot be valid here is rejected without a request. Raises: Forbidden.
         """
         expires = jwt.seconds(token.claims.get("exp")) if token is not None else 0.0
         if token is None or not expires or not account_of(str(token.claims.get("sub", "")))[1]:
@@ -158,7 +158,7 @@ class TokenReviews:
         return Pod(f"{namespace}/{account}", name, uid, node, extra.get(f"{_EXTRA}node-uid", ""))
 
     async def _node_of(self, namespace: str, name: str, uid: str) -> str:
-        """Where a pod runs whose token does not tell."""
+        """The node of a pod whose token does not name it."""
         path = object_path(in_namespace(PODS, namespace), name)
         try:
             pod = check_object(await self._call("GET", path), place_of(path))
@@ -173,7 +173,7 @@ class TokenReviews:
         return node
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
-        """What keeps us from asking is no verdict on the token. Raises: Unavailable, NotFound."""
+        """An error of the request says nothing about the token. Raises: Unavailable, NotFound."""
         try:
             return await self._client.json(method, path, body)
         except (Unavailable, NotFound):
@@ -215,7 +215,7 @@ SECONDS = 10.0
 KNOWN_READERS = 256
 """Answers of each kind that are remembered."""
 ACQUAINTED = 3600.0
-"""Seconds for which a token that the API server knew is not asked about among those that nobody knows."""
+"""Seconds for which a token that the API server accepted has priority over unknown ones."""
 READERS_AT_ONCE = 4
 PER_SECOND = 20.0
 """Callers asked about at a time, and those refused in a second: of known ones and, apart from them, of others, so that
@@ -295,5 +295,5 @@ class AccessReviews:
         body = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
         try:
             return await self._client.json("POST", path, body)
-        except Forbidden as error:  # ours, not the caller's
+        except Forbidden as error:  # permission of the master, not of the caller
             raise Unavailable(f"the master may not check access: {error}") from error

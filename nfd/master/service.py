@@ -127,11 +127,11 @@ class Service:
         return [*self._reconciler.refused(), *self._reconciler.contradicted()]
 
     def age(self, name: str) -> float | None:
-        """How many seconds ago the worker of a node spoke to this master; None if it has not."""
+        """Seconds since the last report of a node to this master; None without one."""
         return self._heartbeats.age(name)
 
     def origins(self, node: Node) -> Mapping[str, Origin]:
-        """The labels of a Node that are managed by us, and where they come from."""
+        """The managed labels of a Node, and their origins."""
         return parse_owned(node.annotations, self._options.settings.instance, node.uid, self._proof).of(Kind.LABELS)
 
     def starting(self) -> str:

@@ -57,7 +57,7 @@ async def subjects(registry: Registry, reference: Reference, platform: Platform,
     """The digests that an artifact may be attached to: the platform's manifest, then the index that lists it."""
     answer = await registry.get(f"manifests/{reference.name}", ACCEPT)
     if answer is None:
-        raise NfdError(f"{reference}: there is no such image")
+        raise NfdError(f"{reference}: no such image")
     if ":" in reference.name:
         check_digest(answer.data, reference.name, str(reference))
     manifest = parse(Manifest, answer.data, str(reference))
@@ -67,7 +67,7 @@ async def subjects(registry: Registry, reference: Reference, platform: Platform,
     found = [one.digest for one in manifest.manifests if _suits(platform, one)][:1]
     if strict and not found:
         there = sorted({str(_platform(one)) for one in manifest.manifests if one.platform})
-        raise NfdError(f"{reference}: there is no image for {platform}; there are {', '.join(there) or 'none'}")
+        raise NfdError(f"{reference}: no image for {platform}; available are {', '.join(there) or 'none'}")
     return found if strict else [*found, own]
 
 
@@ -82,7 +82,7 @@ def _suits(platform: Platform, one: Descriptor) -> bool:
 
 
 async def newest_artifact(registry: Registry, digest: str) -> Manifest | None:
-    """The newest artifact of our type that refers to `digest`; one that does not tell its age counts as oldest."""
+    """The newest compatibility artifact that refers to `digest`; one without a date counts as the oldest."""
     found: list[tuple[datetime, int, Manifest]] = []
     for number, one in enumerate(await referrers(registry, digest)):
         data = await content(registry, f"manifests/{one.digest}", one.digest, MAX_MANIFEST)
@@ -93,7 +93,7 @@ async def newest_artifact(registry: Registry, digest: str) -> Manifest | None:
 
 
 async def referrers(registry: Registry, digest: str) -> list[Descriptor]:
-    """What may be our artifacts among what refers to `digest`: by the API, else by the tag that stands in for it."""
+    """Candidates among the artifacts that refer to `digest`: from the API, else from the tag that replaces it."""
     path, found = f"referrers/{digest}?artifactType={ARTIFACT_TYPE}", list[Descriptor]()
     answer = await registry.get(path, INDEX, absent=_UNSUPPORTED)
     if answer is None:
@@ -127,6 +127,6 @@ async def content(registry: Registry, path: str, digest: str, limit: int) -> byt
     """Checked against its digest."""
     answer = await registry.get(path, ACCEPT if path.startswith("manifests/") else "*/*", limit)
     if answer is None:
-        raise NfdError(f"{digest} is listed and not there")
+        raise NfdError(f"{digest} is listed but missing")
     check_digest(answer.data, digest, path.partition("/")[0])
     return answer.data

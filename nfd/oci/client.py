@@ -102,7 +102,8 @@ class Registry:
         raise NfdError(f"{host}: it wants a log-in; {how}")
 
     async def _fetch_token(self, fields: Mapping[str, str]) -> str:
-        """From the service that the registry names. The password goes there, over TLS unless --plain-http is given."""
+        """A token from the service that the registry names. The password is sent there, over TLS unless --plain-http is
+        given."""
         realm = fields.get("realm", "")
         if urlsplit(realm).scheme not in ("https", self._scheme) or not urlsplit(realm).netloc:
             raise NfdError(f"{self._reference.host}: it sends to {realm[:200]!r} for a token")
@@ -141,12 +142,12 @@ async def _read(response: aiohttp.ClientResponse, limit: int, url: str) -> bytes
 
 
 def reason_of(answer: Answer) -> str:
-    """The status and, where the registry tells, why (OCI Distribution Specification, "Error Codes")."""
+    """The status and, the reason, if the registry gives one (OCI Distribution Specification, "Error Codes")."""
     found = _json(answer.data)
     listed = found.get("errors") if isinstance(found, dict) else None
     first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
-    told = ": ".join(str(first[key])[:200] for key in ("code", "message") if first.get(key))
-    return f"status {answer.status}{', ' if told else ''}{told}"
+    reason = ": ".join(str(first[key])[:200] for key in ("code", "message") if first.get(key))
+    return f"status {answer.status}{', ' if reason else ''}{reason}"
 
 
 def parse_challenges(headers: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -26,7 +26,7 @@ T = TypeVar("T", bound="Part")
 
 
 class Part(BaseModel):
-    """Keys that nobody asks about are ignored; null stands for an empty value, as Go writes it."""
+    """Unknown keys are ignored; null stands for an empty value, as Go writes it."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
@@ -71,7 +71,7 @@ class Manifest(Part):
 
     @property
     def kind(self) -> str:
-        """The type of artifact; older artifacts tell it as the type of their configuration."""
+        """The type of artifact; older artifacts have it as the type of their configuration."""
         return self.artifact_type or (self.config.media_type if self.config else "")
 
 

@@ -23,7 +23,7 @@ MACHINES = {
     "s390x": "s390x",
     "riscv64": "riscv64",
 }
-"""Architectures as uname tells them → as images do."""
+"""Architectures as uname prints them → as images name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Platform:
 
 
 def parse_reference(text: str) -> Reference:
-    """`REGISTRY/REPOSITORY[:TAG][@DIGEST]`; a digest goes before a tag. Raises: ConfigError."""
+    """`REGISTRY/REPOSITORY[:TAG][@DIGEST]`; a digest overrides a tag. Raises: ConfigError."""
     found = _IMAGE.fullmatch(text)
     if found is None or len(found[2]) > _LONGEST:
         raise ConfigError(f"--image {text[:300]!r} is not of the form REGISTRY/REPOSITORY[:TAG][@DIGEST]")

@@ -21,7 +21,7 @@ _OF_SOURCES = {
     "usb": "device",
 }
 KNOWN = frozenset({MATCHED, *(f"{source}.{name}" for source, names in _OF_SOURCES.items() for name in names.split())})
-"""What our sources report, and NFD's besides (NFD documentation, "Available features")."""
+"""The features that the sources of this product and of NFD report (NFD documentation, "Available features")."""
 
 
 def did_you_mean(feature: str, names: Iterable[str]) -> str:

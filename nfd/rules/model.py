@@ -1,7 +1,7 @@
 """Rules as they are written: NodeFeatureRule, NodeFeatureGroup and the worker's inline rules.
 
 Upstream types: api/nfd/v1alpha1/types.go; the worker's short forms: source/custom/api. Outside text comes in here and
-nowhere else, through pydantic; what a human got wrong is a `Mistake` with its place. A *soft* mistake (a key nobody
+nowhere else, through pydantic; an error of the author is a `Mistake` with its place. A *soft* mistake (a key nobody
 knows, a number where text belongs) is repaired as Kubernetes would, any other spoils the rule that it is in.
 """
 

@@ -56,7 +56,7 @@ class Matcher:
         return sum(len(texts) + pattern.steps(size) for pattern in self.patterns)
 
     def holds(self, text: str | None) -> bool:
-        """Judge a value; None is a missing element. Raises: RuleError for invalid values."""
+        """Evaluate a value; None is a missing element. Raises: RuleError for invalid values."""
         if text is None:
             if self.mistake_when_missing:
                 raise RuleError(self.mistake)
@@ -69,7 +69,7 @@ class Matcher:
             raise RuleError(f"operator {self.op}: {error}") from error
 
     def holds_for_flag(self, present: bool) -> bool:
-        """Judge a flag, which has no value: only its presence can count."""
+        """Evaluate a flag, which has no value: only its presence can count."""
         if self.mistake_when_missing and not self.test:
             raise RuleError(self.mistake)
         if self.on_flag == "never":

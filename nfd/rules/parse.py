@@ -140,7 +140,7 @@ def parse_custom_text(text: str) -> CustomText:
 
 
 def unreadable(error: ConfigError) -> Finding:
-    """The finding that broken YAML is; its message starts with the name we gave, and the line if there is one."""
+    """The finding that broken YAML is; its message starts with the given name, and the line if there is one."""
     reason = str(error).removeprefix(f"{_NAME}:")
     line, colon, rest = reason.partition(": ")
     return Finding(int(line), rest, False) if colon and line.isdecimal() else Finding(1, reason.strip(), False)
@@ -266,7 +266,7 @@ def _is_unknown(error: Any) -> bool:
 
 
 def _is_soft(error: Any, nulls: bool) -> bool:
-    """A number where text belongs, or a key nobody knows; with `nulls` also a key without a value.
+    """A number where text is required, or an unknown key; with `nulls` also a key without a value.
 
     The worker's rules come as text, in which NFD takes nothing for empty text; the API server refuses it.
     """
@@ -347,7 +347,7 @@ class Draft:
         around.pop(key, None)
 
     def give_up(self, place: Path, stand_in: Any) -> None:
-        """Take out what is wrong: a key of a mapping goes, or comes if it is missing; an item of a list is replaced."""
+        """Repair an error: remove or add a key of a mapping, or replace an item of a list."""
         around, key = self._around(place)
         if isinstance(around, dict) and key in around:
             del around[key]
@@ -356,7 +356,7 @@ class Draft:
         self.broken.add(place)
 
     def _around(self, place: Path) -> tuple[Any, Any]:
-        """What is around a place, as a copy of our own, and the key in it."""
+        """A private copy of what is around a place, and the key in it."""
         if not place:
             raise LookupError(place)
         self.data = around = self._copy(self.data)
@@ -394,7 +394,7 @@ def spelled(rule: Any) -> Any:
 
 
 def _keys(model: type[Part], inside: Mapping[str, Spell], data: Any) -> Any:
-    """Of two spellings of one key the documented one counts, the other is a key nobody knows."""
+    """Of two spellings of one key the documented one counts, the other is an unknown key."""
     if not isinstance(data, dict):
         return data
     known = {str(field.alias).lower(): str(field.alias) for field in model.model_fields.values()}

@@ -93,7 +93,7 @@ def allow_labels(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> A
 def allow_sources(kind: str, wanted: Mapping[str, str], origins: Mapping[str, str | None], policy: Policy) -> Allowed:
     """Of a report's labels or annotations those whose source may write in their namespace.
 
-    A source that the report does not tell counts as one that is not named.
+    A source that is missing in the report counts as one that is not named.
     """
     limits = policy.source_namespaces
     dropped: dict[str, Dropped] = {}
@@ -135,9 +135,10 @@ def allow_taints(wanted: Iterable[Taint], policy: Policy) -> tuple[tuple[Taint, 
 
 
 def may_write(kind: str, key: str, policy: Policy) -> bool:
-    """Whether policy lets us write that key, whatever its value; of a taint it is the key without its effect.
+    """Whether the policy lets the master write that key, whatever its value; of a taint it is the key without its
+    effect.
 
-    Restrictions such as `disableLabels` do not count: they say what is published, not what is ours.
+    Restrictions such as `disableLabels` do not count: they say what is published, not what is managed.
     """
     if kind == LABEL:
         return _label_key_problem(key, policy) is None
@@ -147,7 +148,7 @@ def may_write(kind: str, key: str, policy: Policy) -> bool:
 
 
 def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
-    """Whether a key that a Node lists as ours is ours to remove; `proven` tells that we are known to have written it.
+    """Whether a key in a Node's list may be removed; `proven`: nfd is known to have written it.
 
     Keys below kubernetes.io and k8s.io are what a kubelet may not set or remove on its own Node (Kubernetes
     documentation, "NodeRestriction"), while it may write the lists: there policy has to agree in any case.
@@ -163,9 +164,9 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
 @lru_cache(maxsize=4096)
 def is_protected(kind: str, namespace: str) -> bool:
     """Whether it is Kubernetes' own, and not one that NFD manages for that kind."""
-    ours = (FEATURE_NS, PROFILE_NS) if kind == LABEL else (FEATURE_NS,)
+    own = (FEATURE_NS, PROFILE_NS) if kind == LABEL else (FEATURE_NS,)
     foreign = _is_below(namespace, _KUBERNETES) or _is_below(namespace, _K8S)
-    return foreign and not any(_is_below(namespace, one) for one in ours)
+    return foreign and not any(_is_below(namespace, one) for one in own)
 
 
 def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[dict[str, str], dict[str, str], Allowed]:
@@ -291,7 +292,7 @@ def _names_namespace(entries: Iterable[str], namespace: str) -> bool:
 
 
 def _is_reserved(namespace: str, kind: str) -> bool:
-    """Whether nobody may have keys of that kind there by our hand; k8s.io is not among them, as in NFD."""
+    """Whether nfd never writes keys of that kind there; k8s.io is not among them, as in NFD."""
     return is_protected(kind, namespace) and not _is_below(namespace, _K8S)
 
 

@@ -34,7 +34,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
     """One to three numbers after an optional `v`; what follows the first dash or plus is never compared.
 
     Upstream wants a legal semantic version there and fails the rule for kernels such as
-    `4.18.0-305.el8.x86_64`; we do not look at that part at all. Raises: RuleError.
+    `4.18.0-305.el8.x86_64`; that part is ignored. Raises: RuleError.
     """
     match = _VERSION.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if not match:

@@ -1,4 +1,4 @@
-"""How long one rule may take, told by clocks that the caller has: this package reads none.
+"""The time limit of one rule, measured by clocks of the caller: this package reads none.
 
 Steps of templates are counted, and the same everywhere (`template.budget`). The clocks are for what a count cannot
 tell, such as how long a regular expression takes on a text. CPU time is that of the calling thread, since a machine

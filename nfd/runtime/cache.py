@@ -1,4 +1,4 @@
-"""Bounded memory: the values used last, values that expire, and which messages were logged of late. For one thread."""
+"""Bounded memory: the values used last, values that expire, and which messages were logged recently. For one thread."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ REPEAT = 60.0
 _KNOWN = 2_000
 """Failures that are remembered."""
 
-_told = LruCache[tuple[object, ...], float](_KNOWN)
+_logged = LruCache[tuple[object, ...], float](_KNOWN)
 _log = log.get("tasks")
 
 
@@ -34,11 +34,11 @@ def failed(task: str, error: BaseException, event: str = "unexpected error", /, 
     with suppress(Exception):  # there may be no memory for a line
         kind = task, event, type(error).__name__, _place(error)
         about, now = (*kind, *map(str, fields.values())), time.monotonic()
-        first = _told.get(kind) is None
-        if not first and now - (_told.get(about) or -REPEAT) < REPEAT:
+        first = _logged.get(kind) is None
+        if not first and now - (_logged.get(about) or -REPEAT) < REPEAT:
             return
-        _told.put(kind, now)
-        _told.put(about, now)
+        _logged.put(kind, now)
+        _logged.put(about, now)
         said = {"task": task, **fields, "error": f"{type(error).__name__}: {error}"}
         if first:
             _log.exception(event, error, **said)

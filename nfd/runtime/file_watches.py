@@ -30,7 +30,7 @@ _MASK = (
 class Folder:
     """A directory of interest and, if `deep`, those in it; `topic` is what a change in it is called.
 
-    `open` gives a readable descriptor of a directory by its path, or raises OSError. `counts` tells which names in it
+    `open` gives a readable descriptor of a directory by its path, or raises OSError. `counts` says which names in it
     are of interest; None: all. What happens to a directory in it always is.
     """
 
@@ -47,7 +47,7 @@ def visible_names(name: str) -> bool:
 
 
 class Watches:
-    """inotify watches on folders; raises OSError if the kernel gives us none."""
+    """inotify watches on folders; raises OSError if the kernel has none left."""
 
     def __init__(self, folders: Iterable[Folder]) -> None:
         self._folders = tuple(folders)

@@ -1,8 +1,8 @@
 """A small HTTP server for probes and metrics, and the text form of metrics.
 
-`http.server` costs 7 MiB of memory, more than all the rest of a scan, so this speaks the little HTTP that a kubelet and
-Prometheus need: GET and HEAD, one answer, then close (RFC 9112). One thread serves all clients without waiting for any
-of them: too many, too slow or too talkative ones are dropped.
+`http.server` costs 7 MiB of memory, more than all the rest of a scan, so this implements the part of HTTP that a
+kubelet and Prometheus need: GET and HEAD, one answer, then close (RFC 9112). One thread serves all clients without
+waiting for any of them: too many, too slow or too talkative ones are dropped.
 """
 
 from __future__ import annotations

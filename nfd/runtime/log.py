@@ -4,8 +4,9 @@
     log.info("node updated", node=name, written=3, removed=1)
 
 Fields come from one list: node source feature label rule path task error seconds, and plain counts. *error*: a person
-must act; *warning*: we go on with less; *info*: something changed; *debug*: a pass ran. `setup` is called once, by a
-program; without it only warnings and errors are seen. Libraries that log through `logging` come out in the same form.
+must act; *warning*: the program continues with less; *info*: something changed; *debug*: a pass ran. `setup` is called
+once, by a program; without it only warnings and errors are seen. Libraries that log through `logging` come out in the
+same form.
 """
 
 from __future__ import annotations

@@ -20,13 +20,14 @@ SPARE = 384
 
 
 def descriptors() -> int:
-    """How many we may have open."""
+    """The limit of open file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_descriptors() -> None:
-    """To what all connections need, as far as we may: many systems give 1,024 and let a program take more."""
+    """Raise the limit of open files to what all connections need, as far as permitted: many systems give 1,024 and let
+    a program take more."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS + SPARE
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -1,10 +1,10 @@
 """What signals ask of a program, from the first line of its `main` to the last.
 
 * SIGTERM and SIGINT end it. As long as nothing has to be released, at once (`begin`). Then whoever waits is woken
-  (`Signals`), brings what is under way to its end, and the program ends with 0; what takes longer than GRACE is cut
+  (`Signals`), finishes what is in progress, and the program ends with 0; what takes longer than GRACE is cut
   off.
 * SIGHUP asks for a reload. One that comes before anybody can do that is kept.
-* SIGUSR1 and SIGUSR2 mean nothing to us: they end a program by default, but none that is written in Go, as NFD and GFD
+* SIGUSR1 and SIGUSR2 are ignored: they end a program by default, but none that is written in Go, as NFD and GFD
   are (Go package os/signal).
 
 The kernel's default would end a program that has only begun, too, but not the first one of a container (signal(7),

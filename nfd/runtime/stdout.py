@@ -12,7 +12,7 @@ NAME = "standard output"
 
 
 def say(text: str) -> None:
-    """Write a text and its line end; that whoever reads has seen enough is no error. Raises: HostError."""
+    """Write a text and its line end; a closed reader is not an error. Raises: HostError."""
     try:
         write(f"{text}\n")
     except HostError as error:
@@ -21,7 +21,7 @@ def say(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """Write a text at once. Raises: HostError, with EPIPE if nobody reads any more."""
+    """Write a text at once. Raises: HostError, with EPIPE if the reader is closed."""
     if sys.stdout is None:
         raise HostError(NAME, "is closed", errno.EBADF)
     try:

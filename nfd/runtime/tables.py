@@ -1,4 +1,4 @@
-"""The tables of our packages: tab-separated text, `#` starts a comment line, the first other line names the columns."""
+"""Tables in packages: tab-separated text, `#` starts a comment line, the first other line names the columns."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ async def attempt(task: str, work: Awaitable[bool]) -> bool:
 
 
 async def first_of(*works: Coroutine[Any, Any, object]) -> None:
-    """Run all of them until one ends; the others are cancelled then, or when we are. Raises what that one raised."""
+    """Run all of them until one ends; the others are cancelled then, or when the caller is. Raises what that one
+    raised."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -152,7 +153,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Asked:
-    """What signals have asked for: `stop` stays set, `hangup` is cleared by whoever has reloaded."""
+    """What signals have asked for: `stop` stays set, `hangup` is cleared after the reload."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -175,7 +176,7 @@ def serve(work: Callable[[Asked], Coroutine[Any, Any, T]]) -> T:
 async def _listen(signals: Signals, work: Callable[[Asked], Coroutine[Any, Any, T]]) -> T:
     asked, loop = Asked(), asyncio.get_running_loop()
 
-    def hear() -> None:
+    def read() -> None:
         signals.drain()
         if signals.stop:
             asked.stop.set()
@@ -183,9 +184,9 @@ async def _listen(signals: Signals, work: Callable[[Asked], Coroutine[Any, Any, 
             signals.reload = False
             asked.hangup.set()
 
-    loop.add_reader(signals.fileno(), hear)
+    loop.add_reader(signals.fileno(), read)
     try:
-        hear()
+        read()
         return await work(asked)
     finally:
         loop.remove_reader(signals.fileno())

@@ -1,7 +1,7 @@
 """The one way to start a thread: what it raises is logged with its name and counted, never printed or lost.
 
-And work with a time limit, which is done in a thread: a call that hangs in a driver or in the kernel ends for nobody,
-so whoever waits for it has to go on without it.
+And work with a time limit, which is done in a thread: a call that hangs in a driver or in the kernel never ends,
+so the caller has to continue without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nfd.errors import Overdue
 from nfd.runtime.failures import COUNTS, failed
 
 PAUSE = 1.0
-"""Seconds before a thread that failed goes on."""
+"""Seconds before a failed thread continues."""
 LAST = 5.0
 """Seconds that all work together still has from the moment in which the program is asked to end."""
 SLICE = 0.25
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def start_thread(task: str, run: Callable[[], None], *, again: bool = False) -> Thread:
-    """A thread that ends with the program at the latest; with `again`, what fails unforeseen is run again."""
+    """A thread that ends with the program at the latest; with `again`, it runs again after an unexpected error."""
     COUNTS.setdefault(task, 0)
     thread = Thread(target=_supervise, args=(task, run, again), name=task, daemon=True)
     thread.start()

@@ -74,7 +74,7 @@ def broken(name: str, reason: str) -> Source:
 
 
 def select(wanted: Iterable[str], sources: Sequence[Source]) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """The wanted sources, sorted by name, and the names that nobody knows.
+    """The wanted sources, sorted by name, and the unknown names.
 
     Entries count in their order: a name adds that source, `-name` takes it away, `all` adds every source but the
     supplemental ones.
@@ -96,11 +96,11 @@ def select(wanted: Iterable[str], sources: Sequence[Source]) -> tuple[tuple[Sour
 
 
 def entry_problem(entry: str) -> str:
-    """What is wrong with an entry that `select` is given: nobody knows the name; "" if nothing."""
+    """What is wrong with an entry that `select` is given: the name is unknown; "" if nothing."""
     names = [source.name for source in known()]
     if entry == ALL or entry.removeprefix("-") in names:
         return ""
-    return f"no source {entry.removeprefix('-')!r}; there are {', '.join(names)}"
+    return f"unknown source {entry.removeprefix('-')!r}; known are {', '.join(names)}"
 
 
 @cache

@@ -27,7 +27,7 @@ from nfd.sources.feature_reader import NOT_NOW, FeatureReader
 
 OPTION = "sources.custom"
 RULE_SECONDS = 5.0
-"""CPU time that a rule may take: nobody else waits for a worker's rules."""
+"""CPU time that a rule may take: nothing else waits for a worker's rules."""
 _UNKNOWN = re.compile(r"unknown key (?!.*\.(?:matchExpressions|matchName)\.)")
 """A finding about a field outside of match expressions, inside of which NFD takes any."""
 

@@ -13,7 +13,7 @@ FLAG, ATTRIBUTE, INSTANCE = "fake.flag", "fake.attribute", "fake.instance"
 
 
 class Config(Section):
-    """Given maps are merged into the default ones, lists of maps laid over them one by one, other lists replaced."""
+    """Given maps are merged into the default ones, lists of maps merged index by index, other lists replaced."""
 
     labels: Mapping[str, str] = {"fakefeature1": "true", "fakefeature2": "true", "fakefeature3": "true"}
     """Labels by name."""

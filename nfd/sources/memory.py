@@ -25,7 +25,7 @@ _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def discover(host: Host, config: Section) -> Features | Partial:
-    """Read what the kernel tells about memory."""
+    """Read what the kernel reports about memory."""
     return gather(host, {NUMA: read_numa, SWAP: read_swap, NV: read_nvdimms, HUGEPAGES: read_hugepages})
 
 

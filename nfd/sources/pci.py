@@ -68,7 +68,7 @@ def read_device(reader: FeatureReader, name: str) -> Instance | None:
 
 
 def labels(features: Features, config: Config) -> Labelled:
-    """`<fields>.present`, and `<fields>.sriov.capable` where the device tells a number of virtual functions, even 0.
+    """`<fields>.present`, and `<fields>.sriov.capable` where the device reports a number of virtual functions, even 0.
 
     The vendor-only alias is for the same devices, and `.present` alone.
 

@@ -24,7 +24,7 @@ def discover(host: Host, config: Section) -> Features | Partial:
 
 
 def read_devices(reader: FeatureReader) -> Features:
-    """`name`, and what its queue tells."""
+    """`name`, and the attributes of its queue."""
     if not reader.host.exists(DEVICES):
         return Features()
     found = (

@@ -35,7 +35,7 @@ DMI_FIELDS = (
 """Serial numbers and the product UUID are left out on purpose: they identify a machine."""
 
 MAX_LINE = 65535
-"""Bytes; NFD's line reader gives up at a longer line, and so do we, with a note."""
+"""Bytes; NFD's line reader stops at a longer line, and so does this one, with a note."""
 
 LABELLED = ("ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor")
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from nfd import names
 
 FIELD_MANAGER = "nfd-gfd"
-"""How our writes are named in `metadata.managedFields`."""
+"""The field manager of nfd in `metadata.managedFields`."""
 
 PREDECESSOR = "nfd-master"
-"""How NFD's are named there; we go on with what it wrote."""
+"""The field manager of NFD; keys that it wrote stay managed."""
 
 LONGEST_ANNOTATION = 1024
 """Bytes; NFD's limit for feature annotations. A longer one is managed by nfd only if it lists owned keys."""
@@ -43,8 +43,8 @@ class Node:
     """A v1 Node, trimmed to what is planned with.
 
     `version` is the resourceVersion; `resources` are the extended resources of `status.capacity`; `taints` are whole.
-    `writer` is who last wrote anything but the status, as far as `metadata.managedFields` tells; "" otherwise.
-    `writers` are the managers of labels that neither we nor NFD set, those of Kubernetes itself left out. `spec`
+    `writer` is who last wrote anything but the status, from `metadata.managedFields`; "" if unknown. `writers` are the
+    managers of labels that were set neither by this product nor by NFD, without those of Kubernetes itself. `spec`
     changes with the rest of the spec.
     """
 
@@ -86,7 +86,7 @@ _CONTENT = (*_DECLARED, "boot_id", "resources", "writers")
 
 
 def taint_id(taint: Mapping[str, str]) -> str:
-    """What tells two taints of a Node apart: key and effect."""
+    """The identity of a taint on a Node: key and effect."""
     return f"{taint.get('key', '')}:{taint.get('effect', '')}"
 
 
@@ -108,17 +108,17 @@ class NodeStore(Protocol):
     async def start(self, changed: Callable[[str], None]) -> None:
         """Fill the cache, then keep it filled; `changed(name)` is called for each Node that came, changed or went.
 
-        What a call answers is not told besides.
+        Changes that a call returns are not reported again.
 
-        Raises: Forbidden, ConfigError; whoever is merely unreachable is waited for.
+        Raises: Forbidden, ConfigError; an unreachable server is waited for.
         """
 
     @property
     def connected(self) -> bool:
-        """Whether changes are being heard at present."""
+        """Whether changes are being received."""
 
     def get(self, name: str) -> Node | None:
-        """The Node as last heard of."""
+        """The last known state of the Node."""
 
     def names(self) -> Collection[str]:
         """The names of all Nodes."""
@@ -127,7 +127,7 @@ class NodeStore(Protocol):
         """The Node as it is now. Raises: NotFound and other KubeErrors."""
 
     async def ensure(self, name: str) -> Node | None:
-        """The Node, made on the spot by a store whose Nodes nobody else makes; None if others have to make it."""
+        """The Node, created if this store creates its own Nodes; None if others have to create it."""
 
     async def patch(self, name: str, patch: Patch) -> Node:
         """Apply the patch and answer the Node after it.
@@ -167,7 +167,8 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
 
 
 def trim_annotations(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    """The annotations, those too long to be ours cut short: they still differ from anything we would write."""
+    """The annotations. Very long ones, which nfd never writes, are shortened; they still differ from any that nfd would
+    write."""
     found = _mapping(metadata, "annotations")
     kept = {
         key: value[: LONGEST_ANNOTATION + 1]

@@ -63,7 +63,7 @@ class KubeStore:
         return None
 
     async def patch(self, name: str, patch: Patch) -> Node:
-        """The answer to a patch of metadata alone is metadata alone; the rest of the Node is as the watch told."""
+        """The answer to a patch of metadata alone is metadata alone; the rest of the Node is from the informer."""
         whole = patch.body.keys() != {"metadata"}
         request = Request(
             "PATCH",

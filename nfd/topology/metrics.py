@@ -1,4 +1,4 @@
-"""Metrics of `nfd-topology-updater`, named as NFD names them (NFD documentation, "Metrics"); some more are ours."""
+"""Metrics of `nfd-topology-updater`, named as NFD names them (NFD documentation, "Metrics"); and additional ones."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _memory(host: Host, meminfo: str, hugepages: str) -> dict[str, int]:
     if (text := host.text(meminfo)) is not None:
         found = _MEM_TOTAL.search(text)
         if found is None:
-            raise HostError(meminfo, "tells no MemTotal")
+            raise HostError(meminfo, "has no MemTotal")
         memory["memory"] = int(found[1]) * 1024
     for name in host.names(hugepages):
         if (size := _HUGEPAGES.fullmatch(name)) is None:

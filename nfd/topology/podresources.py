@@ -24,7 +24,7 @@ LARGEST = 16 * 1024 * 1024
 
 async def read(socket: str) -> tuple[Allocatable, tuple[Pod, ...]]:
     """What may be allocated, and what each pod holds now. Raises: HostError if the kubelet does not say."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would say again what we log
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would repeat the log
     options = [("grpc.max_receive_message_length", LARGEST), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]
     async with grpc.aio.insecure_channel(f"unix:{socket}", options) as channel:
         try:

@@ -33,9 +33,9 @@ class Claims:
         await self._informer.run()
 
     async def of(self, pods: Iterable[Pod]) -> dict[Key, Claim]:
-        """Of these pods; one that the watch has not told of yet is asked for.
+        """Of these pods; one that the informer does not have yet is read.
 
-        Raises: KubeError, NotFound too: a pod of which nobody says whether its CPUs are its own cannot be counted.
+        Raises: KubeError, NotFound too: without the pod it is unknown whether its CPUs are exclusive.
         """
         found: dict[Key, Claim] = {}
         for pod in pods:

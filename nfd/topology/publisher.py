@@ -21,7 +21,7 @@ _log = log.get("topology")
 
 
 class Publisher:
-    """Holds what was written last; `namespace` owns the object, so that it goes with us ("": nobody does)."""
+    """Remembers what was written last. `namespace` owns the object, which is deleted with it ("": no owner)."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -31,7 +31,8 @@ class Publisher:
         self._refused = False
 
     async def publish(self, wanted: Json, *, look: bool) -> bool:
-        """Whether it was written. With `look` what is there is compared, else what we wrote last. Raises: KubeError."""
+        """Whether it was written. With `look` the existing object is compared, else the one written last. Raises:
+        KubeError."""
         wanted = owned(wanted, await self._find_owner())
         if not look and self._written == wanted:
             return False
@@ -43,7 +44,7 @@ class Publisher:
         return differs
 
     async def _find_owner(self) -> Json | None:
-        """A reference to our namespace; None if there is none or we may not read it. Raises: KubeError."""
+        """A reference to the own namespace; None if it does not exist or may not be read. Raises: KubeError."""
         if self._owner is None and self._namespace and not self._refused:
             try:
                 found = await read_object(self._client, object_path(NAMESPACES, self._namespace))

@@ -92,7 +92,7 @@ async def _once(updater: Updater, claims: Claims) -> bool:
 
 
 def own_namespace() -> str:
-    """Of the pod that we are; "" if we are none. Reads: the service account's folder (Kubernetes documentation)."""
+    """The namespace of this pod; "" outside a pod. Reads: the service account's folder (Kubernetes documentation)."""
     try:
         return (ACCOUNT / "namespace").read_text().strip()
     except (OSError, UnicodeError):

@@ -87,7 +87,7 @@ class Triggers:
 
 
 def _content(path: Path) -> bytes | tuple[int, ...]:
-    """What a file says; of one that is too large, or that we may not read, which file it is and when it was written."""
+    """The content of a file; for one that is too large or unreadable, its identity and time."""
     with suppress(OSError):
         return read_bytes(path)
     with suppress(OSError):

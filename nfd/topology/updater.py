@@ -133,8 +133,8 @@ class Updater:
             except HostError as error:
                 if self._manager is None:
                     raise
-                tell = _log.debug if self._stale else _log.warning
-                tell("kubelet configuration cannot be read, what it was counts", error=error)
+                log_call = _log.debug if self._stale else _log.warning
+                log_call("cannot read the kubelet's configuration; the previous one is used", error=error)
                 self._stale = True
         return self._manager
 
@@ -159,9 +159,9 @@ class Updater:
         return self._well()
 
     def _failed(self, what: str, error: Exception) -> bool:
-        """Said when it is new; it goes on for as long as it lasts."""
-        tell = _log.debug if self._trouble == what else _log.warning
-        tell(what, node=self._settings.node, error=error)
+        """Log an error once while it stays the same."""
+        log_call = _log.debug if self._trouble == what else _log.warning
+        log_call(what, node=self._settings.node, error=error)
         self._trouble = what
         return False
 

@@ -114,7 +114,7 @@ ODD: list[tuple[str, Mapping[str, Answer], str]] = [
     ("wrong digest", FULL | {"manifests/sha256": ok(b"{}")}, "the content does not have the digest"),
     ("wrong layer", FULL | {"blobs/": ok(b"x")}, f"the content does not have the digest {OTHER}"),
     ("large layer", FULL | {"blobs/": ok(b" " * (2 * 1024 * 1024))}, "the answer is larger than 1024 KiB"),
-    ("no layer there", FULL, f"{OTHER} is listed and not there"),
+    ("no layer there", FULL, f"{OTHER} is listed but missing"),
     ("server error", {"manifests/1": (503, {}, b"x")}, "status 503"),
     (
         "told",

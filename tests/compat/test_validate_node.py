@@ -117,7 +117,7 @@ def test_platforms(host: str, call: Call) -> None:
     status, _, err = call(host, "--platform=linux/arm64")
     assert (status, "is attached to it for linux/arm64" in err) == (1, True)
     status, _, err = call(host, "--platform=windows/amd64")
-    assert (status, "there are linux/amd64, linux/arm64, linux/s390x" in err) == (1, True)
+    assert (status, "available are linux/amd64, linux/arm64, linux/s390x" in err) == (1, True)
     publisher.attach(index, OLD)
     assert [one["tag"] for one in json.loads(call(host, "--output-json")[1])] == ["old"]
     assert [one["tag"] for one in json.loads(call(host, "--output-json", name=f"@{index['digest']}")[1])] == ["old"]
@@ -128,7 +128,7 @@ def test_what_is_not_there(host: str, call: Call) -> None:
     status, _, err = call(host)
     assert (status, "no compatibility artifact" in err, err.count("\n")) == (1, True, 1)
     status, _, err = call(host, name=":2")
-    assert (status, "there is no such image" in err) == (1, True)
+    assert (status, "no such image" in err) == (1, True)
 
 
 def test_a_broken_specification(host: str, call: Call) -> None:

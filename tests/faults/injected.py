@@ -45,10 +45,10 @@ class Broken:
 
 
 def hurry(patch: pytest.MonkeyPatch) -> None:
-    """What fails is tried again at once, and logged anew in each test."""
+    """Make retries immediate, and log each failure anew in each test."""
     patch.setattr(tasks, "BACKOFF", (0.05, 0.1))
     patch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
-    failures._told.clear()
+    failures._logged.clear()
 
 
 def told(caplog: pytest.LogCaptureFixture, task: str) -> bool:
@@ -59,7 +59,7 @@ def told(caplog: pytest.LogCaptureFixture, task: str) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A stage; what its fault costs while it lasts, and what bounds an endless computation there."""
+    """A stage, the effect of a fault while it lasts, and the limit of an endless computation there."""
 
     stage: str
     suffers: str
@@ -68,51 +68,55 @@ class Row:
 
 GRAMMAR = "linear in the input, whose size is limited"
 REQUEST = "a request has a time limit"
-OURS = "nothing that others write is computed"
+NO_INPUT = "no input from outside is processed"
 
 MASTER = (
     Row("report", "this report: its worker sends it again", GRAMMAR),
     Row("desired state", "this node: it keeps what it has", GRAMMAR),
     Row("plan", "this node", GRAMMAR),
     Row("write", "this node", REQUEST),
-    Row("rule compile", "this rule: what it gave before stays", "the size of a compiled pattern is limited"),
-    Row("rule run", "this rule on this node: what it gave before stays", "steps and CPU time; the rule is suspended"),
+    Row("rule compile", "this rule: its earlier keys stay", "the size of a compiled pattern is limited"),
+    Row("rule run", "this rule on this node: its earlier keys stay", "steps and CPU time; the rule is suspended"),
     Row("status", "the status of this rule object", REQUEST),
-    Row("list", "this object: what it gave before stays", GRAMMAR),
+    Row("list", "this object: its earlier keys stay", GRAMMAR),
     Row("watch event", "this object", GRAMMAR),
-    Row("whole list", "news of one resource", REQUEST),
+    Row("whole list", "changes of one resource", REQUEST),
     Row("list of Nodes", "the start: the master is not ready before it knows the Nodes", REQUEST),
-    Row("whole watch", "nothing: it lists anew", "silence of two minutes ends a watch"),
-    Row("rule revisions", "the rules of before stay in force", "rules are compiled in slices, 5 s an object"),
-    Row("rules of waiting nodes", "nodes that say nothing new keep what they have", "nodes are judged in slices"),
+    Row("whole watch", "nothing: it lists again", "a watch without data for two minutes ends"),
+    Row("rule revisions", "the earlier rules stay in force", "rules are compiled in slices, 5 s an object"),
+    Row("rules of waiting nodes", "nodes without changes keep their keys", "nodes are evaluated in slices"),
     Row("statuses", "the status of rules", REQUEST),
-    Row("definitions", "the remark that a definition is older", REQUEST),
-    Row("resync", "the look at all nodes every hour", OURS),
-    Row("sweep", "memory: reports for Nodes that never come stay", OURS),
-    Row("given-up worker", "the labels of this node stay, though `staleAfter` is over", OURS),
+    Row("definitions", "the warning about an older definition", REQUEST),
+    Row("resync", "the hourly pass over all nodes", NO_INPUT),
+    Row("sweep", "memory: reports for Nodes that never exist stay", NO_INPUT),
+    Row("given-up worker", "the labels of this node stay after `staleAfter`", NO_INPUT),
     Row("lease", "nothing, while the lease lasts; then another master leads", REQUEST),
-    Row("take-over", "a new leader waits with its first write", REQUEST),
+    Row("take-over", "the first write of a new leader is delayed", REQUEST),
     Row("certificates", "the renewal: the certificate in use stays", REQUEST),
     Row("watch of the Secret", "nothing: the API server is asked each time", REQUEST),
     Row("watch of the ConfigMap", "nothing: the API server is asked each time", REQUEST),
-    Row("key of proofs", "proofs: lists on Nodes go by what policy allows", REQUEST),
+    Row("key of proofs", "proofs: keys in the lists are removed only if the policy allows them", REQUEST),
     Row("http connections", "this connection", "a request has a size and a time limit"),
-    Row("http handler", "this request: it is answered 500", OURS),
-    Row("configuration", "news of the configuration", OURS),
+    Row("http handler", "this request: it is answered 500", NO_INPUT),
+    Row("configuration", "changes of the configuration", NO_INPUT),
     Row("reload", "the new configuration: the one in use stays", GRAMMAR),
 )
 
 DEADLINE = "30 s (`Source.limit`), in a thread"
 WORKER = (
-    Row("source", "this source: its last good result stands", DEADLINE),
+    Row("source", "this source: its last good result stays", DEADLINE),
     Row("label", "the labels of this source: those on the Node stay", DEADLINE),
-    Row("devices", "the number of this source's devices among the metrics", OURS),
-    Row("report", "this report: it is sent again, with what is new by then", GRAMMAR),
+    Row("devices", "the number of this source's devices among the metrics", NO_INPUT),
+    Row("report", "this report: it is sent again with the newest state", GRAMMAR),
     Row("sending", "this report", "10 s for a call"),
-    Row("event of a listing", "news between two scans: all is scanned, and the timer reads every source", GRAMMAR),
-    Row("event of a file", "news between two scans, as above", GRAMMAR),
+    Row(
+        "event of a listing",
+        "changes: everything is scanned, and the timer scans all sources",
+        GRAMMAR,
+    ),
+    Row("event of a file", "changes between two scans, as above", GRAMMAR),
     Row("reload", "the new configuration: the one in use stays", GRAMMAR),
-    Row("pass", "this pass: a whole scan follows", OURS),
+    Row("pass", "this pass: a full scan follows", NO_INPUT),
 )
 
 HEAD = "| stage | what suffers | what bounds a computation |\n| --- | --- | --- |\n"

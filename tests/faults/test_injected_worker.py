@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "AGAIN", (0.05, 0.2))
     monkeypatch.setattr(agent_module, "POLL", 0.5)
     monkeypatch.setattr(schedule, "BACK_OFF", (0.05, 0.2))
-    failures._told.clear()
+    failures._logged.clear()
 
 
 @dataclass
@@ -276,7 +276,7 @@ async def test_an_endless_run_of_a_source_is_given_up(
         machine.write("2")
         new = "feature.node.kubernetes.io/pci-0300_8086.present"
         await until(lambda: machine.shows(new))
-        await until(lambda: any("has not ended" in str(vars(one)) for one in caplog.records))
+        await until(lambda: any("did not end within" in str(vars(one)) for one in caplog.records))
         assert machine.shows(MINE, "1")
         assert machine.shows(FIRST)
         assert broken.running <= 1

@@ -82,7 +82,7 @@ def test_answers(server: HttpServer) -> None:
 
 def test_a_handler_that_fails_is_told_once(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
     """By its path and with a traceback, and counted each time; the others go on."""
-    failures._told.clear()
+    failures._logged.clear()
     before = COUNTS["http handler"]
     for _ in range(3):
         assert ask(server, "/broken?x=1")[0] == 500

@@ -84,7 +84,7 @@ async def says_no(request: web.Request) -> web.StreamResponse:
 
 async def test_a_handler_that_fails_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """By its path and with a traceback, and counted each time; an answer that says no is none."""
-    failures._told.clear()
+    failures._logged.clear()
     before = COUNTS["http handler"]
     server = HttpServer(Metrics("1", 0.0), lambda: "")
     server.add([web.get("/begun", begun), web.get("/fails", fails), web.get("/says-no", says_no)])

@@ -125,7 +125,7 @@ def test_a_kubelet_configuration_that_is_away_counts_as_it_was(
     kubelet.pods = kubelet.pods[1:]
     found = written(cluster, node, lambda zones: available(zones, 0, "cpu") == "6")
     assert found["topologyPolicies"] == ["SingleNUMANodePodLevel"]
-    lines = eventually(lambda: program.said("kubelet configuration cannot be read, what it was counts"), LONG)
+    lines = eventually(lambda: program.said("cannot read the kubelet's configuration; the previous one is used"), LONG)
     scans(kubelet, 3)
     assert len(program.said(lines[0]["event"])) == 1
 

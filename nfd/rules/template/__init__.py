@@ -1,6 +1,6 @@
 """Go's text/template with Sprig's functions, as far as rule authors have them.
 
-`lexer` → `parser` → `nodes` → `interpreter`; `calls` tells how functions are declared, `functions/` holds them. PyPI's
+`lexer` → `parser` → `nodes` → `interpreter`; `calls` says how functions are declared, `functions/` holds them. PyPI's
 gotpl was tried: its maps and lists have no element types (a missing attribute prints `<no value>`, dictionary functions
 take matched elements), and its budget does not bound the size of values.
 """

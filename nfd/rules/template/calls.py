@@ -30,7 +30,7 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What functions may ask for: the budget of the execution, and the time if somebody tells it."""
+    """What functions may ask for: the budget of the execution, and the time if it is given."""
 
     budget: Budget
     clock: Clock | None = None

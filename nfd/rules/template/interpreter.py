@@ -41,7 +41,7 @@ def execute(
     run = _Run(bodies, functions, Runtime(Budget(meter=meter), clock))
     try:
         run.call("", data)
-    except RecursionError as error:  # our caller has left less of the stack than we allow for
+    except RecursionError as error:  # the caller has used more of the stack than expected
         raise TemplateError(TOO_DEEP) from error
     return legible("".join(run.output))
 

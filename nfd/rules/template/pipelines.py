@@ -17,7 +17,7 @@ OPERANDS = frozenset(("bool", "char", "dot", "field", "identifier", "number", "n
 
 
 class PipelineParser:
-    """A place in the tokens, the variables known there, and how deep we are."""
+    """A place in the tokens, the variables known there, and the depth."""
 
     def __init__(self, tokens: list[Token], functions: Container[str]) -> None:
         self._tokens = tokens

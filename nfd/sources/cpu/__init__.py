@@ -121,7 +121,7 @@ def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, R
 
 
 def _isolated(host: Host, read: Read) -> Attributes | None:
-    """What we may not read leaves the feature empty; any other failure may pass, and the last good result stands."""
+    """Without permission the feature is empty; after any other failure the last good result stays."""
     try:
         return read()
     except HostError as error:
@@ -132,7 +132,7 @@ def _isolated(host: Host, read: Read) -> Attributes | None:
 
 
 def read_cpuid(host: Host) -> Cpuid:
-    """The processor's own answer; where policy denies it or a recording lacks it, as far as proc/cpuinfo tells."""
+    """The processor's own answer; where policy denies it or a recording lacks it, the part that is in proc/cpuinfo."""
     try:
         text, reason = host.probe(PROBE, read_cpuid_text), "not there"
     except HostError as error:

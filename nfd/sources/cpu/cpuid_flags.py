@@ -1,6 +1,6 @@
 """x86: from CPUID to the flags of `cpu.cpuid`.
 
-Single bits are rows of `x86.tsv`; here is what takes more than bits to tell.
+Single bits are rows of `x86.tsv`; this module derives flags that need more than a bit.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _computed(cpuid: Cpuid, flags: set[str]) -> Iterator[str]:
 
 
 def _threads_per_core(cpuid: Cpuid) -> int:
-    """1 where the processor does not tell."""
+    """1 where the processor does not report it."""
     amd = cpuid.vendor == "AMD"
     if cpuid.has(0xB):
         if threads := cpuid.registers(0xB)[EBX] & 0xFFFF:
@@ -93,7 +93,8 @@ def _is_tdx_guest(cpuid: Cpuid) -> bool:
 
 
 def _fixed_counters(cpuid: Cpuid) -> Iterator[str]:
-    """Leaf A: a bit set in EBX says that the counter is missing; with EBX zero their number (from version 2) tells."""
+    """Leaf A: a bit set in EBX says that the counter is missing; with EBX zero their number (from version 2)
+    decides."""
     eax, ebx, _, edx = cpuid.registers(0xA)
     if not cpuid.has(0xA) or not (version := eax & 0xFF):
         return

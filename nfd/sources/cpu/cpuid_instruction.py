@@ -1,7 +1,7 @@
 """The CPUID and XGETBV instructions of the running machine, executed through py-cpuinfo's machine code runner.
 
-The code is put into memory of our own that is writable and executable. Where a security policy forbids that (SELinux
-`execmem`, PaX), the kernel refuses the mapping, and we say so; nothing here can crash the process.
+The code is put into private memory that is writable and executable. Where a security policy forbids that (SELinux
+`execmem`, PaX), the kernel rejects the mapping, which is reported; nothing here can crash the process.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _executor(function: Callable[..., None]) -> Execute:
 
 
 def _collect(execute: Execute, xgetbv: Callable[[], int]) -> Cpuid:
-    """Of the processor we run on or, of a hybrid one, what all cores have that we may run on."""
+    """Of the running processor or, of a hybrid one, what all usable cores have."""
     here = _collect_here(execute, xgetbv)
     if not here.bit(7, EDX, 15):
         return here
@@ -123,7 +123,7 @@ def _collect_here(execute: Execute, xgetbv: Callable[[], int]) -> Cpuid:
 
 
 def _offered(execute: Execute) -> Iterator[tuple[int, int]]:
-    """What we know leaves of, in range: beyond its maximum an Intel processor repeats its last basic leaf."""
+    """The known leaves in range: beyond its maximum an Intel processor repeats its last basic leaf."""
     highest = execute(0, 0)[EAX]
     highest_extended = execute(EXTENDED, 0)[EAX]
     in_guest = highest >= 1 and execute(1, 0)[ECX] >> 31

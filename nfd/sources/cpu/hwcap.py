@@ -19,7 +19,7 @@ _LINE = re.compile(r"(HWCAP\d?)\s+(?:0[xX])?([0-9a-fA-F]{1,16})", re.ASCII)
 
 
 def read_hwcap(host: Host, arch: str) -> Mapping[str, int]:
-    """The capability words, by name. Without an auxiliary vector, as far as /proc/cpuinfo tells."""
+    """The capability words, by name. Without an auxiliary vector, the part that is in /proc/cpuinfo."""
     text = host.probe(PROBE, read_auxv_text)
     if text is not None:
         return parse_hwcap(text)

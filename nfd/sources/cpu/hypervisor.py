@@ -1,6 +1,6 @@
 """What the machine runs on: `hypervisor` of `cpu.model`, `none` on bare metal.
 
-x86 asks the processor, s390x its system information, all others are judged by what the firmware says of itself.
+x86 asks the processor, s390x its system information, on all others the firmware's own data decide.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_s390x(host: Host) -> str | None:
 
 
 def read_evidence(host: Host) -> str | None:
-    """None if nothing tells: no DMI, no Xen, no hypervisor node in the device tree.
+    """None if it is unknown: no DMI, no Xen, no hypervisor node in the device tree.
 
     Reads: sys/devices/virtual/dmi/id/{sys_vendor,product_name}, sys/hypervisor/type (kernel
     ABI/stable/sysfs-hypervisor-xen), hypervisor/compatible of the device tree

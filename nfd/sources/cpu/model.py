@@ -36,7 +36,7 @@ Model = dict[str, str]
 
 
 def read_model(host: Host, arch: str, cpuid: Cpuid | None, words: Mapping[str, int]) -> Model:
-    """Elements `vendor_id`, `family`, `id`, and `hypervisor` unless nothing tells."""
+    """Elements `vendor_id`, `family`, `id`, and `hypervisor` if it is known."""
     if cpuid is not None:
         model = _model(cpuid.vendor, str(cpuid.family), str(cpuid.model))
         return model | {"hypervisor": hypervisor.read_x86(host, cpuid)}
@@ -51,7 +51,7 @@ def read_model(host: Host, arch: str, cpuid: Cpuid | None, words: Mapping[str, i
 
 
 def read_midr(host: Host) -> int | None:
-    """MIDR_EL1 of the first processor; None if neither file tells.
+    """MIDR_EL1 of the first processor; None if neither file has it.
 
     Reads: cpu0/regs/identification/midr_el1 (kernel Documentation/arch/arm64/cpu-feature-registers.rst), else the
     register's fields in proc/cpuinfo, where the architecture 0xf reads 8

@@ -57,7 +57,7 @@ def read_pstate(host: Host) -> dict[str, str]:
 def read_sst(host: Host, cpuid: Cpuid) -> dict[str, str]:
     """`bf.enabled` if some CPU's base frequency is above the nominal one (Speed Select Base Frequency).
 
-    Not even looked for where the processor does not tell the nominal frequency (leaf 16 EAX, MHz), since the kernel
+    Not read where the processor does not report the nominal frequency (leaf 16 EAX, MHz), since the kernel
     interrupts each CPU to read its own.
 
     Reads: sys/bus/cpu/devices/cpu*/cpufreq/base_frequency (kHz, kernel admin-guide/pm/intel_pstate.rst)

@@ -48,7 +48,7 @@ def derive_level(cpuid: Cpuid, text: str) -> Cpuid:
 
 
 def derive_cpuid(text: str) -> Cpuid:
-    """x86: the registers that /proc/cpuinfo tells about, so that what follows need not know where they came from."""
+    """x86: the registers that /proc/cpuinfo shows, so that what follows need not know where they came from."""
     names = common_words(text, "flags")
     text = text.lstrip().partition("\n\n")[0]
     registers = _Registers()

@@ -49,7 +49,7 @@ def _classes(host: Host) -> str | None:
 
 
 def _is_known(host: Host) -> bool:
-    """Whether the kernel has the file system; if we may not look, it is not ours to read either."""
+    """Whether the kernel has the file system; without permission to check, it cannot be read either."""
     try:
         return host.exists(_RESCTRL)
     except HostError as error:

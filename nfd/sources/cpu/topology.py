@@ -17,7 +17,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 def read_topology(host: Host) -> dict[str, str]:
-    """Elements `hardware_multithreading` (true, false) and `socket_count`; none if no CPU tells.
+    """Elements `hardware_multithreading` (true, false) and `socket_count`; none if no CPU reports it.
 
     A CPU that is offline has no topology and is left out. One package's list of CPUs spares reading the package of
     each of them, and one core with two threads settles the first question, so a large machine costs a few files.

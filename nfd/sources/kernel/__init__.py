@@ -87,7 +87,7 @@ def read_security_modules(reader: FeatureReader) -> Features:
     """Names of the active security modules, such as `apparmor` and `landlock`; NFD has no such feature.
 
     Reads: sys/kernel/security/lsm  (kernel admin-guide/LSM)
-    Absent: without securityfs, or where policy lets nobody look into it, there is no feature.
+    Absent: without securityfs, or where a security policy denies access, there is no feature.
     """
     try:
         text = reader.host.text(LSM_FILE)

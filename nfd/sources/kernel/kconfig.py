@@ -20,8 +20,8 @@ PASSING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, er
 def read(host: Host, first: str, release: str | None) -> Mapping[str, str] | None:
     """Options of the first readable file; None if there is no such file.
 
-    Raises: HostError if none is readable and one is there and damaged, or at an error that may pass. A place that we
-    may not look into is skipped with a note.
+    Raises: HostError if none is readable and one is there and damaged, or at an error that may pass. A place that this
+    process may not look into is skipped with a note.
     """
     broken: HostError | None = None
     for path in places(first, release):

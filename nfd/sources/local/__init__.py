@@ -57,7 +57,7 @@ class _Folder:
     def __init__(self, host: Host) -> None:
         self.found = Entries()
         self.unknown = 0
-        """Files that cannot be used, and that nobody has ever read."""
+        """Files that cannot be used and were never read successfully."""
         self.crowded = False
         """Whether others have left no room for what a file said."""
         self._host = host
