@@ -47,7 +47,7 @@ class Parts:
     async def add(self, number: int) -> None:
         report = self.report(machines.Worker(number).speak())
         self.store.put(json.loads(json.dumps(labelled(number, report))))
-        self.service._intake._take(report)
+        self.service._handler._take(report)
         await self.service._reconciler.reconcile(report.node)
 
     def report(self, outgoing: convert.Outgoing) -> Report:

@@ -110,7 +110,7 @@ class Flags(Part):
     device_discovery_strategy: Annotated[
         Literal["auto", "nvml", "tegra", "vfio"], Flag("device-discovery-strategy", env=("DEVICE_DISCOVERY_STRATEGY",))
     ] = "auto"
-    """Which library is asked for the devices: auto, nvml, tegra, vfio."""
+    """Which library reads the devices: auto, nvml, tegra, vfio."""
     mps_root: str | None = None
     """For the device plugin alone."""
     nvidia_driver_root: str | None = None
@@ -190,7 +190,7 @@ class Config(Part):
     host_root: Annotated[str, Flag("host-root", env=("NFD_HOST_ROOT",), outside=True, filled=True)] = "/"
     """Where the machine's file systems are mounted."""
     replay: Annotated[str, Flag("replay", outside=True)] = ""
-    """Recorded or hand-made machine to label instead of the running one."""
+    """Recorded machine to label instead of this one."""
     families_file: Annotated[str, Flag("families-file", env=("GFD_FAMILIES_FILE",), outside=True)] = ""
     """YAML: names of architectures by compute capability ("14.0": vera), added to the built-in ones."""
     nvml_timeout: Annotated[

@@ -40,7 +40,7 @@ class Seen:
 def add_machine_flags(parser: ArgumentParser) -> None:
     """`--host-root` and `--replay`."""
     root = os.environ.get("NFD_HOST_ROOT") or "/"
-    about = f"where this machine's / is mounted ({root})"
+    about = f"where the root file system of this machine is mounted ({root})"
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--host-root", metavar="DIR", type=path, default=root, help=about)
     about = "a recorded machine instead of this one"

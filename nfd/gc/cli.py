@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.argv[1:] if argv is None else argv,
             FLAGS,
             Config,
-            about="Deletes NodeFeature and NodeResourceTopology objects of Nodes that are gone.",
+            about="Deletes NodeFeature and NodeResourceTopology objects of Nodes that no longer exist.",
         )
         if parsed.answer:
             say(parsed.answer)

@@ -258,7 +258,7 @@ def _unknown(parsed: RuleObject, place: _Place) -> Iterator[_Found]:
         for path, index, term in ((path, index, term) for path, terms in lists for index, term in enumerate(terms)):
             if "." in term.feature and term.feature.lower() not in KNOWN:
                 advice = did_you_mean(term.feature, KNOWN)
-                reason = f"warning: feature {term.feature!r}: no source of nfd gives it{advice}"
+                reason = f"warning: feature {term.feature!r}: no source of nfd provides it{advice}"
                 yield place.file, place.line((*inside, *path, index, "feature")), reason
 
 

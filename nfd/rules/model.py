@@ -185,7 +185,7 @@ def unquoted(value: Any) -> str:
     if value is None:
         return "has no value and is read as empty text; put '' there"
     kind = "truth value" if isinstance(value, bool) else "number"
-    return f"is read as the {kind} {scalar_text(value)}, text belongs here; put it in quotes"
+    return f"is read as the {kind} {scalar_text(value)}, but text is required; put it in quotes"
 
 
 def name_of(data: Any) -> str:

@@ -58,7 +58,7 @@ class Plain:
 
     def __str__(self) -> str:
         kind = "truth value" if isinstance(self.value, bool) else "number"
-        return f"{self.text} is the {kind} {scalar_text(self.value)} to YAML, text belongs here; put it in quotes"
+        return f"{self.text} is the {kind} {scalar_text(self.value)} to YAML, but text is required; put it in quotes"
 
 
 def text_documents(text: str, name: str) -> Iterator[tuple[Document, list[Plain]]]:

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.argv[1:] if argv is None else argv,
             FLAGS,
             Config,
-            about="Writes what this node has left in each NUMA node, as NodeResourceTopology.",
+            about="Publishes the allocatable and available resources of each NUMA node as a NodeResourceTopology.",
         )
         if parsed.answer:
             say(parsed.answer)
@@ -99,13 +99,11 @@ FLAGS = (
         "",
         lambda text: check_uri(text) if text else "",
     ),
-    Extra(
-        "api-auth-token-file", "token shown to the kubelet, for https:// in -kubelet-config-uri", str(ACCOUNT / "token")
-    ),
+    Extra("api-auth-token-file", "token for the kubelet, for https:// in -kubelet-config-uri", str(ACCOUNT / "token")),
     Extra("podresources-socket", f"the kubelet's pod-resources socket; else HOST-ROOT/{SOCKET}"),
     Extra("pods-fingerprint", "publish a fingerprint of the set of pods", True, switch=True),
     Extra("kubelet-state-dir", f"the kubelet's folder, watched for changes; empty for none; else HOST-ROOT/{STATE}"),
-    Extra("host-root", "where this machine's / is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
+    Extra("host-root", "where the root file system of this machine is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
     Extra("grpc-health", "accepted, without effect: health is on the HTTP port", 8082, parse_port, hidden=True),
 )
 

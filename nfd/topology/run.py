@@ -38,7 +38,7 @@ def settings_of(parsed: Parsed, config: Config, host: Host) -> UpdaterSettings:
         raise ConfigError(f"NODE_NAME: node name {node!r} {problem}")
     uri = parsed["kubelet-config-uri"] or default_uri(host.env("NODE_ADDRESS"))
     if not uri:
-        raise ConfigError("-kubelet-config-uri: needed where NODE_ADDRESS, the kubelet's address, is not set")
+        raise ConfigError("-kubelet-config-uri is required if NODE_ADDRESS, the kubelet's address, is not set")
     return UpdaterSettings(
         node=node,
         socket=parsed["podresources-socket"] or str(host.root / SOCKET),

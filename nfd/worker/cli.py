@@ -211,7 +211,7 @@ FLAGS = (
     Extra("server-ca-file", "CA certificates (PEM) for TLS with a token; -ca-file overrides it"),
     Extra("token-file", "service-account token (audience nfd-master) that identifies this pod to the master", TOKEN),
     Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
-    Extra("host-root", "where this machine's / is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
+    Extra("host-root", "where the root file system of this machine is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
     Extra("replay", "directory of a recorded machine to scan instead of this one"),
     Extra(
         "http-port",

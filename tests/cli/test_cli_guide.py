@@ -113,7 +113,7 @@ ODD = [
     (["find", "a b"], "expression, column 3"),
     (["diff", "gpu-t4-1", "nope"], "NODE nope: no such node"),
     (["report", "nope"], "NODE nope: no such node"),
-    (["plan"], "give a change: --config, --rules or --delete-rules"),
+    (["plan"], "no change given: use --config, --rules or --delete-rules"),
     (["plan", "--rules", "/nowhere/x.yaml"], "/nowhere/x.yaml: No such file"),
     (["plan", "--delete-rules", "nope"], "--delete-rules nope: no such NodeFeatureRule"),
     (["plan", "--config", "/nowhere/x.conf"], "/nowhere/x.conf: No such file"),

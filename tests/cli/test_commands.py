@@ -238,7 +238,9 @@ def test_rules(run: Run, machine: str, tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text(run("discover", "--replay", machine, "-o", "features")[1])
     status, out, _ = run("rules", "eval", "--rules", rules, "--features", features)
     assert (status, json.loads(out)["labels"]) == (0, {"feature.node.kubernetes.io/ruled": "yes"})
-    unknown = f"{rules}:15: warning: feature 'kernel.konfig': no source of nfd gives it; did you mean kernel.config?\n"
+    unknown = (
+        f"{rules}:15: warning: feature 'kernel.konfig': no source of nfd provides it; did you mean kernel.config?\n"
+    )
     assert run("rules", "validate", rules) == (0, unknown, "")
     (tmp_path / "r.yaml").write_text(RULES.replace("name: bad", "name: bad\n    colour: x"))
     status, out, _ = run("rules", "validate", rules)
@@ -276,7 +278,7 @@ def test_config(run: Run, tmp_path: Path) -> None:
     path.write_text("core:\n  colour: x\n  labelSources: [cpuu]\nsources:\n  pci: {deviceClassWhitelist: [0300]}\n")
     status, out, _ = run("config", "validate", str(path))
     assert status == 1
-    assert f"{path}:3: core.labelSources[0]: no source 'cpuu'" in out
+    assert f"{path}:3: core.labelSources[0]: unknown source 'cpuu'" in out
     assert [line.partition(": ")[2].partition(": ")[0] for line in out.splitlines()] == [
         "core.colour",
         "core.labelSources[0]",

@@ -109,8 +109,8 @@ class FaultMasters:
 def remembered(master: Service) -> set[str]:
     """The nodes that passes remember anything of."""
     passes = master._reconciler
-    memories = (passes._settled, passes._said, passes._resting, passes._contradicted, passes._theirs)
-    return set().union(*memories, passes._refusals.nodes(), passes.drift._nodes)
+    memories = (passes._settled, passes._said, passes._resting, passes._contradicted, passes._foreign)
+    return set().union(*memories, passes._rejections.nodes(), passes.drift._nodes)
 
 
 @pytest.fixture

@@ -131,9 +131,9 @@ async def test_deleted_nodes_leave_nothing_behind(
         place.delete(name)
     await until(lambda: not set(names) & set(master._store.names()))
     await master.queue.idle()
-    reports = master._intake.reports
+    reports = master._handler.reports
     assert (reports.waiting, reports.sweep(), reports.waiting) == (5, [], 5)
-    master._intake.drop(reports.sweep())
+    master._handler.drop(reports.sweep())
     assert (len(reports), reports.waiting, len(master._heartbeats), len(master._labeler.features)) == (0, 0, 0, 0)
     assert not remembered(master)
 

@@ -212,7 +212,7 @@ async def test_recreated_node_that_names_another_boot_a_moment_later_waits_for_i
     place.create(name, {}, {}, "")
     await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
     place.edit(name, {"status": {"nodeInfo": {"bootID": "boot-2"}}}, "status")
-    await until(lambda: master._intake.reports.get(name) is None)
+    await until(lambda: master._handler.reports.get(name) is None)
     with pytest.raises(ReportError, match="Node has boot id boot-2"):
         await send(master, worker.report({F + "cpu-b": "1"}))
     assert labels_of(place, name) == {F + "cpu-a": "1"}, "the report of the machine before is used no more"

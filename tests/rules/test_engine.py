@@ -202,9 +202,9 @@ def test_features_of_another_shape_are_a_value_error(text: str) -> None:
         ("features: {flags: {a.b: {element: {}}}}", ["line 1: unknown key 'features.flags.a.b.element'"]),
         (
             "features:\n  attributes:\n    a.b:\n      elements: {x: 5}",
-            ["line 4: 5 is the number 5 to YAML, text belongs here; put it in quotes"],
+            ["line 4: 5 is the number 5 to YAML, but text is required; put it in quotes"],
         ),
-        ("labels: {a: yes}", ["line 1: yes is the truth value true to YAML, text belongs here; put it in quotes"]),
+        ("labels: {a: yes}", ["line 1: yes is the truth value true to YAML, but text is required; put it in quotes"]),
         ("kind: NodeFeature\nspec: {features: {flags: {a.b: }, instances: }}", []),
     ],
 )

@@ -43,7 +43,7 @@ EVERY_MISTAKE = [
             "12: taints.1.key is missing",
             "12: taint '': effect 'Never' is none of NoSchedule, PreferNoSchedule, NoExecute",
             "13: taints.2 must be a mapping",
-            "14: 1 is the number 1 to YAML, text belongs here; put it in quotes",
+            "14: 1 is the number 1 to YAML, but text is required; put it in quotes",
             "14: taints.3.effect is missing",
             "14: taint '1': key '1' has no namespace",
         ],
@@ -54,7 +54,7 @@ EVERY_MISTAKE = [
         [
             "8: labels must be a mapping",
             "9: annotations must be a mapping",
-            "10: 7 is the number 7 to YAML, text belongs here; put it in quotes",
+            "10: 7 is the number 7 to YAML, but text is required; put it in quotes",
             "11: extendedResources must be a mapping",
         ],
     ),

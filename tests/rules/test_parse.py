@@ -37,11 +37,11 @@ TERM = ("matchFeatures:", "- feature: f.a", "  matchExpressions:")
         ),
         (
             rule_file("name: r", *TERM, "    class: {op: In, value: [0300]}"),
-            ["11: 0300 is the number 192 to YAML, text belongs here; put it in quotes"],
+            ["11: 0300 is the number 192 to YAML, but text is required; put it in quotes"],
         ),
         (
             rule_file("name: r", "labels:", "  a: yes"),
-            ["9: yes is the truth value true to YAML, text belongs here; put it in quotes"],
+            ["9: yes is the truth value true to YAML, but text is required; put it in quotes"],
         ),
         (rule_file("name: r", *TERM, "    x:"), ["11: matchFeatures.0.matchExpressions.x must be a mapping"]),
         (

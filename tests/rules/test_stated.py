@@ -120,9 +120,9 @@ def test_features_that_no_source_gives() -> None:
         "- matchFeatures: [{feature: nodot}]",
     )
     assert remarks_on([("f", rule_file(*lines))])["f"] == [
-        "f:8: warning: feature 'pci.devise': no source of nfd gives it; did you mean pci.device?",
-        "f:8: warning: feature 'x.thing': no source of nfd gives it",
-        "f:10: warning: feature 'kernel.konfig': no source of nfd gives it; did you mean kernel.config?",
+        "f:8: warning: feature 'pci.devise': no source of nfd provides it; did you mean pci.device?",
+        "f:8: warning: feature 'x.thing': no source of nfd provides it",
+        "f:10: warning: feature 'kernel.konfig': no source of nfd provides it; did you mean kernel.config?",
     ]
     assert remarks_on([("f", rule_file(*lines))], features=False) == {}
 

@@ -68,7 +68,7 @@ def run(args: Namespace) -> int:
     from nfd.cli.plan.model import files_of, mistakes_of, overwritten_by, plan_nodes
 
     if not (args.config or args.rules or args.delete_rules):
-        raise ConfigError("give a change: --config, --rules or --delete-rules")
+        raise ConfigError("no change given: use --config, --rules or --delete-rules")
     new = files_of(args.config, args.program, args.rules)
     given = input_of(args, new)
     outcomes = list(plan_nodes(given))

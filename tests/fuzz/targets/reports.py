@@ -127,8 +127,8 @@ def run_plain(data: bytes) -> Made:
 def run_answer(data: bytes) -> Made:
     answer = convert.decode_answer(data)
     pace = Pace()
-    pace.taken(100.0, answer.heartbeat)
-    check(100.0 < pace.beat_at < 1e5, f"the next beat is at {pace.beat_at}")
+    pace.accepted(100.0, answer.heartbeat)
+    check(100.0 < pace.heartbeat_at < 1e5, f"the next heartbeat is at {pace.heartbeat_at}")
     return f"{len(answer.missing)}", (str(answer.heartbeat), answer.missing)
 
 
