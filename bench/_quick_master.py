@@ -12,7 +12,7 @@ import sys
 
 from nfd.kube.client import connect
 from nfd.kube.lease import Lease
-from nfd.kube.lease import Lifetimes as LeaseTiming
+from nfd.kube.lease import Timing as LeaseTiming
 from nfd.kube.reviews import TokenReviews
 from nfd.master.app import LEASE
 from nfd.master.leadership import Election

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from nfd.cli.compat import judge_sets, parse_specification, text_of
+from nfd.cli.compat import evaluate_sets, parse_specification, text_of
 from nfd.oci.client import parse_challenges
 from nfd.oci.documents import INDEX, MANIFEST, Manifest, parse
 from nfd.oci.reference import parse_platform, parse_reference
@@ -41,7 +41,7 @@ def specifications() -> Sequence[bytes]:
 
 
 def run_specification(data: bytes) -> Made:
-    found, errors = judge_sets(parse_specification(data, "image"), FEATURES, ())
+    found, errors = evaluate_sets(parse_specification(data, "image"), FEATURES, ())
     check(json.loads(json.dumps(found)) == found, "the status is JSON")
     parts = [part for one in found for status in one["rules"] for part in status.get("matchedExpressions", ())]
     return f"{len(found)} {len(parts)} {min(len(errors), 3)}", (
