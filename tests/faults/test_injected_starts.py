@@ -56,7 +56,7 @@ async def test_a_worker_that_is_given_up(
     """`staleAfter` is over for two nodes, and the one cannot be judged: its labels stay until it can be."""
     one, other, clock = make(), make(), Clock()
     broken = Broken(error, one, on=True)
-    broken.wrap(monkeypatch, Service, "_is_ours", lambda master, node: node.name)
+    broken.wrap(monkeypatch, Service, "_had_worker", lambda master, node: node.name)
     master = await masters.start(proxy, tick=0.1, stale_after=600.0, now=clock)
     for node in (one, other):
         await send(master, Worker(node).report({F + "cpu-a": "1"}))
