@@ -88,7 +88,7 @@ class Master:
         self.config = config
         _log.info("configuration loaded")
         if later:
-            _log.warning("these options take effect after a restart of the master", path=later)
+            _log.warning("these options take effect after a restart of the master", option=later)
 
     def state(self) -> MasterState:
         """The current state."""

@@ -161,7 +161,7 @@ class Agent:
         if self._signals.stop:
             return
         if wake.reasons:
-            self._log.debug("woken", path=wake.reasons, source=wake.sources)
+            self._log.debug("woken", reason=wake.reasons, source=wake.sources)
         if wake.reload:
             self._reload()
         elif self._settings.interval > 0 and time.monotonic() >= self._next_scan:
