@@ -207,11 +207,11 @@ class _Labelling:
     """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
     def run(self, host: Host, source: Source, config: Any, features: Features, unknown: str, run: Run) -> None:
-        """Make the labels of one source, isolated; `unknown` names the sources that no scan has read yet."""
+        """Make the labels of one source, isolated; `unknown` names sources it needs that no scan has read yet."""
         try:
             work = partial(_labels_of, host, source, config, features)
             found = run(f"labels of {source.name}", source.limit(config), work)
-            if source.dependent and unknown and (found.whole or not found.error):
+            if unknown and (found.whole or not found.error):
                 found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
             self.add(source, found)
         except Exception as error:  # as for features: a defect of one source must not take the labels of the others
@@ -243,8 +243,9 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run) -> Disco
     made = _Labelling(
         plan.allowed, [*plan.problems, *(problem for scan in scans.values() for problem in scan.problems)]
     )
-    unknown = ", ".join(name for name, scan in scans.items() if scan.error is not None and not scan.known)
+    unread = [name for name, scan in scans.items() if scan.error is not None and not scan.known]
     for source in sorted(plan.label_sources, key=lambda one: (one.priority, one.name)):
+        unknown = ", ".join(name for name in unread if source.dependent or name in source.depends)
         made.run(host, source, plan.configs[source.name], features, unknown, run)
     devices = _devices(plan, features)
     problems = tuple(made.problems)

@@ -73,8 +73,10 @@ class Source:
     """Label values are what somebody wrote, so that an empty one is meant; a machine's empty text is no value."""
     dependent: bool = False
     """Its labels come from the features of other sources: none is removed before all of these have been read once."""
+    depends: frozenset[str] = frozenset()
+    """The same, where it is about the features of these sources alone."""
     wakes: frozenset[str] = frozenset()
-    """Subsystems (pci, usb, block, module, net, cpu, memory, nd) whose kernel events concern it."""
+    """Subsystems (pci, usb, block, module, net, cpu, memory, nd, drm) whose kernel events concern it."""
     watches: tuple[str, ...] = ()
     """Directories of the host whose files concern it."""
     program: Callable[[], type[Section]] | None = None

@@ -56,6 +56,7 @@ class Host:
         self._environment = os.environ if environment is None else environment
         self._parsed: dict[str, tuple[tuple[int, ...], object]] = {}
         self._good: dict[str, dict[str, object]] = {}
+        self._each: dict[str, dict[str, tuple[int, object]]] = {}
 
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
         """The bytes of a regular file, at most `limit` of them."""
@@ -150,6 +151,23 @@ class Host:
         if time.time() - found.st_ctime > YOUNG:
             self._parsed[path] = kept
         return kept[1]  # type: ignore[return-value]  # stored under its path by the same parse
+
+    def each(self, folder: str, read: Callable[[str], T | None]) -> dict[str, T]:
+        """`read` of every name in a folder, kept for as long as name and inode number stay the same.
+
+        For what cannot change about a thing in sysfs, such as the ids of a PCI device. None is left out and read again.
+        """
+        if self.recorded:
+            return {name: value for name in self.names(folder) if (value := read(name)) is not None}
+        before = self._each.get(folder, {})
+        found: dict[str, tuple[int, object]] = {}
+        for name, inode in self.inodes(folder):
+            known = before.get(name)
+            one: object = known[1] if known is not None and known[0] == inode else read(name)
+            if one is not None:
+                found[name] = (inode, one)
+        self._each[folder] = found
+        return {name: value for name, (_, value) in found.items()}  # type: ignore[misc]  # by the same read
 
     def good(self, folder: str) -> dict[str, object]:
         """What the files of a folder said when they could be used last, by path; the reader of the folder writes it.

@@ -61,7 +61,7 @@ def told(makes: Callable[..., Any], source: str, prefix: str) -> Iterator[Row]:
         assert found, f"{makes.__module__}.{makes.__qualname__}: not of the form NAME = VALUES: MEANING: {line!r}"
         for name in found[1].split(", "):
             for key, when in filled(name):
-                yield Row(f"{prefix}{key}", found[2], f"{found[3]}{when}", source)
+                yield Row(key if "/" in key else f"{prefix}{key}", found[2], f"{found[3]}{when}", source)
 
 
 def filled(name: str) -> list[tuple[str, str]]:

@@ -1,0 +1,147 @@
+"""Accelerators of every vendor: feature `accelerator.device`, one instance for each PCI function.
+
+The devices of each vendor are described by a data file (`nfd.accelerators`). Labels are the same few for all of them,
+and those that the vendor's own labeller writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from nfd.accelerators.vendors import Entry, Vendor, entries_of, load
+from nfd.config.section import Distinct, Section
+from nfd.features import Features, Instance
+from nfd.host import Host
+from nfd.source import Labelled, Partial, Source
+from nfd.sources.accelerator import states
+from nfd.sources.accelerator.labels import derive_labels
+from nfd.sources.accelerator.states import DEVICE
+from nfd.sources.pci_functions import Function, Ids, first_value, read_functions
+from nfd.sources.reading import Reading, gather
+
+MIB = 1024 * 1024
+
+
+class Config(Section):
+    """Which vendors are labelled."""
+
+    exclude: Annotated[tuple[str, ...], Distinct()] = ("nvidia",)
+    """Vendors without `accelerator-<vendor>` labels. Their devices count for `accelerator-any` all the same."""
+    vendor_labels: bool = True
+    """Also write the labels that the vendor's own labeller writes, such as `rebellions.ai/npu.product`."""
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
+    """List the accelerators.
+
+    Reads: as `nfd.sources.pci_functions`; of an accelerator the files that its vendor's data names, below
+    sys/bus/pci/devices/*, and sys/module/*/{initstate,version}.  Absent: a machine without one has no feature.
+    """
+    return gather(host, {DEVICE: read_devices})
+
+
+def read_devices(reading: Reading) -> Features:
+    """`address`, `vendor`, `device`, and as far as they are known `product`, `family`, `memory` (MiB of the whole
+    device), `driver`, `version`, `state`; `virtual` and `integrated` are `true` or missing.
+    """
+    found: list[Instance] = []
+    for function in read_functions(reading, lambda ids: bool(vendors_of(ids))):
+        for vendor in vendors_of(function.ids):
+            if isinstance(vendor, str):
+                reading.host.note("nfd.accelerators", vendor)
+            elif vendor.has(function.ids.device, function.ids.kind):
+                found.append(read_device(reading, function, vendor))
+    return Features(instances={DEVICE: tuple(found)}) if found else Features()
+
+
+def vendors_of(ids: Ids) -> list[Vendor | str]:
+    """The vendors that a function may be of; a text says what is wrong with the data of one."""
+    return [_load(entry) for entry in entries_of(ids.vendor, ids.kind)]
+
+
+def _load(entry: Entry) -> Vendor | str:
+    try:
+        return load(entry)
+    except ValueError as error:
+        return str(error)
+
+
+def read_device(reading: Reading, function: Function, vendor: Vendor) -> Instance:
+    model = vendor.model(function.ids.device, function.revision)
+    told = first_value(reading, function.path, vendor.product) if vendor.product else None
+    device = {
+        "address": function.address,
+        "vendor": vendor.name,
+        "device": function.ids.device,
+        "product": told or model.product,
+        "family": model.family,
+        "memory": "" if model.integrated else read_memory(reading, function, vendor) or str(model.memory or ""),
+        "driver": function.driver,
+        "version": reading.value(vendor.version) or "" if vendor.version and function.driver else "",
+        "state": states.read_state(reading, function, vendor),
+        "virtual": "true" if function.virtual else "",
+        "integrated": "true" if model.integrated else "",
+    }
+    return {key: value for key, value in device.items() if value}
+
+
+def read_memory(reading: Reading, function: Function, vendor: Vendor) -> str:
+    """MiB that the driver tells, "" if it does not."""
+    text = first_value(reading, function.path, vendor.memory) if vendor.memory else None
+    return str(int(text) // MIB or "") if text and text.isascii() and text.isdigit() else ""
+
+
+def resume(found: Features, before: Features) -> Features:
+    """A device keeps its memory and name while no driver tells them."""
+    known = {(one["address"], one["vendor"], one["device"]): one for one in before.instances.get(DEVICE, ())}
+    held = tuple(_held(one, known) for one in found.instances.get(DEVICE, ()))
+    return Features(instances={DEVICE: held}) if held else found
+
+
+def _held(one: Instance, known: Mapping[tuple[str, str, str], Instance]) -> Instance:
+    last = known.get((one["address"], one["vendor"], one["device"]))
+    if last is None or not one.get("state"):
+        return one
+    return {**one, **{key: last[key] for key in ("product", "memory") if key in last}}
+
+
+def labels(features: Features, config: Config) -> Labelled:
+    """The same for every vendor, and the vendor's own.
+
+    Labels:
+        <vendor>.present = true: an accelerator of that vendor is on PCI
+        <vendor>.product = text: the model, if all are of the same
+        <vendor>.product.<product> = number: devices of that model, if there are several models
+        <vendor>.count = number: devices, virtual functions not among them
+        <vendor>.count.failing = number: devices without a working driver, where there are such
+        <vendor>.count.vfio = number: devices that are kept for virtual machines, where there are such
+        <vendor>.count.virtual = number: virtual functions, where there are such
+        <vendor>.memory = number: MiB of one whole device, of the smallest
+        <vendor>.driver = text: the kernel driver, if all have the same
+        <vendor>.state = no-driver, driver-error, degraded, vfio: what is wrong with the devices
+        any.present = true: an accelerator of any vendor is on PCI
+        any.memory = number: MiB of one whole device, of the smallest that has memory of its own
+        furiosa.ai/npu.count, rebellions.ai/npu.count = number: devices
+        furiosa.ai/npu.family, rebellions.ai/npu.family = text: their family, if all are of the same
+        furiosa.ai/npu.product, rebellions.ai/npu.product = text: the model, if all are of the same
+        rebellions.ai/npu.present = true: a device is on PCI
+        rebellions.ai/driver-version.full = text: the driver's version
+        rebellions.ai/driver-version.major, rebellions.ai/driver-version.minor = text: its first and second part
+        rebellions.ai/driver-version.patch, rebellions.ai/driver-version.revision = text: its third part, and the rest
+        intel.feature.node.kubernetes.io/gaudi = true: an Intel Gaudi is on PCI
+    """
+    return Labelled(derive_labels(features, config.exclude, vendor_labels=config.vendor_labels))
+
+
+SOURCE = Source(
+    "accelerator",
+    Config,
+    discover,
+    labels,
+    resume=resume,
+    devices=states.count_devices,
+    namespaced=True,
+    depends=frozenset({"nvidia"}),
+    wakes=frozenset({"pci", "module"}),
+)

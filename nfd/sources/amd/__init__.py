@@ -1,0 +1,93 @@
+"""AMD GPUs: features `amd.gpu` (PCI functions), `amd.partition` (what a pod can get) and `amd.driver`.
+
+Labels are those of AMD's node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller), from sysfs alone. Its flags are
+the options of the same names.
+"""
+
+from __future__ import annotations
+
+from nfd.config.section import Section
+from nfd.features import Features, Instance, Labels
+from nfd.host import Host
+from nfd.source import Partial, Source
+from nfd.sources.amd import kfd
+from nfd.sources.amd.gpus import DRIVER, GPU, PARTITION, is_gpu, read_driver, read_gpu
+from nfd.sources.amd.labels import derive_labels
+from nfd.sources.pci_functions import read_functions
+from nfd.sources.reading import Reading, gather
+
+
+class Config(Section):
+    """Which labels of AMD's node labeller are written, by default those that AMD's GPU operator asks for."""
+
+    device_id: bool = True
+    """PCI device id of the GPUs."""
+    product_name: bool = True
+    """Name of the GPUs."""
+    family: bool = True
+    """Family of the GPUs, as the kernel's driver names it."""
+    vram: bool = True
+    """Memory of a GPU, or of a partition."""
+    simd_count: bool = True
+    """SIMD units of a GPU, or of a partition."""
+    cu_count: bool = True
+    """Compute units of a GPU, or of a partition."""
+    driver_version: bool = True
+    """Version of AMD's own driver; the one of the kernel has none."""
+    driver_src_version: bool = False
+    """Checksum of the driver's source."""
+    firmware: bool = False
+    """Versions of the GPU's firmware."""
+    compute_memory_partition: bool = False
+    """How the GPUs are divided, if all are divided alike."""
+    compute_partitioning_supported: bool = False
+    """Whether the GPUs can be divided."""
+    memory_partitioning_supported: bool = False
+    """Whether the memory of the GPUs can be divided."""
+    driver_type: bool = False
+    """Whether containers or virtual machines get the GPUs."""
+    beta: bool = False
+    """Also write each label under its older name, `beta.amd.com/gpu.…`, with a count for each value."""
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
+    """List GPUs and partitions.
+
+    Reads: as `nfd.sources.pci_functions`, `nfd.sources.amd.gpus` and `nfd.sources.amd.kfd`.
+    Absent: a machine without an AMD GPU has no feature.
+    """
+    gpus: list[Instance] = []
+
+    def read_gpus(reading: Reading) -> Features:
+        gpus.extend(read_gpu(reading, one, firmware=config.firmware) for one in read_functions(reading, is_gpu))
+        return Features(instances={GPU: tuple(gpus)}) if gpus else Features()
+
+    def read_partitions(reading: Reading) -> Features:
+        return Features(instances={PARTITION: kfd.read_partitions(reading, gpus)}) if gpus else Features()
+
+    def read_version(reading: Reading) -> Features:
+        return Features(attributes={DRIVER: read_driver(reading)}) if gpus else Features()
+
+    return gather(host, {GPU: read_gpus, PARTITION: read_partitions, DRIVER: read_version})
+
+
+def labels(features: Features, config: Config) -> Labels:
+    """A property that all GPUs share has a plain label; one that differs has a label with a count for each value.
+
+    Labels:
+        amd.com/gpu.<property> = text: what all GPUs (or partitions) have: `vram`, `cu-count` and so on
+        amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value, if they differ
+        amd.com/gpu.driver-version = text: version of AMD's own driver
+        amd.com/gpu.driver-src-version = text: checksum of the driver's source
+        amd.com/gpu.compute-memory-partition = text: how all GPUs are divided, such as `cpx_nps4`
+        amd.com/gpu.compute-partitioning-supported = true, false: whether the GPUs can be divided
+        amd.com/gpu.memory-partitioning-supported = true, false: whether the memory of the GPUs can be divided
+        amd.com/gpu.mode = container, pf-passthrough, vf-passthrough: who gets the GPUs
+        beta.amd.com/gpu.<property> = text: older name of that label
+        beta.amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value
+        beta.amd.com/gpu.firmware.<firmware>.fw.<version> = number: GPUs with that version of a firmware
+    """
+    return derive_labels(features, config)
+
+
+SOURCE = Source("amd", Config, discover, labels, namespaced=True, wakes=frozenset({"pci", "module", "drm"}))

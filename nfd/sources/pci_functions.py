@@ -1,0 +1,85 @@
+"""PCI functions of vendors of accelerators: what the sources accelerator, amd and intel share.
+
+Reads: sys/bus/pci/devices, and of its entries {vendor,class,device}; of those asked for also {revision,uevent} and
+whether there is a `physfn` (kernel ABI/testing/sysfs-bus-pci). The first three are read once for each entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from nfd.host.text import trim
+from nfd.sources.reading import Reading
+
+DEVICES = "sys/bus/pci/devices"
+CLASS_DIGITS = 4
+
+
+class Ids(NamedTuple):
+    """In lower case and without `0x`; `kind` is the first four digits of the class."""
+
+    vendor: str
+    device: str
+    kind: str
+
+
+class Function(NamedTuple):
+    """`driver` is empty if none has it; `virtual` is for those of SR-IOV whose physical function is on this machine."""
+
+    address: str
+    ids: Ids
+    revision: str = ""
+    driver: str = ""
+    virtual: bool = False
+
+    @property
+    def path(self) -> str:
+        return f"{DEVICES}/{self.address}"
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether it is kept for a virtual machine: by VFIO, under any name its drivers have, or by pci-stub."""
+        return "vfio" in re.split("[-_]", self.driver) or self.driver == "pci-stub"
+
+
+def read_functions(reading: Reading, wanted: Callable[[Ids], bool]) -> list[Function]:
+    """The functions that are wanted, by address. One whose ids cannot be read leaves the feature incomplete."""
+    found = reading.host.each(DEVICES, lambda address: _read_ids(reading, address))
+    return [_read_function(reading, address, ids) for address, ids in found.items() if wanted(ids)]
+
+
+def _read_ids(reading: Reading, address: str) -> Ids | None:
+    files = ("vendor", "device", "class")
+    found = [reading.value(f"{DEVICES}/{address}/{name}") for name in files]
+    vendor, device, kind = ((text or "").lower().removeprefix("0x") for text in found)
+    return Ids(vendor, device, kind[:CLASS_DIGITS]) if vendor and device and kind else None
+
+
+def _read_function(reading: Reading, address: str, ids: Ids) -> Function:
+    path = f"{DEVICES}/{address}"
+    revision = (reading.value(f"{path}/revision") or "").lower().removeprefix("0x")
+    return Function(address, ids, revision, _driver(reading, path), reading.has(f"{path}/physfn"))
+
+
+def _driver(reading: Reading, path: str) -> str:
+    lines = (reading.text(f"{path}/uevent") or "").splitlines()
+    return next((line.removeprefix("DRIVER=") for line in lines if line.startswith("DRIVER=")), "")
+
+
+def matching(reading: Reading, folder: str, pattern: str) -> Iterator[str]:
+    """Paths below a folder that fit a pattern in which `*` stands for any one name."""
+    first, star, rest = pattern.partition("*")
+    if not star:
+        yield f"{folder}/{pattern}"
+        return
+    above = f"{folder}/{first}".rstrip("/")
+    for name in reading.names(above):
+        yield from matching(reading, f"{above}/{name}", rest.lstrip("/"))
+
+
+def first_value(reading: Reading, folder: str, pattern: str) -> str | None:
+    """The first value that is there and not empty, of files that fit a pattern."""
+    values = (trim(reading.value(path) or "") for path in matching(reading, folder, pattern))
+    return next(filter(None, values), None)
