@@ -44,6 +44,8 @@ DRIVER = {
 """What the NVML test library reports."""
 BESIDE = ("nfd/cli/", "nfd/store/", "nfd/config/")
 """What the walk does not count: it runs after the patch, or for `nfd up` alone."""
+SOURCES = "all,-accelerator,-amd"
+"""Not those that read the same PCI devices for labels of their own."""
 DEPTH = 8
 VALUES = 20_000
 """How far into one value we look."""
@@ -65,7 +67,7 @@ class Walk:
 def trace(nodes: Path, *walks: Walk) -> None:
     """Run one pass over a recorded machine with a driver, and fill the walks."""
     with redirect_stdout(sys.stderr), _profiled(walks):
-        status = nfd(["up", "--host-root", str(MACHINE), "--nodes", str(nodes), "--oneshot"])
+        status = nfd(["up", "--host-root", str(MACHINE), "--nodes", str(nodes), "--sources", SOURCES, "--oneshot"])
     assert status == 0
 
 
