@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from nfd.host.text import trim
-from nfd.sources.reading import Reading
+from nfd.sources.feature_reader import FeatureReader
 
 DEVICES = "sys/bus/pci/devices"
 CLASS_DIGITS = 4
@@ -44,31 +44,31 @@ class Function(NamedTuple):
         return "vfio" in re.split("[-_]", self.driver) or self.driver == "pci-stub"
 
 
-def read_functions(reading: Reading, wanted: Callable[[Ids], bool]) -> list[Function]:
+def read_functions(reading: FeatureReader, wanted: Callable[[Ids], bool]) -> list[Function]:
     """The functions that are wanted, by address. One whose ids cannot be read leaves the feature incomplete."""
     found = reading.host.each(DEVICES, lambda address: _read_ids(reading, address))
     return [_read_function(reading, address, ids) for address, ids in found.items() if wanted(ids)]
 
 
-def _read_ids(reading: Reading, address: str) -> Ids | None:
+def _read_ids(reading: FeatureReader, address: str) -> Ids | None:
     files = ("vendor", "device", "class")
     found = [reading.value(f"{DEVICES}/{address}/{name}") for name in files]
     vendor, device, kind = ((text or "").lower().removeprefix("0x") for text in found)
     return Ids(vendor, device, kind[:CLASS_DIGITS]) if vendor and device and kind else None
 
 
-def _read_function(reading: Reading, address: str, ids: Ids) -> Function:
+def _read_function(reading: FeatureReader, address: str, ids: Ids) -> Function:
     path = f"{DEVICES}/{address}"
     revision = (reading.value(f"{path}/revision") or "").lower().removeprefix("0x")
     return Function(address, ids, revision, _driver(reading, path), reading.has(f"{path}/physfn"))
 
 
-def _driver(reading: Reading, path: str) -> str:
+def _driver(reading: FeatureReader, path: str) -> str:
     lines = (reading.text(f"{path}/uevent") or "").splitlines()
     return next((line.removeprefix("DRIVER=") for line in lines if line.startswith("DRIVER=")), "")
 
 
-def matching(reading: Reading, folder: str, pattern: str) -> Iterator[str]:
+def matching(reading: FeatureReader, folder: str, pattern: str) -> Iterator[str]:
     """Paths below a folder that fit a pattern in which `*` stands for any one name."""
     first, star, rest = pattern.partition("*")
     if not star:
@@ -79,7 +79,7 @@ def matching(reading: Reading, folder: str, pattern: str) -> Iterator[str]:
         yield from matching(reading, f"{above}/{name}", rest.lstrip("/"))
 
 
-def first_value(reading: Reading, folder: str, pattern: str) -> str | None:
+def first_value(reading: FeatureReader, folder: str, pattern: str) -> str | None:
     """The first value that is there and not empty, of files that fit a pattern."""
     values = (trim(reading.value(path) or "") for path in matching(reading, folder, pattern))
     return next(filter(None, values), None)

@@ -17,8 +17,8 @@ from nfd.source import Labelled, Partial, Source
 from nfd.sources.accelerator import states
 from nfd.sources.accelerator.labels import derive_labels
 from nfd.sources.accelerator.states import DEVICE
+from nfd.sources.feature_reader import FeatureReader, gather
 from nfd.sources.pci_functions import Function, Ids, first_value, read_functions
-from nfd.sources.reading import Reading, gather
 
 MIB = 1024 * 1024
 
@@ -41,7 +41,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
     return gather(host, {DEVICE: read_devices})
 
 
-def read_devices(reading: Reading) -> Features:
+def read_devices(reading: FeatureReader) -> Features:
     """`address`, `vendor`, `device`, and as far as they are known `product`, `family`, `memory` (MiB of the whole
     device), `driver`, `version`, `state`; `virtual` and `integrated` are `true` or missing.
     """
@@ -67,7 +67,7 @@ def _load(entry: Entry) -> Vendor | str:
         return str(error)
 
 
-def read_device(reading: Reading, function: Function, vendor: Vendor) -> Instance:
+def read_device(reading: FeatureReader, function: Function, vendor: Vendor) -> Instance:
     model = vendor.model(function.ids.device, function.revision)
     told = first_value(reading, function.path, vendor.product) if vendor.product else None
     device = {
@@ -86,7 +86,7 @@ def read_device(reading: Reading, function: Function, vendor: Vendor) -> Instanc
     return {key: value for key, value in device.items() if value}
 
 
-def read_memory(reading: Reading, function: Function, vendor: Vendor) -> str:
+def read_memory(reading: FeatureReader, function: Function, vendor: Vendor) -> str:
     """MiB that the driver tells, "" if it does not."""
     text = first_value(reading, function.path, vendor.memory) if vendor.memory else None
     return str(int(text) // MIB or "") if text and text.isascii() and text.isdigit() else ""

@@ -70,7 +70,7 @@ def products(devices: Sequence[Instance]) -> dict[str, str]:
 
 
 def least(devices: Iterable[Instance], key: str) -> dict[str, str]:
-    """The memory of the smallest device that has memory of its own and tells how much."""
+    """The memory of the smallest device whose own memory is known."""
     sizes = [int(one["memory"]) for one in devices if "memory" in one]
     return {key: str(min(sizes))} if sizes else {}
 

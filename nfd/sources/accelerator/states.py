@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from nfd.accelerators.vendors import Vendor
 from nfd.features import Features, Instance
+from nfd.sources.feature_reader import FeatureReader
 from nfd.sources.pci_functions import Function, first_value
-from nfd.sources.reading import Reading
 
 DEVICE = "accelerator.device"
 NO_DRIVER, DRIVER_ERROR, DEGRADED, VFIO = "no-driver", "driver-error", "degraded", "vfio"
 LIVE = "live"
 
 
-def read_state(reading: Reading, function: Function, vendor: Vendor) -> str:
+def read_state(reading: FeatureReader, function: Function, vendor: Vendor) -> str:
     """Of one device: `no-driver`, `driver-error`, `vfio`, or "" if it works.
 
     A device that has no driver, although the driver is there and has finished to look for devices, was refused by it.
@@ -27,13 +27,13 @@ def read_state(reading: Reading, function: Function, vendor: Vendor) -> str:
     return DRIVER_ERROR if vendor.status and _is_broken(reading, function, vendor) else ""
 
 
-def _is_live(reading: Reading, driver: str) -> bool:
+def _is_live(reading: FeatureReader, driver: str) -> bool:
     """Reads: sys/module/*/initstate (`coming`, `live`, `going`), which a driver that is built in does not have."""
     folder = f"sys/module/{driver.replace('-', '_')}"
     return reading.has_dir(folder) and reading.value(f"{folder}/initstate") in (None, LIVE)
 
 
-def _is_broken(reading: Reading, function: Function, vendor: Vendor) -> bool:
+def _is_broken(reading: FeatureReader, function: Function, vendor: Vendor) -> bool:
     if vendor.status is None:
         return False
     told = (first_value(reading, function.path, one) for one in vendor.status.files)

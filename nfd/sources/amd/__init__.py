@@ -13,8 +13,8 @@ from nfd.source import Partial, Source
 from nfd.sources.amd import kfd
 from nfd.sources.amd.gpus import DRIVER, GPU, PARTITION, is_gpu, read_driver, read_gpu
 from nfd.sources.amd.labels import derive_labels
+from nfd.sources.feature_reader import FeatureReader, gather
 from nfd.sources.pci_functions import read_functions
-from nfd.sources.reading import Reading, gather
 
 
 class Config(Section):
@@ -58,14 +58,14 @@ def discover(host: Host, config: Config) -> Features | Partial:
     """
     gpus: list[Instance] = []
 
-    def read_gpus(reading: Reading) -> Features:
+    def read_gpus(reading: FeatureReader) -> Features:
         gpus.extend(read_gpu(reading, one, firmware=config.firmware) for one in read_functions(reading, is_gpu))
         return Features(instances={GPU: tuple(gpus)}) if gpus else Features()
 
-    def read_partitions(reading: Reading) -> Features:
+    def read_partitions(reading: FeatureReader) -> Features:
         return Features(instances={PARTITION: kfd.read_partitions(reading, gpus)}) if gpus else Features()
 
-    def read_version(reading: Reading) -> Features:
+    def read_version(reading: FeatureReader) -> Features:
         return Features(attributes={DRIVER: read_driver(reading)}) if gpus else Features()
 
     return gather(host, {GPU: read_gpus, PARTITION: read_partitions, DRIVER: read_version})

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from nfd.accelerators.vendors import Model, Vendor, named
 from nfd.features import Instance
+from nfd.sources.feature_reader import FeatureReader
 from nfd.sources.pci_functions import Function, Ids, first_value
-from nfd.sources.reading import Reading
 
 GPU, PARTITION, DRIVER = "amd.gpu", "amd.partition", "amd.driver"
 VENDOR, KINDS = "1002", ("0300", "0302", "0380", "1200")
@@ -50,7 +50,7 @@ def is_gpu(ids: Ids) -> bool:
     return ids.vendor == VENDOR and ids.kind in KINDS
 
 
-def read_gpu(reading: Reading, function: Function, *, firmware: bool = False) -> Instance:
+def read_gpu(reading: FeatureReader, function: Function, *, firmware: bool = False) -> Instance:
     """`address`, `device`, and as far as they are known `product`, `family`, `chip`, `memory` (MiB of the whole GPU),
     `units` (its compute units), `driver`, `compute.partition`, `memory.partition`, whether they can be changed, and
     the number of `parts`; `virtual` and `passed` are `true` or missing.
@@ -89,25 +89,25 @@ def family_of(chip: str) -> str:
     return next((family for start, family in FAMILIES.items() if chip.startswith(start)), "")
 
 
-def read_chip(reading: Reading, path: str) -> str:
+def read_chip(reading: FeatureReader, path: str) -> str:
     """Version of the graphics core, `9.4.3`; "" where the GPU has no table of its parts."""
     folder = f"{path}/ip_discovery/die/0/GC/0"
     parts = [reading.value(f"{folder}/{name}") for name in ("major", "minor", "revision")]
     return ".".join(part for part in parts if part) if all(parts) else ""
 
 
-def read_memory(reading: Reading, path: str, vendor: Vendor) -> str:
+def read_memory(reading: FeatureReader, path: str, vendor: Vendor) -> str:
     text = first_value(reading, path, vendor.memory) or ""
     return str(int(text) // MIB or "") if text.isascii() and text.isdigit() else ""
 
 
-def read_partition(reading: Reading, path: str) -> str:
+def read_partition(reading: FeatureReader, path: str) -> str:
     """`SPX`, `NPS1` …; "" if the driver does not know, or cannot divide the GPU."""
     text = (reading.value(path) or "").upper()
     return "" if text == _UNKNOWN else text
 
 
-def _can_change(reading: Reading, path: str, what: str) -> str:
+def _can_change(reading: FeatureReader, path: str, what: str) -> str:
     return "true" if reading.has(f"{path}/available_{what}_partition") else "false"
 
 
@@ -115,7 +115,7 @@ def _parts(compute: str, model: Model) -> int:
     return model.parts if compute == "CPX" else _PARTS.get(compute, 1)
 
 
-def read_firmware(reading: Reading, path: str) -> dict[str, str]:
+def read_firmware(reading: FeatureReader, path: str) -> dict[str, str]:
     """`firmware.MEC` and so on, decimal; 0 is that of a part that the GPU does not have."""
     found = {}
     for name, file in FIRMWARE.items():
@@ -128,6 +128,6 @@ def read_firmware(reading: Reading, path: str) -> dict[str, str]:
     return found
 
 
-def read_driver(reading: Reading) -> dict[str, str]:
+def read_driver(reading: FeatureReader) -> dict[str, str]:
     """`version` and `srcversion`, if the module tells them; the kernel's own driver has no version."""
     return dict(reading.values(MODULE, {"version": "version", "srcversion": "srcversion"}))

@@ -16,7 +16,7 @@ from nfd.errors import HostError
 from nfd.features import Instance
 from nfd.host.text import parse_decimal
 from nfd.sources.amd.gpus import AMDGPU, MIB, is_counted
-from nfd.sources.reading import DENIED, Reading
+from nfd.sources.feature_reader import DENIED, FeatureReader
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 AMD = 0x1002
@@ -26,7 +26,7 @@ UNKNOWN = "may not be read here, and compute units of this GPU are not known oth
 Node = Mapping[str, int]
 
 
-def read_partitions(reading: Reading, gpus: Iterable[Instance]) -> tuple[Instance, ...]:
+def read_partitions(reading: FeatureReader, gpus: Iterable[Instance]) -> tuple[Instance, ...]:
     """`address` of the GPU, and as far as they are known `simd.count`, `cu.count` and `memory` (MiB) of one partition.
 
     A GPU that is not divided is one partition.
@@ -46,7 +46,7 @@ def read_partitions(reading: Reading, gpus: Iterable[Instance]) -> tuple[Instanc
     return tuple(found)
 
 
-def read_nodes(reading: Reading) -> tuple[list[Node], str]:
+def read_nodes(reading: FeatureReader) -> tuple[list[Node], str]:
     """The nodes of GPUs that may be read, and the path of one that may not."""
     found: list[Node] = []
     denied = ""
