@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.guards.answers import ANSWERS
 from tests.guards.gpus import GPUS
 from tests.guards.guard import Guard
+from tests.guards.inherited import INHERITED
 from tests.guards.leadership import LEADERSHIP
 from tests.guards.lives import LIVES
 from tests.guards.proofs import PROOFS
@@ -263,4 +264,5 @@ GUARDS = (
     *PROOFS,
     *IN_THE_WAY,
     *ANSWERS,
+    *INHERITED,
 )

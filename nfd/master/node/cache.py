@@ -72,11 +72,11 @@ class DesiredCache:
     def derive(self, outcome: Outcome) -> Desired:
         report, contributions = outcome.report, outcome.evaluation.contributions
         inputs = (report.labels, report.annotations, report.origins, tuple(contributions))
-        key = tuple(map(id, inputs))
-        boot_id = report.order.boot_id if report.order else ""
+        key, order = tuple(map(id, inputs)), report.order
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
-            return replace(known.desired, boot_id=boot_id)
+            boot_id, at = (order.boot_id, (order.started, order.sequence)) if order is not None else ("", None)
+            return replace(known.desired, boot_id=boot_id, at=at)
         desired = outcome.derive_desired()
         if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):
             self._known.put(key, _Derived(inputs, desired))

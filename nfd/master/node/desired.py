@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nfd.features import Features
 from nfd.master.node.ownership import CLAIMED, Origin
@@ -64,6 +64,8 @@ class Desired:
     origins: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
     boot_id: str = ""
     dropped: tuple[Dropped, ...] = ()
+    at: tuple[int, int] | None = None
+    """The order of the report within that boot: start of the worker, sequence number."""
 
     def of(self, kind: Kind) -> Mapping[str, str]:
         return self.values.get(kind, {})
@@ -87,6 +89,8 @@ class Freshness:
     objects of third parties. `uncertain` are origins whose keys stay because their result is not known: invalid objects
     (`object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one), and rules and objects that failed on the node, or
     that use or refer to features of a failed source, or that depend on such a rule (`rule:OBJECT/RULE`).
+    `adds_only`: there may be a newer report, so the keys that are on the node stay as they are, apart from those of
+    rules and objects that no longer exist.
     """
 
     sources: Mapping[str, bool] | None = None
@@ -99,6 +103,11 @@ class Freshness:
     reported: bool = True
     alone: bool = False
     uncertain: AbstractSet[str] = frozenset()
+    adds_only: bool = False
+
+    def for_inherited(self) -> Freshness:
+        """The same for a report that may be old, so that the absence of a key proves nothing."""
+        return replace(self, sources={}, blind=True, reported=False, adds_only=True)
 
     @property
     def failed(self) -> AbstractSet[str]:
@@ -156,6 +165,7 @@ def derive_desired(
     allowed_annotations = policies.allow_annotations(annotations, lookup, policy)
     allowed_resources = policies.allow_extended_resources({**moved, **resources}, lookup, policy)
     allowed_taints, bad_taints = policies.allow_taints(taints, policy)
+    order = report.order
     return Desired(
         {
             Kind.LABELS: left,
@@ -164,7 +174,7 @@ def derive_desired(
             Kind.TAINTS: {_taint_key(taint): taint.value or "" for taint in allowed_taints},
         },
         origins,
-        report.order.boot_id if report.order else "",
+        order.boot_id if order is not None else "",
         (
             *by_source.dropped,
             *noted_by_source.dropped,
@@ -174,6 +184,7 @@ def derive_desired(
             *allowed_resources.dropped,
             *bad_taints,
         ),
+        (order.started, order.sequence) if order is not None else None,
     )
 
 

@@ -6,6 +6,8 @@ in order, without the default namespace; taints as `KEY=VALUE:EFFECT`, in the or
 master wrote it for these lists on this Node; `alone`, if the node never had a worker, only objects of third parties;
 and per kind the keys of each origin. Keys whose name implies the origin are left out (`cpu-…` comes from source `cpu`).
 `NAMESPACE/*` stands for a namespace with a single origin, `*` for all keys that are not listed.
+`at` is the order within that boot, `[STARTED, SEQUENCE]`, of the report that the lists were written for; a newer report
+alone is no reason to write.
 
 Anyone who may annotate a Node may write all of that. So without a valid proof, `origins` is ignored, and every key of
 the lists is CLAIMED: it may be managed, and its origin is unknown.
@@ -59,7 +61,8 @@ class Owned:
 
     `alone`: the node never had a worker; all keys come from objects of third parties. `doubt` is the reason why
     existing lists are not proven. `hint`: an unproven record matches its lists and names a boot id, which is a reason
-    to wait, but not to change anything.
+    to wait, but not to change anything. `at` is the order, within the boot, of the report for which the lists were
+    written.
     """
 
     keys: Mapping[Kind, Mapping[str, Origin]] = field(default_factory=dict)
@@ -68,6 +71,7 @@ class Owned:
     alone: bool = False
     doubt: str = ""
     hint: bool = False
+    at: tuple[int, int] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.boot_id or any(self.keys.values()))
@@ -101,7 +105,8 @@ def parse_owned(annotations: Mapping[str, str], instance: str = "", uid: str = "
     taints, boot_id = dict(_parse_taints(lists[Kind.TAINTS])), record.get("boot", "")
     if not known:
         return Owned(keys, taints, doubt=_doubt(record, lists.values(), fits), hint=fits and bool(boot_id))
-    return Owned(keys, taints, boot_id if isinstance(boot_id, str) else "", record.get("alone") is True)
+    boot_id = boot_id if isinstance(boot_id, str) else ""
+    return Owned(keys, taints, boot_id, record.get("alone") is True, at=_parse_at(record.get("at")))
 
 
 def _is_proven(record: Mapping[str, Any], lists: Iterable[str], instance: str, uid: str, proof: Proof) -> bool:
@@ -131,6 +136,7 @@ def render_owned(owned: Owned, instance: str = "", uid: str = "", proof: Proof =
     if not rendered:
         return {}
     record: dict[str, Any] = {"boot": owned.boot_id} if owned.boot_id else {}
+    record |= {"at": list(owned.at)} if owned.boot_id and owned.at else {}
     record |= {"alone": True} if owned.alone else {}
     known = any(origin not in (None, CLAIMED) for keys in owned.keys.values() for origin in keys.values())
     if known or proof.lasting or (proof and record):
@@ -143,10 +149,16 @@ def render_owned(owned: Owned, instance: str = "", uid: str = "", proof: Proof =
     return rendered
 
 
-def differ_in_proof_alone(one: str, other: str) -> bool:
-    """Whether two records are equal apart from their proofs."""
-    first, second = ({**_parse_origins(text), "proof": ""} for text in (one, other))
+def are_equivalent(one: str, other: str) -> bool:
+    """Whether two records are equal apart from their proofs and the report that they were written for."""
+    first, second = ({**_parse_origins(text), "proof": "", "at": ""} for text in (one, other))
     return bool(one and other) and first == second
+
+
+def _parse_at(value: Any) -> tuple[int, int] | None:
+    if isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value):
+        return value[0], value[1]
+    return None
 
 
 def implied_origin(key: str) -> Origin:

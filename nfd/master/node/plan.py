@@ -16,8 +16,8 @@ from nfd.master.node.ownership import (
     Origin,
     Owned,
     annotation,
+    are_equivalent,
     bookkeeping,
-    differ_in_proof_alone,
     parse_owned,
     render_owned,
 )
@@ -159,9 +159,10 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         | {key: text for key, text in desired.of(Kind.TAINTS).items() if key not in changes[Kind.TAINTS].kept},
         boot_id=desired.boot_id or before.boot_id,
         alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
+        at=desired.at if desired.boot_id else before.at,
     )
     told = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
-    wanted = _records(replace(owned, keys=told), goal, node)
+    wanted = _records(replace(owned, keys=told), goal, node, proven=not before.doubt)
     ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
     left = goal.leaving(Kind.ANNOTATIONS)
     return NodePlan(
@@ -203,12 +204,14 @@ def _bare(kind: Kind, key: str) -> str:
     return key.rpartition(":")[0] if kind is Kind.TAINTS else key
 
 
-def _records(owned: Owned, goal: Goal, node: Node) -> dict[str, str]:
-    """The bookkeeping as it should be. A proof that ends with this process is no reason to write."""
+def _records(owned: Owned, goal: Goal, node: Node, *, proven: bool) -> dict[str, str]:
+    """The bookkeeping as it should be. A newer report alone, or a proof that ends with this process, is no reason to
+    write.
+    """
     wanted = render_owned(owned, goal.instance, node.uid, goal.proof)
     name = annotation(ORIGINS, goal.instance)
     present = node.annotations.get(name, "")
-    if name in wanted and not goal.proof.lasting and differ_in_proof_alone(present, wanted[name]):
+    if name in wanted and (proven or not goal.proof.lasting) and are_equivalent(present, wanted[name]):
         return wanted | {name: present}
     return wanted
 
@@ -235,6 +238,8 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
         for key, origin in owned.items()
         if origin in silent and key in actual and _holds(key, origin, desired, kind)
     }
+    if goal.fresh.adds_only:
+        kept = {key for key in actual if key in wanted or key not in owned or owned[key] in silent}
     return plan(
         wanted,
         owned.keys(),

@@ -6,20 +6,22 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.http.metrics import PLAN, Metrics
 from nfd.master.node.annotation_budget import fitting_plan
 from nfd.master.node.cache import DesiredCache, same_content
-from nfd.master.node.desired import Contribution, Desired
+from nfd.master.node.desired import Contribution, Desired, derive_freshness
 from nfd.master.node.drift import Drift, Key
+from nfd.master.node.inherited import is_carried
 from nfd.master.node.outcome import NO_RULES, Outcome, evaluate_report
-from nfd.master.node.plan import SHARED, Act, Goal, NodePlan
+from nfd.master.node.plan import SHARED, Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
 from nfd.master.node.rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.writer import Budget, Writer, apply_plan
-from nfd.master.reports.store import ReportStore
+from nfd.master.reports.store import ReportStore, Standing
+from nfd.master.rules.evaluation import Evaluation
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.runtime import log
@@ -136,9 +138,13 @@ class Reconciler:
             try:
                 node = await self._node(name, attempt)
                 began = time.perf_counter()
-                asked = self._settings.outcome_of(node, self._reports.current(node)) if node is not None else None
                 if node is None:
                     break
+                report = self._reports.current(node)
+                if report is not None and self._reports.standing(name) is not Standing.REPORTED:
+                    asked = self._evaluate_inherited(node, report)
+                else:
+                    asked = self._settings.outcome_of(node, report)
                 if asked is not None:
                     return await self._converge(node, asked, began, budget)
                 self._rejections.hand_over(name, self._now())
@@ -185,6 +191,15 @@ class Reconciler:
             return await self._store.read(name)
         node = self._store.get(name)
         return node if node is not None or not self._reports.unmet(name) else await self._store.ensure(name)
+
+    def _evaluate_inherited(self, node: Node, report: Report) -> Outcome | None:
+        """The desired outcome by an inherited report, which counts only if the Node carries what it gives."""
+        settings = self._settings
+        alone = Outcome(report, derive_freshness(report), Evaluation(), settings.policy)
+        carried = is_carried(plan_node(self._goal(node, alone), node), report.order)
+        self._reports.assess(node.name, carried=carried)
+        asked = settings.outcome_of(node, report if carried else None)
+        return replace(asked, fresh=asked.fresh.for_inherited()) if carried and asked is not None else asked
 
     async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
         rest = self._resting.pop(node.name, None)

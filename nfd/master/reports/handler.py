@@ -15,7 +15,7 @@ from nfd.master.node.ownership import parse_owned
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.queue import Queue
 from nfd.master.reports.heartbeats import Heartbeats
-from nfd.master.reports.store import ReportStore
+from nfd.master.reports.store import Inherited, ReportStore
 from nfd.report import Reply, Report
 from nfd.rpc.caller import Peer
 from nfd.rpc.feature_cache import FeatureCache
@@ -104,6 +104,21 @@ class ReportHandler:
         self.drop(self.reports.names())
         self.reports.clear()
         self._heartbeats.clear()
+
+    def end_term(self) -> None:
+        """From now on another master may receive newer reports: those here are inherited ones."""
+        self.drop(self.reports.end_term())
+        self._heartbeats.clear()
+
+    def inherit(self, one: Inherited) -> bool:
+        """Keep a report of another master or of a file. Returns False for one that is older than what is known."""
+        report = self._pool.share(one.report, self.reports.get(one.report.node))
+        node = self._store.get(report.node)
+        dropped = self.reports.inherit(one._replace(report=report), node, self._applied_boot(node))
+        if dropped is None:
+            return False
+        self.drop(dropped)
+        return True
 
     def _take(self, report: Report) -> None:
         node, before = self._store.get(report.node), self.reports.get(report.node)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 from nfd.errors import ReportError
 from nfd.report import Order, Report
@@ -11,6 +13,24 @@ from nfd.store.base import Node
 
 WAITING = 1000
 """The most recent reports for Nodes that do not exist; older ones are dropped."""
+
+
+class Standing(StrEnum):
+    """How far a report can be relied on."""
+
+    REPORTED = "reported"
+    """The worker sent it to this master, in this term."""
+    INHERITED = "inherited"
+    """It is from another master, a file or an earlier term, so there may be a newer one."""
+    OUTDATED = "outdated"
+    """It is inherited, and the Node does not carry what it gives, so there must have been a newer one."""
+
+
+class Inherited(NamedTuple):
+    """A report in the store of another master or in a file. `uid` is that of its Node, "" if there was none."""
+
+    report: Report
+    uid: str
 
 
 @dataclass(slots=True)
@@ -21,6 +41,7 @@ class _Kept:
     report: Report
     uid: str
     given_up: bool = False
+    standing: Standing = Standing.REPORTED
 
 
 class ReportStore:
@@ -57,6 +78,48 @@ class ReportStore:
 
     def names(self) -> list[str]:
         return list(self._kept)
+
+    def standing(self, name: str) -> Standing | None:
+        """How far the report of that node can be relied on; None without a report."""
+        kept = self._kept.get(name)
+        return kept.standing if kept is not None else None
+
+    def inherited(self, name: str) -> Inherited | None:
+        """The report of that node for another master or for a file; None without one."""
+        kept = self._kept.get(name)
+        return Inherited(kept.report, kept.uid) if kept is not None and not kept.given_up else None
+
+    def assess(self, name: str, *, carried: bool) -> None:
+        """Note whether the Node carries exactly what its inherited report gives."""
+        kept = self._kept.get(name)
+        if kept is not None and kept.standing is not Standing.REPORTED:
+            kept.standing = Standing.INHERITED if carried else Standing.OUTDATED
+
+    def inherit(self, one: Inherited, node: Node | None, applied_boot: str) -> list[str] | None:
+        """Keep a report of another master or a file, unless it is older than the known one or the worker has reported.
+
+        Returns None if it is not kept, else the nodes whose reports were dropped. `applied_boot` is as in `take`.
+        """
+        report, before = one.report, self._kept.get(one.report.node)
+        if before is not None and before.standing is Standing.REPORTED:
+            return None
+        if report.order is not None:
+            try:
+                _check_order(report.order, before.report.order if before else None, node, applied_boot)
+            except ReportError:
+                return None
+        self._kept[report.node] = _Kept(report, one.uid, standing=Standing.INHERITED)
+        return self._mark(report.node, node)
+
+    def end_term(self) -> list[str]:
+        """From now on another master may have newer reports. Returns the nodes whose reports were dropped."""
+        silent = [name for name, kept in self._kept.items() if kept.given_up]
+        for name in silent:
+            self._waiting.pop(name, None)
+            del self._kept[name]
+        for kept in self._kept.values():
+            kept.standing = Standing.INHERITED
+        return silent
 
     def take(self, report: Report, node: Node | None, applied_boot: str) -> list[str]:
         """Keep a report unless it is older than the known one. Returns the nodes whose reports were dropped for it.
