@@ -7,9 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
+TO = $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PYTHON_IMAGE),--base=$(PYTHON_IMAGE)) \
+	$(if $(COSIGN_KEY),--cosign-key=$(COSIGN_KEY))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm lock version release clean
+.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm lock version release publish clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,7 +72,11 @@ version: $(VENV)/.dev ## write VERSION, such as 1.0.0-rc1, wherever the files sa
 	@$(BIN)/python -m release.version $(VERSION)
 
 release: $(VENV)/.dev ## build and check into dist/ all that is published as VERSION; see docs/releasing.md
-	@$(BIN)/python -m release $(VERSION) $(if $(REGISTRY),--registry=$(REGISTRY)) $(ARGS)
+	@$(BIN)/python -m release $(VERSION) $(TO) $(if $(RELEASE_URL),--url=$(RELEASE_URL)) \
+		$(if $(BUILDER_ID),--builder=$(BUILDER_ID)) $(ARGS)
+
+publish: $(VENV)/.dev ## push the images and the chart in dist/ to REGISTRY, after `make release`
+	@$(BIN)/python -m release.publish $(VERSION) $(TO) $(ARGS)
 
 clean: ## remove the virtual environment and local state
 	@rm -rf $(VENV) $(STATE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ def write_tar(path: Path, entries: Mapping[str, Entry], epoch: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         path.open("wb") as file,
-        gzip.GzipFile("", "wb", 9, file, mtime=epoch) as packed,
+        gzip.GzipFile("", "wb", 6, file, mtime=epoch) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for name, entry in sorted(entries.items()):
@@ -50,3 +51,14 @@ def read_folder(folder: Path, prefix: str = "") -> dict[str, Entry]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def write_layout(path: Path, folder: Path, epoch: int) -> None:
+    """A folder as a .tar file, not compressed since an OCI layout's layers are; the folder is removed."""
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+            info = tarfile.TarInfo(str(file.relative_to(folder)))
+            info.size, info.mtime, info.mode = file.stat().st_size, epoch, 0o644
+            with file.open("rb") as data:
+                archive.addfile(info, data)
+    shutil.rmtree(folder)
