@@ -100,13 +100,15 @@ class Discovery:
     """Source name → number of devices by state, for sources that report them."""
     whole: frozenset[str] = frozenset()
     """Those of `incomplete` of which no label is missing all the same."""
+    waiting: frozenset[str] = frozenset()
+    """Sources whose labels depend on labels of the Node that the worker does not know yet."""
 
     @property
     def doubtful(self) -> frozenset[str]:
         """Names of the failed sources of which something may be missing, so that nothing of theirs may go."""
         certain = {name for name, scan in self.scans.items() if scan.error is None or scan.whole}
         scanned = self.scans.keys() - certain
-        return frozenset(scanned | (self.incomplete.keys() - self.whole) | self.label_errors.keys())
+        return frozenset(scanned | (self.incomplete.keys() - self.whole) | self.label_errors.keys() | self.waiting)
 
     @property
     def failed(self) -> Mapping[str, str]:
@@ -203,6 +205,7 @@ class _Labelling:
     errors: dict[str, str] = field(default_factory=dict)
     incomplete: dict[str, str] = field(default_factory=dict)
     whole: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     cleaned: set[str] = field(default_factory=set)
     """Keys of labels that are not as their source gave them: they never take the place of legal ones."""
 
@@ -211,6 +214,9 @@ class _Labelling:
         try:
             work = partial(_labels_of, host, source, config, features)
             found = run(f"labels of {source.name}", source.limit(config), work)
+            if found is None:
+                self.waiting.add(source.name)
+                return
             if unknown and (found.whole or not found.error):
                 found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
             self.add(source, found)
@@ -251,7 +257,15 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run) -> Disco
     problems = tuple(made.problems)
     errors = (made.errors, made.incomplete)
     return Discovery(
-        scans, features, made.labels, made.origins, problems, *errors, devices, whole=frozenset(made.whole)
+        scans,
+        features,
+        made.labels,
+        made.origins,
+        problems,
+        *errors,
+        devices,
+        whole=frozenset(made.whole),
+        waiting=frozenset(made.waiting),
     )
 
 
@@ -267,8 +281,11 @@ def _devices(plan: Plan, features: Features) -> dict[str, Mapping[str, int]]:
     return found
 
 
-def _labels_of(host: Host, source: Source, config: Any, features: Features) -> Labelled:
+def _labels_of(host: Host, source: Source, config: Any, features: Features) -> Labelled | None:
+    """None if the labels of the Node are not known yet, and matter."""
     host.take_notes()
+    if source.for_node is not None and (config := source.for_node(host, config)) is None:
+        return None
     if source.load is not None:
         config = source.load(host, config)
     found = source.labels(features, config)

@@ -91,6 +91,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The master's answer: seconds until the next heartbeat, if nothing changes before."""
+    """The master's answer: seconds until the next heartbeat, if nothing changes before.
+
+    `node_labels` are those of the Node that `nfd.names.choosing` lets through; None if the master says nothing of them.
+    """
 
     heartbeat: float
+    node_labels: Mapping[str, str] | None = None

@@ -55,6 +55,9 @@ class Source:
     labels: Callable[[Features, Any], Labels | Labelled]
     load: Callable[[Host, Any], Any] | None = None
     """Extends the configuration from files of the machine before labels are derived (custom.d)."""
+    for_node: Callable[[Host, Any], Any] | None = None
+    """The configuration that the labels of the Node (`host.node_labels`) choose, before labels are derived; None if
+    these are not known yet and matter: until then no label of the source is given, and none is removed."""
     resume: Callable[[Features, Features], Features] | None = None
     """Joins what was found with the features of the run before, for devices that keep their identity while silent."""
     devices: Callable[[Features], Mapping[str, int]] | None = None

@@ -51,6 +51,8 @@ class Host:
     def __init__(self, root: str | Path = "/", environment: Mapping[str, str] | None = None) -> None:
         self.root = Path(root)
         self.notes: list[tuple[str, str]] = []
+        self.node_labels: Mapping[str, str] | None = {}
+        """Labels of the Node from the master's latest reply (`nfd.names.choosing`); None before the first."""
         self._tree = Tree(root)
         self._own = Tree("/") if self.root != Path("/") else self._tree
         self._environment = os.environ if environment is None else environment

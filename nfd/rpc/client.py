@@ -117,7 +117,7 @@ class Reporter:
                 channel.unary_unary(f"/{SERVICE}/SetLabels")(convert.encode_plain(report), timeout=self.deadline)
                 return Reply(heartbeat=self.heartbeat)
             if not answer.missing:
-                return Reply(heartbeat=answer.heartbeat)
+                return Reply(answer.heartbeat, answer.node_labels)
             request = outgoing.with_blobs(answer.missing)
         raise ReportError(f"{self.server}: still reports missing features after they were sent", retry=True)
 

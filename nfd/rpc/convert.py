@@ -85,6 +85,7 @@ class Answer:
 
     heartbeat: float = 0.0
     missing: tuple[bytes, ...] = ()
+    node_labels: Mapping[str, str] | None = None
 
 
 def encode(report: Report, digests: Digests | None = None) -> Outgoing:
@@ -203,12 +204,17 @@ def complete(report: Report, named: Iterable[tuple[str, Content]]) -> Report:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    return pb.ReportReply(beat=answer.heartbeat, missing=answer.missing).SerializeToString()
+    message = pb.ReportReply(beat=answer.heartbeat, missing=answer.missing)
+    if answer.node_labels is not None:
+        message.node_labels.CopyFrom(pb.NodeLabels(labels=texts(answer.node_labels)))
+    return message.SerializeToString()
 
 
 def decode_answer(data: bytes) -> Answer:
     message = parse(pb.ReportReply, data)
-    return Answer(message.beat, tuple(message.missing))
+    known = message.HasField("node_labels")
+    labels = names.choosing(_entries(message.node_labels.labels, "node labels")) if known else None
+    return Answer(message.beat, tuple(message.missing), labels)
 
 
 def _plain_sets(features: pb.Features) -> Iterator[tuple[str, Set]]:

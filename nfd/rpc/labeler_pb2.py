@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15nfd/rpc/labeler.proto\x12\x07labeler\"\xc5\x01\n\x10SetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x35\n\x06labels\x18\x03 \x03(\x0b\x32%.labeler.SetLabelsRequest.LabelsEntry\x12#\n\x08\x66\x65\x61tures\x18\x04 \x01(\x0b\x32\x11.labeler.Features\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x10\n\x0eSetLabelsReply\"\x1e\n\tAddressee\x12\x11\n\tnode_name\x18\x02 \x01(\t\"\x8d\x03\n\x08\x46\x65\x61tures\x12+\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x1c.labeler.Features.FlagsEntry\x12\x37\n\x0bvattributes\x18\x02 \x03(\x0b\x32\".labeler.Features.VattributesEntry\x12\x33\n\tinstances\x18\x03 \x03(\x0b\x32 .labeler.Features.InstancesEntry\x1a\x45\n\nFlagsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.labeler.FlagFeatureSet:\x02\x38\x01\x1aP\n\x10VattributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSet:\x02\x38\x01\x1aM\n\x0eInstancesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSet:\x02\x38\x01\"\x88\x01\n\x0e\x46lagFeatureSet\x12\x37\n\x08\x65lements\x18\x01 \x03(\x0b\x32%.labeler.FlagFeatureSet.ElementsEntry\x1a=\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1b\n\x05value\x18\x02 \x01(\x0b\x32\x0c.labeler.Nil:\x02\x38\x01\"\x84\x01\n\x13\x41ttributeFeatureSet\x12<\n\x08\x65lements\x18\x01 \x03(\x0b\x32*.labeler.AttributeFeatureSet.ElementsEntry\x1a/\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"@\n\x12InstanceFeatureSet\x12*\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x18.labeler.InstanceFeature\"\x82\x01\n\x0fInstanceFeature\x12<\n\nattributes\x18\x01 \x03(\x0b\x32(.labeler.InstanceFeature.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x05\n\x03Nil\"\xb1\x02\n\x16\x44omainSetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12;\n\x06labels\x18\x03 \x03(\x0b\x32+.labeler.DomainSetLabelsRequest.LabelsEntry\x12?\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32-.labeler.DomainSetLabelsRequest.FeaturesEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x42\n\rFeaturesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.labeler.Features:\x02\x38\x01\"\xd1\x04\n\rReportRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x10\n\x08node_uid\x18\x03 \x01(\t\x12\x1d\n\x05order\x18\x04 \x01(\x0b\x32\x0e.labeler.Order\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32\".labeler.ReportRequest.LabelsEntry\x12<\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\'.labeler.ReportRequest.AnnotationsEntry\x12\x34\n\x07origins\x18\x07 \x03(\x0b\x32#.labeler.ReportRequest.OriginsEntry\x12\x34\n\x07sources\x18\x08 \x03(\x0b\x32#.labeler.ReportRequest.SourcesEntry\x12%\n\x08\x66\x65\x61tures\x18\t \x03(\x0b\x32\x13.labeler.FeatureRef\x12\r\n\x05\x62lobs\x18\n \x03(\x0c\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cOriginsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x44\n\x0cSourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.labeler.SourceState:\x02\x38\x01\",\n\x0bReportReply\x12\x0c\n\x04\x62\x65\x61t\x18\x01 \x01(\x01\x12\x0f\n\x07missing\x18\x02 \x03(\x0c\";\n\x05Order\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0f\n\x07started\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\"\x8c\x01\n\x0bSourceState\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.labeler.SourceState.State\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x01\"4\n\x05State\x12\x0b\n\x07UNKNOWN\x10\x00\x12\t\n\x05\x46RESH\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x07\n\x03OFF\x10\x03\"*\n\nFeatureRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\xa4\x01\n\x07\x46\x65\x61ture\x12(\n\x05\x66lags\x18\x01 \x01(\x0b\x32\x17.labeler.FlagFeatureSetH\x00\x12\x32\n\nattributes\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSetH\x00\x12\x30\n\tinstances\x18\x03 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSetH\x00\x42\t\n\x07\x63ontent\"d\n\x0bRawElements\x12.\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x1c.labeler.RawElements.Element\x1a%\n\x07\x45lement\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"Z\n\nSetOutline\x12-\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x1b.labeler.SetOutline.Element\x1a\x1d\n\x07\x45lement\x12\x12\n\nattributes\x18\x01 \x03(\x0c\"\x85\x01\n\x0e\x46\x65\x61tureOutline\x12\"\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x13.labeler.SetOutline\x12\'\n\nattributes\x18\x02 \x03(\x0b\x32\x13.labeler.SetOutline\x12&\n\tinstances\x18\x03 \x03(\x0b\x32\x13.labeler.SetOutline\"\xd5\x01\n\x0f\x46\x65\x61turesOutline\x12-\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x1e.labeler.FeaturesOutline.Entry\x12\x33\n\x0bvattributes\x18\x02 \x03(\x0b\x32\x1e.labeler.FeaturesOutline.Entry\x12\x31\n\tinstances\x18\x03 \x03(\x0b\x32\x1e.labeler.FeaturesOutline.Entry\x1a+\n\x05\x45ntry\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.labeler.SetOutline\"N\n\x10SetLabelsOutline\x12\x0e\n\x06labels\x18\x03 \x03(\x0c\x12*\n\x08\x66\x65\x61tures\x18\x04 \x01(\x0b\x32\x18.labeler.FeaturesOutline\"\x93\x01\n\x16\x44omainSetLabelsOutline\x12\x0e\n\x06labels\x18\x03 \x03(\x0c\x12\x37\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32%.labeler.DomainSetLabelsOutline.Entry\x1a\x30\n\x05\x45ntry\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.labeler.FeaturesOutline\"V\n\rReportOutline\x12\x0e\n\x06labels\x18\x05 \x03(\x0c\x12\x13\n\x0b\x61nnotations\x18\x06 \x03(\x0c\x12\x0f\n\x07origins\x18\x07 \x03(\x0c\x12\x0f\n\x07sources\x18\x08 \x03(\x0c\x32\x82\x01\n\x07Labeler\x12?\n\tSetLabels\x12\x19.labeler.SetLabelsRequest\x1a\x17.labeler.SetLabelsReply\x12\x36\n\x06Report\x12\x16.labeler.ReportRequest\x1a\x14.labeler.ReportReply')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15nfd/rpc/labeler.proto\x12\x07labeler\"\xc5\x01\n\x10SetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x35\n\x06labels\x18\x03 \x03(\x0b\x32%.labeler.SetLabelsRequest.LabelsEntry\x12#\n\x08\x66\x65\x61tures\x18\x04 \x01(\x0b\x32\x11.labeler.Features\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x10\n\x0eSetLabelsReply\"\x1e\n\tAddressee\x12\x11\n\tnode_name\x18\x02 \x01(\t\"\x8d\x03\n\x08\x46\x65\x61tures\x12+\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x1c.labeler.Features.FlagsEntry\x12\x37\n\x0bvattributes\x18\x02 \x03(\x0b\x32\".labeler.Features.VattributesEntry\x12\x33\n\tinstances\x18\x03 \x03(\x0b\x32 .labeler.Features.InstancesEntry\x1a\x45\n\nFlagsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.labeler.FlagFeatureSet:\x02\x38\x01\x1aP\n\x10VattributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSet:\x02\x38\x01\x1aM\n\x0eInstancesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSet:\x02\x38\x01\"\x88\x01\n\x0e\x46lagFeatureSet\x12\x37\n\x08\x65lements\x18\x01 \x03(\x0b\x32%.labeler.FlagFeatureSet.ElementsEntry\x1a=\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1b\n\x05value\x18\x02 \x01(\x0b\x32\x0c.labeler.Nil:\x02\x38\x01\"\x84\x01\n\x13\x41ttributeFeatureSet\x12<\n\x08\x65lements\x18\x01 \x03(\x0b\x32*.labeler.AttributeFeatureSet.ElementsEntry\x1a/\n\rElementsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"@\n\x12InstanceFeatureSet\x12*\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x18.labeler.InstanceFeature\"\x82\x01\n\x0fInstanceFeature\x12<\n\nattributes\x18\x01 \x03(\x0b\x32(.labeler.InstanceFeature.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x05\n\x03Nil\"\xb1\x02\n\x16\x44omainSetLabelsRequest\x12\x13\n\x0bnfd_version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12;\n\x06labels\x18\x03 \x03(\x0b\x32+.labeler.DomainSetLabelsRequest.LabelsEntry\x12?\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32-.labeler.DomainSetLabelsRequest.FeaturesEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x42\n\rFeaturesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.labeler.Features:\x02\x38\x01\"\xd1\x04\n\rReportRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\x12\x10\n\x08node_uid\x18\x03 \x01(\t\x12\x1d\n\x05order\x18\x04 \x01(\x0b\x32\x0e.labeler.Order\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32\".labeler.ReportRequest.LabelsEntry\x12<\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\'.labeler.ReportRequest.AnnotationsEntry\x12\x34\n\x07origins\x18\x07 \x03(\x0b\x32#.labeler.ReportRequest.OriginsEntry\x12\x34\n\x07sources\x18\x08 \x03(\x0b\x32#.labeler.ReportRequest.SourcesEntry\x12%\n\x08\x66\x65\x61tures\x18\t \x03(\x0b\x32\x13.labeler.FeatureRef\x12\r\n\x05\x62lobs\x18\n \x03(\x0c\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cOriginsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x44\n\x0cSourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.labeler.SourceState:\x02\x38\x01\"V\n\x0bReportReply\x12\x0c\n\x04\x62\x65\x61t\x18\x01 \x01(\x01\x12\x0f\n\x07missing\x18\x02 \x03(\x0c\x12(\n\x0bnode_labels\x18\x03 \x01(\x0b\x32\x13.labeler.NodeLabels\"l\n\nNodeLabels\x12/\n\x06labels\x18\x01 \x03(\x0b\x32\x1f.labeler.NodeLabels.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\";\n\x05Order\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0f\n\x07started\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\"\x8c\x01\n\x0bSourceState\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.labeler.SourceState.State\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x01\"4\n\x05State\x12\x0b\n\x07UNKNOWN\x10\x00\x12\t\n\x05\x46RESH\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x07\n\x03OFF\x10\x03\"*\n\nFeatureRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\xa4\x01\n\x07\x46\x65\x61ture\x12(\n\x05\x66lags\x18\x01 \x01(\x0b\x32\x17.labeler.FlagFeatureSetH\x00\x12\x32\n\nattributes\x18\x02 \x01(\x0b\x32\x1c.labeler.AttributeFeatureSetH\x00\x12\x30\n\tinstances\x18\x03 \x01(\x0b\x32\x1b.labeler.InstanceFeatureSetH\x00\x42\t\n\x07\x63ontent\"d\n\x0bRawElements\x12.\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x1c.labeler.RawElements.Element\x1a%\n\x07\x45lement\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"Z\n\nSetOutline\x12-\n\x08\x65lements\x18\x01 \x03(\x0b\x32\x1b.labeler.SetOutline.Element\x1a\x1d\n\x07\x45lement\x12\x12\n\nattributes\x18\x01 \x03(\x0c\"\x85\x01\n\x0e\x46\x65\x61tureOutline\x12\"\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x13.labeler.SetOutline\x12\'\n\nattributes\x18\x02 \x03(\x0b\x32\x13.labeler.SetOutline\x12&\n\tinstances\x18\x03 \x03(\x0b\x32\x13.labeler.SetOutline\"\xd5\x01\n\x0f\x46\x65\x61turesOutline\x12-\n\x05\x66lags\x18\x01 \x03(\x0b\x32\x1e.labeler.FeaturesOutline.Entry\x12\x33\n\x0bvattributes\x18\x02 \x03(\x0b\x32\x1e.labeler.FeaturesOutline.Entry\x12\x31\n\tinstances\x18\x03 \x03(\x0b\x32\x1e.labeler.FeaturesOutline.Entry\x1a+\n\x05\x45ntry\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.labeler.SetOutline\"N\n\x10SetLabelsOutline\x12\x0e\n\x06labels\x18\x03 \x03(\x0c\x12*\n\x08\x66\x65\x61tures\x18\x04 \x01(\x0b\x32\x18.labeler.FeaturesOutline\"\x93\x01\n\x16\x44omainSetLabelsOutline\x12\x0e\n\x06labels\x18\x03 \x03(\x0c\x12\x37\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32%.labeler.DomainSetLabelsOutline.Entry\x1a\x30\n\x05\x45ntry\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.labeler.FeaturesOutline\"V\n\rReportOutline\x12\x0e\n\x06labels\x18\x05 \x03(\x0c\x12\x13\n\x0b\x61nnotations\x18\x06 \x03(\x0c\x12\x0f\n\x07origins\x18\x07 \x03(\x0c\x12\x0f\n\x07sources\x18\x08 \x03(\x0c\x32\x82\x01\n\x07Labeler\x12?\n\tSetLabels\x12\x19.labeler.SetLabelsRequest\x1a\x17.labeler.SetLabelsReply\x12\x36\n\x06Report\x12\x16.labeler.ReportRequest\x1a\x14.labeler.ReportReply')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -57,6 +57,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTREQUEST_ORIGINSENTRY']._serialized_options = b'8\001'
   _globals['_REPORTREQUEST_SOURCESENTRY']._loaded_options = None
   _globals['_REPORTREQUEST_SOURCESENTRY']._serialized_options = b'8\001'
+  _globals['_NODELABELS_LABELSENTRY']._loaded_options = None
+  _globals['_NODELABELS_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_SETLABELSREQUEST']._serialized_start=35
   _globals['_SETLABELSREQUEST']._serialized_end=232
   _globals['_SETLABELSREQUEST_LABELSENTRY']._serialized_start=187
@@ -106,39 +108,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORTREQUEST_SOURCESENTRY']._serialized_start=1998
   _globals['_REPORTREQUEST_SOURCESENTRY']._serialized_end=2066
   _globals['_REPORTREPLY']._serialized_start=2068
-  _globals['_REPORTREPLY']._serialized_end=2112
-  _globals['_ORDER']._serialized_start=2114
-  _globals['_ORDER']._serialized_end=2173
-  _globals['_SOURCESTATE']._serialized_start=2176
-  _globals['_SOURCESTATE']._serialized_end=2316
-  _globals['_SOURCESTATE_STATE']._serialized_start=2264
-  _globals['_SOURCESTATE_STATE']._serialized_end=2316
-  _globals['_FEATUREREF']._serialized_start=2318
-  _globals['_FEATUREREF']._serialized_end=2360
-  _globals['_FEATURE']._serialized_start=2363
-  _globals['_FEATURE']._serialized_end=2527
-  _globals['_RAWELEMENTS']._serialized_start=2529
-  _globals['_RAWELEMENTS']._serialized_end=2629
-  _globals['_RAWELEMENTS_ELEMENT']._serialized_start=2592
-  _globals['_RAWELEMENTS_ELEMENT']._serialized_end=2629
-  _globals['_SETOUTLINE']._serialized_start=2631
-  _globals['_SETOUTLINE']._serialized_end=2721
-  _globals['_SETOUTLINE_ELEMENT']._serialized_start=2692
-  _globals['_SETOUTLINE_ELEMENT']._serialized_end=2721
-  _globals['_FEATUREOUTLINE']._serialized_start=2724
-  _globals['_FEATUREOUTLINE']._serialized_end=2857
-  _globals['_FEATURESOUTLINE']._serialized_start=2860
-  _globals['_FEATURESOUTLINE']._serialized_end=3073
-  _globals['_FEATURESOUTLINE_ENTRY']._serialized_start=3030
-  _globals['_FEATURESOUTLINE_ENTRY']._serialized_end=3073
-  _globals['_SETLABELSOUTLINE']._serialized_start=3075
-  _globals['_SETLABELSOUTLINE']._serialized_end=3153
-  _globals['_DOMAINSETLABELSOUTLINE']._serialized_start=3156
-  _globals['_DOMAINSETLABELSOUTLINE']._serialized_end=3303
-  _globals['_DOMAINSETLABELSOUTLINE_ENTRY']._serialized_start=3255
-  _globals['_DOMAINSETLABELSOUTLINE_ENTRY']._serialized_end=3303
-  _globals['_REPORTOUTLINE']._serialized_start=3305
-  _globals['_REPORTOUTLINE']._serialized_end=3391
-  _globals['_LABELER']._serialized_start=3394
-  _globals['_LABELER']._serialized_end=3524
+  _globals['_REPORTREPLY']._serialized_end=2154
+  _globals['_NODELABELS']._serialized_start=2156
+  _globals['_NODELABELS']._serialized_end=2264
+  _globals['_NODELABELS_LABELSENTRY']._serialized_start=187
+  _globals['_NODELABELS_LABELSENTRY']._serialized_end=232
+  _globals['_ORDER']._serialized_start=2266
+  _globals['_ORDER']._serialized_end=2325
+  _globals['_SOURCESTATE']._serialized_start=2328
+  _globals['_SOURCESTATE']._serialized_end=2468
+  _globals['_SOURCESTATE_STATE']._serialized_start=2416
+  _globals['_SOURCESTATE_STATE']._serialized_end=2468
+  _globals['_FEATUREREF']._serialized_start=2470
+  _globals['_FEATUREREF']._serialized_end=2512
+  _globals['_FEATURE']._serialized_start=2515
+  _globals['_FEATURE']._serialized_end=2679
+  _globals['_RAWELEMENTS']._serialized_start=2681
+  _globals['_RAWELEMENTS']._serialized_end=2781
+  _globals['_RAWELEMENTS_ELEMENT']._serialized_start=2744
+  _globals['_RAWELEMENTS_ELEMENT']._serialized_end=2781
+  _globals['_SETOUTLINE']._serialized_start=2783
+  _globals['_SETOUTLINE']._serialized_end=2873
+  _globals['_SETOUTLINE_ELEMENT']._serialized_start=2844
+  _globals['_SETOUTLINE_ELEMENT']._serialized_end=2873
+  _globals['_FEATUREOUTLINE']._serialized_start=2876
+  _globals['_FEATUREOUTLINE']._serialized_end=3009
+  _globals['_FEATURESOUTLINE']._serialized_start=3012
+  _globals['_FEATURESOUTLINE']._serialized_end=3225
+  _globals['_FEATURESOUTLINE_ENTRY']._serialized_start=3182
+  _globals['_FEATURESOUTLINE_ENTRY']._serialized_end=3225
+  _globals['_SETLABELSOUTLINE']._serialized_start=3227
+  _globals['_SETLABELSOUTLINE']._serialized_end=3305
+  _globals['_DOMAINSETLABELSOUTLINE']._serialized_start=3308
+  _globals['_DOMAINSETLABELSOUTLINE']._serialized_end=3455
+  _globals['_DOMAINSETLABELSOUTLINE_ENTRY']._serialized_start=3407
+  _globals['_DOMAINSETLABELSOUTLINE_ENTRY']._serialized_end=3455
+  _globals['_REPORTOUTLINE']._serialized_start=3457
+  _globals['_REPORTOUTLINE']._serialized_end=3543
+  _globals['_LABELER']._serialized_start=3546
+  _globals['_LABELER']._serialized_end=3676
 # @@protoc_insertion_point(module_scope)

@@ -195,12 +195,27 @@ class ReportRequest(_message.Message):
     def __init__(self, version: _Optional[str] = ..., node_name: _Optional[str] = ..., node_uid: _Optional[str] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., origins: _Optional[_Mapping[str, str]] = ..., sources: _Optional[_Mapping[str, SourceState]] = ..., features: _Optional[_Iterable[_Union[FeatureRef, _Mapping]]] = ..., blobs: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
-    __slots__ = ("beat", "missing")
+    __slots__ = ("beat", "missing", "node_labels")
     BEAT_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    NODE_LABELS_FIELD_NUMBER: _ClassVar[int]
     beat: float
     missing: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, beat: _Optional[float] = ..., missing: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    node_labels: NodeLabels
+    def __init__(self, beat: _Optional[float] = ..., missing: _Optional[_Iterable[bytes]] = ..., node_labels: _Optional[_Union[NodeLabels, _Mapping]] = ...) -> None: ...
+
+class NodeLabels(_message.Message):
+    __slots__ = ("labels",)
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Order(_message.Message):
     __slots__ = ("boot_id", "started", "sequence")

@@ -169,7 +169,7 @@ class LabelerServer:
                 report = replace(report, order=replace(report.order, pod=caller.pod, issued=caller.issued))
             reply = await self._hand_over(report, caller.peer)
             self.features.hold(node, incoming)
-        return convert.Answer(heartbeat=reply.heartbeat)
+        return convert.Answer(reply.heartbeat, node_labels=reply.node_labels)
 
     async def _hand_over(self, report: Report, peer: Peer) -> Reply:
         try:

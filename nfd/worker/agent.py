@@ -7,7 +7,7 @@ newest state. The timer does not scan sources whose changes are seen as events o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from nfd import __version__
@@ -92,6 +92,8 @@ class Agent:
         self._started = time.monotonic()
         self._order = Order(host.value(BOOT_ID) or "", time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0)
         self._next_scan = 0.0
+        if settings.publish:
+            host.node_labels = None
 
     @property
     def ready(self) -> bool:
@@ -129,9 +131,9 @@ class Agent:
         deadline = time.monotonic() + seconds
         try:
             self._scan_all()
-            while self._settings.publish and self._accepted is None:
+            while self._settings.publish and self._accepted != self._content:
                 self._report_if_due()
-                if self._accepted is not None:
+                if self._accepted == self._content:
                     break
                 late = time.monotonic() >= deadline or (self._pace.asked and self._pace.not_before >= deadline)
                 if self._pace.hopeless or late:
@@ -254,6 +256,15 @@ class Agent:
         self.metrics.taken_at = time.monotonic()
         if first:
             release()
+        self._learn(reply.node_labels or {})
+
+    def _learn(self, labels: Mapping[str, str]) -> None:
+        """What the master says of the Node's labels; sources that these configure label anew at once."""
+        before, self._host.node_labels = self._host.node_labels or {}, labels
+        waiting = self._found is not None and self._found.waiting
+        chosen = any(source.for_node is not None for source in self._settings.plan.label_sources)
+        if waiting or (chosen and labels != before):
+            self._scan((), timer=False)
 
     def _failed(self, error: ReportError) -> None:
         """Log the first failure; success after it is logged in `_report_if_due`."""

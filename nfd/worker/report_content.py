@@ -49,12 +49,14 @@ def derive_states(plan: Plan, found: Discovery) -> dict[str, State]:
 
 
 def doubtful(plan: Plan, found: Discovery) -> dict[str, str]:
-    """Sources with rules about all features, with the reason, while some source has not succeeded yet.
+    """Sources that wait for labels of the Node, and while some source has not succeeded yet, those with rules about all
+    features; with the reason.
 
     A rule that does not match may match as soon as that source is read, so none of its labels may be removed.
     """
+    waiting = dict.fromkeys(sorted(found.waiting), "the labels of the Node are not known yet")
     unknown = sorted(name for name, scan in found.scans.items() if not scan.known)
     if not unknown:
-        return {}
+        return waiting
     reason = f"rules lack the features of {', '.join(unknown)}"
-    return {source.name: reason for source in plan.label_sources if source.load is not None}
+    return waiting | {source.name: reason for source in plan.label_sources if source.load is not None}

@@ -38,6 +38,15 @@ async def test_labels_come_and_go(place: Place, masters: Masters, name: str) -> 
     assert notes_of(place, name) == {"note": "b"}
 
 
+async def test_a_reply_has_those_labels_of_the_node_that_its_worker_may_know(
+    place: Place, masters: Masters, name: str
+) -> None:
+    chosen = {"nvidia.com/device-plugin.config": "a", "nvidia.com/gpu.deploy.dcgm-dra": "true"}
+    place.create(name, {"zone": "a", "nvidia.com/gpu.product": "H100", **chosen}, {}, BOOT)
+    reply = await send(await masters.start(), Worker(name).report({F + "cpu-model": "7"}))
+    assert reply.node_labels == chosen
+
+
 async def test_failed_source_holds_its_keys_and_no_others(place: Place, masters: Masters, name: str) -> None:
     place.create(name, {}, {}, BOOT)
     master, worker = await masters.start(), Worker(name)

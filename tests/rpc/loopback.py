@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -23,13 +23,14 @@ class Taken:
     peers: list[Peer] = field(default_factory=list)
     refuse: Exception | None = None
     beat: float = 300.0
+    node_labels: Mapping[str, str] | None = None
 
     async def accept(self, report: Report, peer: Peer) -> Reply:
         if self.refuse is not None:
             raise self.refuse
         self.reports.append(report)
         self.peers.append(peer)
-        return Reply(self.beat)
+        return Reply(self.beat, self.node_labels)
 
     async def identify(self, peer: Peer) -> Caller:
         return Caller(peer)

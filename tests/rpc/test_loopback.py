@@ -42,6 +42,17 @@ async def test_a_report_arrives_whole() -> None:
         assert master.taken.reports == [report()]
 
 
+async def test_a_reply_has_the_labels_of_the_node_that_choose_a_configuration() -> None:
+    chosen = {"nvidia.com/device-plugin.config": "shared", "nvidia.com/gpu.deploy.dra-driver": "true"}
+    odd = {"nvidia.com/gpu.deploy.../../etc": "true", "nvidia.com/gpu.deploy.driver": "../x", "team": "a"}
+    async with running() as master:
+        assert (await master.send(report())).node_labels is None
+        master.taken.node_labels = {}
+        assert (await master.send(report(sequence=2))).node_labels == {}
+        master.taken.node_labels = chosen | odd
+        assert (await master.send(report(sequence=3))).node_labels == chosen
+
+
 async def test_known_features_do_not_travel_again() -> None:
     """A beat is some hundred bytes; another node with the same kernel brings its other features only."""
     async with running() as master, relay(master.port) as link:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nfd.config.section import Section
-from nfd.discovery import Plan
+from nfd.discovery import Plan, discover
 from nfd.errors import ConfigError, HostError, ReportError
 from nfd.features import Features, Labels
 from nfd.host import Host
@@ -322,3 +322,50 @@ def test_a_turn_that_fails_unforeseen_is_made_up_for(
     agent.run()
     assert label(master.reports[0], "steady") == "1"
     assert (COUNTS["pass"], agent.busy_since) == (before + 2, None)
+
+
+class ByNode(Machine):
+    """The source `steady` has the labels of the configuration that `nvidia.com/device-plugin.config` chooses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = replace(self.sources[0], for_node=self.for_node, labels=lambda features, config: {"value": config})
+        self.sources = (first, *self.sources[1:])
+        self.settings = WorkerSettings(Plan(self.sources, self.sources, dict.fromkeys(self.found)), interval=60.0)
+
+    def for_node(self, host: Host, config: Section) -> str | None:
+        return None if host.node_labels is None else host.node_labels.get(CHOICE, "default")
+
+
+CHOICE = "nvidia.com/device-plugin.config"
+
+
+def telling(choice: str) -> Callable[[Report], Reply]:
+    return lambda report: Reply(0.0, {CHOICE: choice})
+
+
+def test_no_label_that_a_node_label_chooses_before_the_master_has_replied(tmp_path: Path, signals: Signals) -> None:
+    machine = ByNode()
+    master = Master(signals, telling("a"), telling("b"))
+    master.script.append(master.stop)
+    agent_of(tmp_path, machine, master).run()
+    first, second, third = master.reports
+    assert (first.sources["steady"].state, label(first, "steady")) == (State.FAILED, None), "none is removed"
+    assert first.sources["steady"].error == "the labels of the Node are not known yet"
+    assert (second.sources["steady"].state, label(second, "steady")) == (State.FRESH, "a")
+    assert label(third, "steady") == "b"
+    assert machine.runs == {"steady": 1, "moving": 1, "failing": 1}, "nothing is scanned for it"
+
+
+def test_a_master_that_says_nothing_of_the_node_leaves_the_default(tmp_path: Path, signals: Signals) -> None:
+    master = Master(signals, take)
+    assert agent_of(tmp_path, ByNode(), master).run_once()
+    assert [label(one, "steady") for one in master.reports] == [None, "default"]
+
+
+def test_without_reports_no_source_waits_for_the_node(tmp_path: Path, signals: Signals) -> None:
+    settings, host = ByNode().settings, Host(tmp_path)
+    Agent(host, "n1", replace(settings, publish=False), signals, take, lambda: settings, live=False)
+    assert not discover(host, settings.plan).waiting
+    Agent(host, "n1", settings, signals, take, lambda: settings, live=False)
+    assert discover(host, settings.plan).waiting == {"steady"}

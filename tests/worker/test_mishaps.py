@@ -81,7 +81,9 @@ async def test_a_configuration_of_unknown_sources_alone_is_refused(machine: Path
         await ours.says(REFUSED)
         assert said(ours, REFUSED)[0]["error"] == "core.labelSources: it contains no known source"
         (warning,) = said(ours, "configuration")
-        assert warning["error"].startswith(f"{config}:2: core.labelSources[0]: unknown source 'kernal'; known are cpu,")
+        assert warning["error"].startswith(
+            f"{config}:2: core.labelSources[0]: unknown source 'kernal'; known are accelerator,"
+        )
         assert (warning["level"], warning["path"]) == ("warning", f"{config}:2")
         assert all(set(report.labels) == before for report in master.taken.reports)
         await loaded(ours, config, "core:\n  labelSources: [pci,\n   lokal]\n")

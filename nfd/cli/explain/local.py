@@ -48,6 +48,7 @@ class Case:
     def config(self, source: Source) -> Any:
         """The source's configuration."""
         config = self.plan.configs[source.name]
+        config = source.for_node(self.host, config) if source.for_node is not None else config
         return source.load(self.host, config) if source.load is not None else config
 
     def maker(self, source: Source) -> Make:

@@ -82,7 +82,9 @@ class ReportHandler:
         self._take(report)
         written = await self._wait(name)
         self._leadership.require()
-        return Reply(self._heartbeats.next_heartbeat(soon=not written))
+        node = self._store.get(name)
+        labels = None if node is None else names.choosing(node.labels)
+        return Reply(self._heartbeats.next_heartbeat(soon=not written), labels)
 
     def passed(self, name: str, *, written: bool) -> None:
         """A pass over the node is done: answer the calls that wait for it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from nfd import names
 from nfd.errors import Forbidden, ReportError
 from nfd.features import Features
 from nfd.kube import jwt
@@ -129,7 +130,9 @@ def run_answer(data: bytes) -> Made:
     pace = Pace()
     pace.accepted(100.0, answer.heartbeat)
     check(100.0 < pace.heartbeat_at < 1e5, f"the next heartbeat is at {pace.heartbeat_at}")
-    return f"{len(answer.missing)}", (str(answer.heartbeat), answer.missing)
+    labels = answer.node_labels
+    check(labels is None or labels == names.choosing(labels), f"labels of the Node: {labels}")
+    return f"{len(answer.missing)}", (str(answer.heartbeat), answer.missing, labels)
 
 
 @dataclass
@@ -212,7 +215,11 @@ TARGETS = (
     Target(
         "reply",
         "the master's answers",
-        lambda: [convert.encode_answer(convert.Answer(60.0, (b"d" * 16,))), b""],
+        lambda: [
+            convert.encode_answer(convert.Answer(60.0, (b"d" * 16,))),
+            convert.encode_answer(convert.Answer(60.0, node_labels={names.DEPLOY_LABELS + "driver": "true"})),
+            b"",
+        ],
         either(wire.wires, Bytes()),
         run_answer,
         (ValueError,),
