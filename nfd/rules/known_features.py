@@ -10,6 +10,7 @@ from nfd.rules.terms import MATCHED
 _OF_SOURCES = {
     "cpu": "coprocessor coretype cpuid cstate hardware_multithreading model pstate rdt security sgx sst topology",
     "fake": "attribute flag instance",
+    "intel": "device",
     "kernel": "config enabledmodule kvm loadedmodule selinux version",
     "local": "feature label",
     "memory": "hugepages numa nv swap",

@@ -19,14 +19,44 @@ from nfd.errors import NfdError
 from nfd.features import Features
 from nfd.host import Host
 from nfd.source import Source
-from nfd.sources import accelerator, amd, cpu, custom, fake, kernel, local, memory, network, pci, storage, system, usb
+from nfd.sources import (
+    accelerator,
+    amd,
+    cpu,
+    custom,
+    fake,
+    intel,
+    kernel,
+    local,
+    memory,
+    network,
+    pci,
+    storage,
+    system,
+    usb,
+)
 
 GROUP = "nfd.sources"
 ALL = "all"
 
 BUILT_IN: tuple[Source, ...] = tuple(
     module.SOURCE
-    for module in (accelerator, amd, cpu, custom, fake, kernel, local, memory, network, pci, storage, system, usb)
+    for module in (
+        accelerator,
+        amd,
+        cpu,
+        custom,
+        fake,
+        intel,
+        kernel,
+        local,
+        memory,
+        network,
+        pci,
+        storage,
+        system,
+        usb,
+    )
 )
 
 _BUILT_IN_NAMES = frozenset(source.name for source in BUILT_IN)

@@ -8,7 +8,12 @@ from typing import Any
 
 from nfd.features import Features
 
-OURS = ("feature.node.kubernetes.io/accelerator-*", "amd.com/*", "intel.feature.node.kubernetes.io/*")
+OURS = (
+    "feature.node.kubernetes.io/accelerator-*",
+    "amd.com/*",
+    "intel.feature.node.kubernetes.io/*",
+    "gpu.intel.com/*",
+)
 """Labels that NFD does not have: a case is about them only where it names one."""
 
 MORE_FLAGS = frozenset({"cpu.cpuid"})

@@ -44,7 +44,7 @@ DRIVER = {
 """What the NVML test library reports."""
 BESIDE = ("nfd/cli/", "nfd/store/", "nfd/config/")
 """What the walk does not count: it runs after the patch, or for `nfd up` alone."""
-SOURCES = "all,-accelerator,-amd"
+SOURCES = "all,-accelerator,-amd,-intel"
 """Not those that read the same PCI devices for labels of their own."""
 DEPTH = 8
 VALUES = 20_000
