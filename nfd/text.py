@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 LONGEST = 4000
 """Characters of a foreign text: container runtimes break a line after 16 KiB."""
 
@@ -16,3 +18,12 @@ def shortened(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     return f"{text[: LONGEST // 2]}… ({len(text)} characters) …{text[-LONGEST // 2 :]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The nearest known name as the end of a message, if one is near and the word is none of them; case is ignored."""
+    from difflib import get_close_matches
+
+    by_lower = {name.lower(): name for name in known}
+    close = [] if word.lower() in by_lower else get_close_matches(word.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""

@@ -78,10 +78,23 @@ def _run(program: str, words: list[str]) -> int:
         return 0 if words else 2
     if words[0] == "help":
         return _help(program, words[1:])
+    words = _flags_last(words)
     if words[0] not in COMMANDS:
         sys.stderr.write(f"{program}: {words[0]}: unknown command; known are {', '.join(COMMANDS)}\n")
         return 2
     return _command(program, words[0], words[1:])
+
+
+def _flags_last(words: list[str]) -> list[str]:
+    """Flags for the cluster that stand before the command, as kubectl accepts them, behind its name."""
+    if not words[0].startswith("-"):
+        return words
+    from nfd.cli.cluster import CLUSTER_FLAGS
+
+    index = 0
+    while index < len(words) and (flag := words[index].partition("=")[0]) in (*CLUSTER_FLAGS, "-n"):
+        index += 1 if flag != words[index] else 2
+    return [*words[index : index + 1], *words[:index], *words[index + 1 :]] or words
 
 
 def _help(program: str, words: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Reads nodes from the API server of a cluster: `--kubeconfig`, `--selector`."""
+"""Reads nodes from the API server of a cluster, with kubectl's flags: `--kubeconfig`, `--context`, `--selector`…"""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nfd.errors import ConfigError, NotFound
+from nfd.config.section import parse_duration
+from nfd.errors import ConfigError, Forbidden, KubeError, NotFound, Unavailable
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.paths import NODES, PODS, object_path
@@ -20,6 +21,8 @@ from nfd.runtime import tasks
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
 
+TIMEOUT = 30.0
+"""Seconds for one request."""
 _BULK = ("images", "volumesInUse", "volumesAttached")
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 Json = Mapping[str, Any]
@@ -39,14 +42,31 @@ class Fleet:
         return summarize_all(self.nodes, self.asks)
 
 
-def add_cluster_flags(parser: ArgumentParser, *, selector: bool = True) -> None:
-    """`--kubeconfig` and `--selector`."""
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        default="",
-        help="default: $KUBECONFIG, the pod's service account, or ~/.kube/config",
-    )
+CLUSTER_FLAGS = {
+    "--kubeconfig": ("FILE", "default: $KUBECONFIG, ~/.kube/config, or the pod's service account"),
+    "--context": ("NAME", "context of the kubeconfig (default: its current-context)"),
+    "--cluster": ("NAME", "cluster of the kubeconfig (default: that of the context)"),
+    "--user": ("NAME", "user of the kubeconfig (default: that of the context)"),
+    "--as": ("USER", "act as this user"),
+    "--as-group": ("GROUP", "with --as: act as a member of this group; can be repeated"),
+    "--namespace": ("NAME", "namespace of nfd (default: found)"),
+    "--request-timeout": ("TIME", "longest time for one request, such as 10s; 0 is no limit (default: 30s)"),
+}
+"""Flags that kubectl also has, with their values and help."""
+
+
+def add_cluster_flags(
+    parser: ArgumentParser, *, selector: bool = True, kubeconfig: Sequence[str] = (), namespace: Sequence[str] = ("-n",)
+) -> None:
+    """`CLUSTER_FLAGS` and `--selector`; `kubeconfig` and `namespace` are further names of two of them."""
+    names = {"--kubeconfig": kubeconfig, "--namespace": namespace}
+    for name, (value, about) in CLUSTER_FLAGS.items():
+        options: dict[str, Any] = {"action": "append"} if name == "--as-group" else {}
+        options |= {"type": _timeout} if name == "--request-timeout" else {}
+        default: Any = [] if name == "--as-group" else TIMEOUT if name == "--request-timeout" else ""
+        dest = "as_user" if name == "--as" else name.removeprefix("--").replace("-", "_")
+        options |= {"dest": dest, "metavar": value, "default": default, "help": about}
+        parser.add_argument(*names.get(name, ()), name, **options)
     if selector:
         about = "only nodes with these labels"
         parser.add_argument("-l", "--selector", metavar="SELECTOR", default="", type=_selector, help=about)
@@ -60,14 +80,31 @@ def _selector(text: str) -> str:
         raise ArgumentTypeError(str(error)) from error
 
 
-def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T:
-    """Run `ask` with a client. Raises: ConfigError, KubeError."""
+def _timeout(text: str) -> float | None:
+    """Seconds, None for no limit. Raises: ArgumentTypeError for argparse."""
+    try:
+        seconds = float(text) if text.isascii() and text.isdigit() else parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    if seconds < 0:
+        raise ArgumentTypeError(f"{text!r} is less than 0")
+    return seconds or None
+
+
+def ask_cluster(args: Namespace, ask: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """Run `ask` with a client by the flags. Raises: ConfigError, KubeError that names context and kubeconfig."""
     from nfd.kube.client import connect
+    from nfd.kube.kubeconfig import Choice
+
+    choice = Choice(args.context, args.cluster, args.user, args.as_user, tuple(args.as_group))
 
     async def run() -> T:
-        client = await connect(kubeconfig or default_kubeconfig())
+        client = await connect(args.kubeconfig or default_kubeconfig(), choice)
+        client.timeout = args.request_timeout
         try:
             return await ask(client)
+        except (Unavailable, Forbidden) as error:
+            raise KubeError(f"{error} ({client.place})") from error
         finally:
             await client.close()
 
@@ -75,10 +112,9 @@ def ask_cluster(kubeconfig: str, ask: Callable[[KubeClient], Awaitable[T]]) -> T
 
 
 def default_kubeconfig() -> str:
-    """The user's kubeconfig, as kubectl finds it, if neither $KUBECONFIG nor a pod gives one; "" if there is none."""
+    """~/.kube/config, as kubectl uses it, if $KUBECONFIG is not set; "" if there is none."""
     path = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111  it raises without a home directory
-    told = os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST")
-    return str(path) if not told and path.is_file() else ""
+    return str(path) if not os.environ.get("KUBECONFIG") and path.is_file() else ""
 
 
 def read_fleet(args: Namespace, *, pods: bool = False) -> Fleet:
@@ -88,7 +124,7 @@ def read_fleet(args: Namespace, *, pods: bool = False) -> Fleet:
         nodes = await read_nodes(client, args.selector)
         return Fleet(nodes, await read_asks(client) if pods else {})
 
-    return ask_cluster(args.kubeconfig, ask)
+    return ask_cluster(args, ask)
 
 
 async def read_nodes(client: KubeClient, selector: str = "") -> list[Json]:

@@ -33,7 +33,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    first, second = read_two(args.kubeconfig, args.first, args.second)
+    first, second = read_two(args)
     found = differences(first, second)
     if args.output == "json":
         values = {kind: {key: list(pair) for key, pair in pairs.items()} for kind, pairs in found.items()}
@@ -43,13 +43,13 @@ def run(args: Namespace) -> int:
     return 1 if found and args.exit_code else 0
 
 
-def read_two(kubeconfig: str, first: str, second: str) -> tuple[Json, Json]:
+def read_two(args: Namespace) -> tuple[Json, Json]:
     """Read both nodes. Raises: ConfigError for a node that does not exist, KubeError."""
 
     async def ask(client: KubeClient) -> tuple[Json, Json]:
-        return await read_node(client, first), await read_node(client, second)
+        return await read_node(client, args.first), await read_node(client, args.second)
 
-    return ask_cluster(kubeconfig, ask)
+    return ask_cluster(args, ask)
 
 
 def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:

@@ -73,7 +73,7 @@ def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list
         reported, state = await read_reports(args.master, await authorization(client, args.token_file))
         return {name: one.age for name, one in reported.items()}, texts_by_node(state.unwritten)
 
-    return ask_cluster(args.kubeconfig, ask)
+    return ask_cluster(args, ask)
 
 
 def select(args: Namespace, nodes: Sequence[NodeSummary]) -> list[NodeSummary]:

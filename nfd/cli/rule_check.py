@@ -14,9 +14,9 @@ from nfd.report import Report
 from nfd.rules.compile import CompiledRule, Group
 from nfd.rules.evaluate import Given
 from nfd.rules.keys import REPORT, Overwrite, rule_named
-from nfd.rules.known_features import did_you_mean
 from nfd.rules.policy import Policy
 from nfd.rules.terms import Feature, Term, View, match_term
+from nfd.text import did_you_mean
 
 _MOST_SHOWN = 5
 

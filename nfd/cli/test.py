@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import ask_cluster
+from nfd.cli.cluster import add_cluster_flags, ask_cluster
 from nfd.cli.parsers import path
 from nfd.cli.rule_files import read_rules, warn_if_empty
 from nfd.cli.rule_results import try_rules
@@ -29,7 +29,7 @@ EXAMPLES = (
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", type=path, required=True, help="the rules")
     parser.add_argument("-n", "--nodename", metavar="NODE", required=True, help="a node of the cluster")
-    parser.add_argument("-k", "--kubeconfig", metavar="FILE", default="", help="default: as for the other commands")
+    add_cluster_flags(parser, selector=False, kubeconfig=("-k",), namespace=())
     parser.add_argument("--master", metavar="URL", default="", help="HTTP address of the master (see nfd plan)")
     parser.add_argument(
         "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
@@ -72,4 +72,4 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
         joined = evaluate_node(Node.bare(name), report, NO_RULES, selected.objects, joining).report
         return joined.features, state.policy if state else None, list(selected.remarks())
 
-    return ask_cluster(args.kubeconfig, ask)
+    return ask_cluster(args, ask)

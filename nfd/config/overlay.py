@@ -20,7 +20,7 @@ from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
 from nfd.config.section import Checked, Distinct, Flag, Replaces, Section, UnionOfFiles
 from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
-from nfd.text import visible
+from nfd.text import did_you_mean, visible
 
 
 class Origin(Enum):
@@ -284,15 +284,11 @@ def _folded(path: Path) -> Path:
 
 def _advice(written: str, model: type[Section], names: Mapping[str, str]) -> str:
     """Advice: the flag that alone may set the key, or the nearest key that the layer may set (`names`, key → field)."""
-    from difflib import get_close_matches
-
     for name, one in model.model_fields.items():
         mark = find_mark(one, Flag)
         if mark and mark.outside and written.lower() in (key_of(name, one).lower(), mark.name):
             return f"; use the flag --{mark.name}"
-    known = {key.lower(): key_of(name, model.model_fields[name]) for key, name in names.items()}
-    found = get_close_matches(written.lower(), known, n=1)
-    return f"; did you mean {known[found[0]]}?" if found else ""
+    return did_you_mean(written, (key_of(name, model.model_fields[name]) for name in names.values()))
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ bytes through that client's own aiohttp session, without its models.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -24,7 +25,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from nfd import __version__
-from nfd.config.named_files import check_file, read_bytes
+from nfd.config.named_files import read_bytes
 from nfd.errors import (
     ConfigError,
     Conflict,
@@ -37,8 +38,10 @@ from nfd.errors import (
     Unavailable,
     said,
 )
+from nfd.kube.kubeconfig import SHAPE, Choice, choose, impersonation, listed_files, read_kubeconfigs
 from nfd.runtime import log
 
+NO_CHOICE = Choice()
 CONNECTIONS = 36
 """Ten PATCHes, eight questions about reports and eight about readers, a watch of each kind, and what is rare."""
 TIMEOUT = 30.0
@@ -97,10 +100,16 @@ class Request:
 class KubeClient:
     """Requests to one API server; errors are KubeErrors."""
 
-    def __init__(self, api: Any, loader: Any = None) -> None:
+    def __init__(self, api: Any, loader: Any = None, place: str = "", namespace: str = "") -> None:
         self.api = api
         """The `kubernetes.aio` ApiClient, for what is rarely said (Lease, TokenReview, Secret)."""
         self.fence: Fence = Open()
+        self.place = place
+        """Which server and credentials these are, in words."""
+        self.namespace = namespace
+        """That of the kubeconfig's context; "" if it names none."""
+        self.timeout: float | None = TIMEOUT
+        """Seconds for a request; None waits without a limit."""
         self._configuration = api.configuration
         self._rest = api.rest_client
         self._credentials = Credentials(api, loader)
@@ -124,7 +133,7 @@ class KubeClient:
         Raises: Forbidden (401, 403), NotFound, Conflict, Invalid (413, 422, and what admission refuses), Unavailable
         (no answer, 429, 5xx).
         """
-        limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        limit = aiohttp.ClientTimeout(total=self.timeout)
         url = self._url(request)
         body: bytes | aiohttp.Payload | None = request.body
         if request.fenced:
@@ -151,7 +160,7 @@ class KubeClient:
                         raise error
                     yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unavailable(f"{what}: {str(error) or 'no answer in time'}") from error
+            raise Unavailable(f"{what}: {failure_text(error)}") from error
 
     async def close(self) -> None:
         await self.api.close()
@@ -223,7 +232,23 @@ def _cut_off_on_error(response: aiohttp.ClientResponse) -> Iterator[None]:
         raise
 
 
-async def connect(kubeconfig: str = "") -> KubeClient:
+def failure_text(error: Exception) -> str:
+    """Why a request had no answer, in words."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        return f"the certificate of {error.host}:{error.port} is not trusted: {reason}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"cannot find the address of {error.host}: {error.os_error.strerror or error.os_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno  # asyncio's own text has an address in it
+        known = number is not None and number in errno.errorcode
+        return f"cannot connect to {error.host}:{error.port}: {os.strerror(number or 0) if known else error.os_error}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection"
+    return str(error) or "no answer in time"
+
+
+async def connect(kubeconfig: str = "", choice: Choice = NO_CHOICE) -> KubeClient:
     """A client by that file, else by `$KUBECONFIG`, else by the pod's service account. Nothing is sent yet.
 
     Raises: ConfigError if the one that applies cannot be used.
@@ -236,21 +261,27 @@ async def connect(kubeconfig: str = "") -> KubeClient:
     configuration = client.Configuration()
     configuration.connection_pool_maxsize = CONNECTIONS
     configuration.retries = False
-    # aiohttp would look into ~/.netrc before each request, in a thread, and trip over what it finds there
-    configuration.client_session_kwargs = {"trust_env": False}
-    path, loader = kubeconfig or os.environ.get("KUBECONFIG", ""), None
+    variable, loader, chosen = os.environ.get("KUBECONFIG", ""), None, None
+    files = [kubeconfig] if kubeconfig else listed_files(variable)
     try:
-        if path:
-            for part in path.split(os.pathsep):
-                # a shell's <(…) is open already, and somebody writes to it
-                check_file(Path(part).expanduser(), pipes=part.startswith(("/dev/fd/", "/proc/self/fd/")))
-            loader = await config.load_kube_config(path, client_configuration=configuration, persist_config=False)
+        if files:
+            chosen = choose(read_kubeconfigs(files), choice)
+            loader = chosen.loader()
+            await loader.load_and_set(configuration)
         else:
             config.load_incluster_config(client_configuration=configuration)
+            if choice.context or choice.cluster or choice.user:
+                raise ConfigError("--context, --cluster and --user need a kubeconfig")
+        headers = chosen.headers if chosen is not None else tuple(impersonation({}, choice))
+        # aiohttp would look into ~/.netrc before each request, in a thread, and trip over what it finds there
+        configuration.client_session_kwargs = {"trust_env": False, "headers": headers}
         configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
-        return KubeClient(client.ApiClient(configuration), loader)
+        place, namespace = (chosen.place, chosen.namespace) if chosen else ("service account of the pod", "")
+        return KubeClient(client.ApiClient(configuration), loader, place, namespace)
+    except ConfigError:
+        raise
     except Exception as error:  # the loader trips over malformed files in many ways
-        raise ConfigError(_advice(path, error)) from error
+        raise ConfigError(_advice(os.pathsep.join(files), error)) from error
 
 
 _KINDS: dict[int, type[KubeError]] = {
@@ -297,7 +328,7 @@ def denied_by(said: str) -> str:
 def _advice(path: str, error: Exception) -> str:
     text = " ".join(said(error).removeprefix(f"{path}: ").split())
     if isinstance(error, TypeError | AttributeError | LookupError):  # the loader took another shape for granted
-        text = "is not a kubeconfig: it needs lists of clusters, contexts and users, and a current-context"
+        text = SHAPE
     if path:
         return f"kubeconfig {path}: {text}"
     return f"no --kubeconfig or KUBECONFIG, and not in a pod with a service account: {text}"

@@ -14,7 +14,7 @@ from nfd.errors import ConfigError
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.keys import VAR, Stated, rule_named, stated_by
-from nfd.rules.known_features import KNOWN, did_you_mean
+from nfd.rules.known_features import KNOWN
 from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import (
@@ -32,7 +32,7 @@ from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.refused import NO_TIME
 from nfd.rules.time_limit import FREE, Meter
-from nfd.text import visible
+from nfd.text import did_you_mean, visible
 
 POLICY = Policy(enable_taints=True)
 KINDS = (None, "", "version")

@@ -203,7 +203,10 @@ EXPLANATIONS = [
     ("system-os_release.IE", ["is missing", "source system makes no such label", "system.osrelease (ID=", ID]),
     ("memory-numa", ["is missing", "source memory makes no such label"]),
     ("nvidia.com/gpu.product", ["is missing", "source nvidia makes no such label"]),
-    ("vendor.io/x", ["is missing", "no matching rule and no source sets it here; sources that ran: cpu,"]),
+    (
+        "vendor.io/x",
+        ["is missing", "no matching rule and no source sets it here; sources that ran: accelerator, amd, cpu,"],
+    ),
     ("unheard", ["is missing", "no source sets it here"]),
 ]
 RULES = """

@@ -160,7 +160,7 @@ async def test_who_does_not_lead_does_not_even_connect(proxy: FaultProxy) -> Non
     client._configuration.host = "https://127.0.0.1:9"
     client.fence = gate = Gate()
     store, patch = KubeStore(client), Patch({"metadata": {"labels": {"late": "1"}}})
-    with pytest.raises(Unavailable, match="Cannot connect"):
+    with pytest.raises(Unavailable, match="cannot connect"):
         await store.patch("some", patch)
     gate.open = False
     with pytest.raises(Unavailable, match="closed"):

@@ -6,13 +6,14 @@ label and which rules would set it, but not on which value a rule fails.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nfd.cli.cluster import default_kubeconfig, read_node
+from nfd.cli.cluster import ask_cluster, read_node
 from nfd.errors import ConfigError
-from nfd.kube.client import connect
+from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
@@ -26,7 +27,6 @@ from nfd.rules.model import Rule
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy, prefix_keys
-from nfd.runtime import tasks
 from nfd.store.base import Kind, Node
 
 _POLICY = Policy()
@@ -42,9 +42,13 @@ class Found:
     objects: Sequence[Json]
 
 
-def explain_on_node(kubeconfig: str, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
+def explain_on_node(args: Namespace, key: str, instance: str = "") -> tuple[str | None, list[str]]:
     """The label's value, None if it is not there, and why. Raises: ConfigError, KubeError."""
-    return lines_of(tasks.run(_read(kubeconfig, node)), node, key, instance)
+    try:
+        found = ask_cluster(args, lambda client: _read(client, args.node))
+    except ConfigError as error:
+        raise ConfigError(str(error) if str(error).startswith("NODE ") else f"NODE {args.node}: {error}") from error
+    return lines_of(found, args.node, key, instance)
 
 
 def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
@@ -59,17 +63,10 @@ def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str
     return value, lines
 
 
-async def _read(kubeconfig: str, node: str) -> Found:
-    try:
-        client = await connect(kubeconfig or default_kubeconfig())
-    except ConfigError as error:
-        raise ConfigError(f"NODE {node}: {error}") from error
-    try:
-        found = await read_node(client, node)
-        objects = await list_if_known(client, NODE_FEATURES, whole, {"labelSelector": f"{NODE_NAME}={node}"})
-        return Found(found, await list_if_known(client, RULES, whole), objects)
-    finally:
-        await client.close()
+async def _read(client: KubeClient, node: str) -> Found:
+    found = await read_node(client, node)
+    objects = await list_if_known(client, NODE_FEATURES, whole, {"labelSelector": f"{NODE_NAME}={node}"})
+    return Found(found, await list_if_known(client, RULES, whole), objects)
 
 
 def _makers(found: Found, key: str, instance: str) -> Iterator[str]:

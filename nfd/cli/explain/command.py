@@ -8,6 +8,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
+from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.explain.local import Case, Make, find_evidence, reasons
 from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.output import style_of
@@ -39,9 +40,7 @@ def add_flags(parser: ArgumentParser) -> None:
     add_machine_flags(parser)
     add_scan_flags(parser)
     parser.add_argument("--rules", metavar="FILE", type=path, action="append", default=[], help="NodeFeatureRules")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="for a NODE of a cluster (default: $KUBECONFIG)"
-    )
+    add_cluster_flags(parser, selector=False)
     parser.add_argument(
         "--master", metavar="URL", default="", help="for a NODE of a cluster: HTTP address of the master (see nfd plan)"
     )
@@ -79,7 +78,7 @@ def _explain_on_cluster(args: Namespace, key: str) -> tuple[str | None, list[str
         raise ConfigError("--rules needs NODE -; on a cluster, its own rules are used")
     from nfd.cli.explain.cluster import explain_on_node
 
-    value, lines = explain_on_node(args.kubeconfig, args.node, key)
+    value, lines = explain_on_node(args, key)
     if args.master:
         from nfd.cli.explain.master import explain_by_report
 

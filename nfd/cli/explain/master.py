@@ -45,14 +45,14 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
                 *selected.remarks(),
             ]
         rules = bind([compile_object(item, state.policy) for item in await list_if_known(client, RULES, whole)], ())
-        plan = plan_of(await present_config(client, state.namespace, args.config))
+        plan = plan_of(await present_config(client, args.namespace or state.namespace, args.config))
         with tempfile.TemporaryDirectory() as nothing:
             seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
             case = Case(key, Replay(nothing), plan, rules, seen, state.policy)
             lines = _present(case, value) if value is not None else _missing(case)
             return [*_unwritten(state, args.node, key), *lines, *selected.remarks()]
 
-    return ask_cluster(args.kubeconfig, ask)
+    return ask_cluster(args, ask)
 
 
 def _unwritten(state: MasterState, node: str, key: str) -> Iterator[str]:

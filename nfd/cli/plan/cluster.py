@@ -48,7 +48,7 @@ def cluster_input(args: Namespace, current: Files, new: Files, deleted: Iterable
         reports = {name: one.report for name, one in reported.items()}
         warnings: list[str] = []
         if new.worker is not None:
-            before = await present_config(client, state.namespace, current.worker)
+            before = await present_config(client, args.namespace or state.namespace, current.worker)
             reports = {name: report_after(one, before, worker_config(new.worker)) for name, one in reports.items()}
             warnings += _unknown_sources(reported, worker_config(new.worker))
             if hidden := before.core.no_publish_features:
@@ -68,7 +68,7 @@ def cluster_input(args: Namespace, current: Files, new: Files, deleted: Iterable
         warnings += selected.remarks()
         return PlanInput(inputs, with_rules(rules, new.rules, deleted), after, tuple(warnings))
 
-    return ask_cluster(args.kubeconfig, ask)
+    return ask_cluster(args, ask)
 
 
 async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:

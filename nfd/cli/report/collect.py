@@ -62,7 +62,7 @@ def gather(args: Namespace) -> Found:
         found.files["versions.json"] = versions
         return found
 
-    return ask_cluster(args.kubeconfig, ask)
+    return ask_cluster(args, ask)
 
 
 async def _try(found: Found, what: str, asked: Any) -> Any:

@@ -25,7 +25,6 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("node", metavar="NODE", help="the node with the problem")
     parser.add_argument("-O", "--output-file", metavar="FILE", type=path, help="default: nfd-report-NODE.tar.gz")
     parser.add_argument("--names", action="store_true", help="replace the names of nodes and hosts, too")
-    parser.add_argument("--namespace", metavar="NAME", default="", help="namespace of nfd (default: searched)")
     parser.add_argument(
         "--master", metavar="URL", default="", help="HTTP address of the master, for features (see nfd plan)"
     )
