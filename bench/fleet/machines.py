@@ -15,7 +15,7 @@ from nfd.discovery import discover, make_plan
 from nfd.features import Features
 from nfd.host.replay import open_host
 from nfd.report import Report, SourceState
-from nfd.rpc import content, convert, labeler_pb2
+from nfd.rpc import convert, labeler_pb2
 from nfd.worker.config import model
 from nfd.worker.report_content import derive_content
 
@@ -49,15 +49,15 @@ class Worker:
         self.sequence += 1
         kind = kinds()[self.number % len(kinds())]
         own = {"nodename": self.node}
-        blob = content.to_blob(content.to_set(own))
+        blob = convert.to_blob(convert.to_set(own))
         rest = labeler_pb2.ReportRequest(
             node_name=self.node,
             order=labeler_pb2.Order(boot_id=boot_id(self.number), started=self.started, sequence=self.sequence),
             labels=self.changes,
-            features=[labeler_pb2.FeatureRef(name=NAME, digest=content.digest(blob))],
+            features=[labeler_pb2.FeatureRef(name=NAME, digest=convert.digest(blob))],
             blobs=[blob] if len(blob) <= convert.SMALL else [],
         )
-        return convert.Outgoing(kind.request + rest.SerializeToString(), {**kind.contents, content.digest(blob): own})
+        return convert.Outgoing(kind.request + rest.SerializeToString(), {**kind.contents, convert.digest(blob): own})
 
 
 def node_name(number: int) -> str:
@@ -99,4 +99,5 @@ def kernel_config(number: int, room: int) -> dict[str, str]:
 
 def size(features: Features) -> int:
     """Bytes of all blobs."""
-    return sum(len(content.to_blob(content.to_set(one))) for _, one in content.contents(features))
+    contents = (*features.flags.values(), *features.attributes.values(), *features.instances.values())
+    return sum(len(convert.to_blob(convert.to_set(one))) for one in contents)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from nfd.errors import HostError
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 from nfd.host.tree import LIST, Tree
 
 T = TypeVar("T")
@@ -83,20 +83,16 @@ class Host:
         data = self.data(path, limit)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def value(self, path: str) -> str | None:
-        """One sysfs value: the text trimmed; None, and a note, if it is there but unreadable."""
-        text = self.untrimmed(path)
-        return None if text is None else trim(text)
-
-    def untrimmed(self, path: str) -> str | None:
-        """One sysfs value to the last newline; None, and a note, if it is there but unreadable."""
+    def value(self, path: str, *, trimmed: bool = True) -> str | None:
+        """One sysfs value, without the white space at its ends; None, and a note, if it is there but unreadable."""
         try:
-            return self.text(path)
+            text = self.text(path)
         except HostError as error:
             if error.errno in _EXHAUSTED:
                 raise
             self.note(error.path, error.reason)
             return None
+        return text if text is None or not trimmed else text.strip(BLANK)
 
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; empty if nothing is there. Something else in its place is a HostError."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 
 BLANK = "".join(("\t\n\v\f\r \x85\xa0\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028\u2029\u202f\u205f\u3000"))
-"""Unicode's White_Space; the separators U+001C to U+001F, which Python takes as blank besides, are none."""
+"""Unicode's White_Space, which NFD strips (`text.strip(BLANK)`). The separators U+001C to U+001F, which Python also
+takes as blank, are none."""
 
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
 _WORD = re.compile(rf"[^{BLANK}]+")
-
-
-def trim(text: str) -> str:
-    """The text without white space at its ends."""
-    return text.strip(BLANK)
 
 
 def first_word(line: str) -> str:

@@ -19,6 +19,8 @@ LIST = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 LOOK = os.O_PATH | os.O_CLOEXEC
 
 MAX_LINKS = 40
+CHUNK = 65536
+"""Bytes of one read(2), at most."""
 
 T = TypeVar("T")
 _SYS_OPENAT2 = 437
@@ -49,11 +51,23 @@ class Tree:
 
     def read(self, path: str, limit: int) -> bytes:
         """Contents of a regular file; EFBIG above `limit` bytes, EISDIR or EINVAL for anything but a file."""
-        return self._with(path, READ, lambda file: _read_all(_regular(file), limit))
+        contents = self.head(path, limit + 1)
+        if len(contents) > limit:
+            raise OSError(errno.EFBIG, f"is larger than {limit} bytes")
+        return contents
 
     def head(self, path: str, size: int) -> bytes:
         """The first `size` bytes of a regular file, and no read beyond them; errors as `read`."""
-        return self._with(path, READ, lambda file: _read_head(_regular(file), size))
+        descriptor = self.open(path, READ)
+        try:
+            _check_regular(descriptor)
+            parts: list[bytes] = []
+            while size and (part := os.read(descriptor, min(size, CHUNK))):  # sysfs and procfs report no size
+                parts.append(part)
+                size -= len(part)
+        finally:
+            os.close(descriptor)
+        return b"".join(parts)
 
     def names(self, path: str) -> list[str]:
         return self._with(path, LIST, lambda folder: sorted(os.listdir(folder), key=os.fsencode))  # noqa: PTH208
@@ -83,13 +97,12 @@ class Tree:
             os.close(descriptor)
 
 
-def _regular(descriptor: int) -> int:
+def _check_regular(descriptor: int) -> None:
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISDIR(mode):
         raise OSError(errno.EISDIR, "is a directory")
     if not stat.S_ISREG(mode):
         raise OSError(0, "is not a regular file")
-    return descriptor
 
 
 def _folders(descriptor: int) -> list[str]:
@@ -100,26 +113,6 @@ def _folders(descriptor: int) -> list[str]:
 def _inodes(descriptor: int) -> list[tuple[str, int]]:
     with os.scandir(descriptor) as found:
         return sorted(((one.name, one.inode()) for one in found), key=lambda one: os.fsencode(one[0]))
-
-
-def _read_all(descriptor: int, limit: int) -> bytes:
-    """sysfs and procfs report no size, so read to the end."""
-    parts: list[bytes] = []
-    size = 0
-    while part := os.read(descriptor, 65536):
-        parts.append(part)
-        size += len(part)
-        if size > limit:
-            raise OSError(errno.EFBIG, f"is larger than {limit} bytes")
-    return b"".join(parts)
-
-
-def _read_head(descriptor: int, size: int) -> bytes:
-    parts: list[bytes] = []
-    while size and (part := os.read(descriptor, size)):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
 
 
 def _opener(directory: int, root: Path) -> Callable[[str, int], int]:

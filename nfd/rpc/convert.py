@@ -1,34 +1,27 @@
-"""Reports ↔ protobuf messages. Besides `content`, which converts features, no other module sees a protobuf type.
+"""Reports ↔ protobuf messages. No other module sees a protobuf type.
 
 Invalid input raises ValueError; the message says what is invalid and where.
+
+The content of a feature is sent as a blob: a serialised `Feature` message, which is identified by its digest.
+Serialisation is deterministic (map keys sorted), so equal contents have equal digests on all nodes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from nfd import names
 from nfd.features import Features, Instance
 from nfd.report import Order, Report, SourceState, State
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.content import (
-    Content,
-    Set,
-    contents,
-    digest,
-    parse,
-    size,
-    text,
-    texts,
-    to_blob,
-    to_set,
-)
-from nfd.rpc.precheck import check_domains, check_elements, check_entries, check_plain, check_report
+from nfd.rpc.precheck import check_blob, check_domains, check_elements, check_entries, check_plain, check_report
 
 MAX_FEATURES = 1_000
 """Features of one report."""
@@ -41,7 +34,14 @@ SMALL = 64
 """Blobs of at most that many bytes are always sent: the node's own name, for example, would make every first report
 need a second call."""
 
+DIGEST_BYTES = 16
+
 V = TypeVar("V")
+M = TypeVar("M", bound=Message)
+
+Content = frozenset[str] | Mapping[str, str] | tuple[Instance, ...]
+"""The content of one feature: flags, attributes or instances."""
+Set = pb.FlagFeatureSet | pb.AttributeFeatureSet | pb.InstanceFeatureSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,22 @@ def encode(report: Report, digests: Digests | None = None) -> Outgoing:
     if report.order is not None:
         order = report.order
         message.order.CopyFrom(pb.Order(boot_id=order.boot_id, started=order.started, sequence=order.sequence))
-    before = {} if digests is None else digests
-    named = [(name, _named(content, before.get(name))) for name, content in contents(report.features)]
+    before, features = {} if digests is None else digests, report.features
+    named: list[tuple[str, Named]] = []
+    contents: Iterable[tuple[str, Content]] = chain(
+        features.flags.items(), features.attributes.items(), features.instances.items()
+    )
+    for name, content in contents:
+        known = before.get(name)
+        if known is None or known.content != content:
+            blob = to_blob(to_set(content))
+            known = Named(content, digest(blob), blob if len(blob) <= SMALL else None)
+        named.append((name, known._replace(content=content)))
+        message.features.add(name=text(name), digest=known.digest)
     before.clear()
     before.update(named)
-    for name, one in named:
-        message.features.add(name=text(name), digest=one.digest)
     message.blobs.extend({one.digest: one.small for _, one in named if one.small is not None}.values())
     return Outgoing(message.SerializeToString(), {one.digest: one.content for _, one in named})
-
-
-def _named(content: Content, before: Named | None) -> Named:
-    if before is not None and before.content == content:
-        return before._replace(content=content)
-    blob = to_blob(to_set(content))
-    return Named(content, digest(blob), blob if len(blob) <= SMALL else None)
 
 
 def decode(data: bytes) -> Incoming:
@@ -152,14 +153,14 @@ def encode_plain(report: Report) -> bytes:
     message = pb.SetLabelsRequest(nfd_version=text(report.version) or None, node_name=text(report.node))
     message.labels.update(texts(report.labels))
     message.features.SetInParent()
-    for name, content in contents(report.features):
-        part = to_set(content)
-        if isinstance(part, pb.FlagFeatureSet):
-            message.features.flags[text(name)].CopyFrom(part)
-        elif isinstance(part, pb.InstanceFeatureSet):
-            message.features.instances[text(name)].CopyFrom(part)
-        else:
-            message.features.vattributes[text(name)].CopyFrom(part)
+    sets: tuple[tuple[Any, Mapping[str, Content]], ...] = (
+        (message.features.flags, report.features.flags),
+        (message.features.vattributes, report.features.attributes),
+        (message.features.instances, report.features.instances),
+    )
+    for target, contents in sets:
+        for name, content in contents.items():
+            target[text(name)].CopyFrom(to_set(content))
     return message.SerializeToString()
 
 
@@ -272,3 +273,82 @@ def _node_name(value: str) -> str:
 def _check_features(count: int) -> None:
     if count > MAX_FEATURES:
         raise ValueError(f"{count} features, at most {MAX_FEATURES} are allowed")
+
+
+def digest(blob: bytes) -> bytes:
+    """BLAKE2b of a blob, 128 bits."""
+    return hashlib.blake2b(blob, digest_size=DIGEST_BYTES).digest()
+
+
+def to_set(content: Content) -> Set:
+    if isinstance(content, frozenset):
+        return pb.FlagFeatureSet(elements={text(name): pb.Nil() for name in content})
+    if isinstance(content, tuple):
+        return pb.InstanceFeatureSet(elements=[pb.InstanceFeature(attributes=texts(one)) for one in content])
+    return pb.AttributeFeatureSet(elements=texts(content))
+
+
+def to_blob(part: Set) -> bytes:
+    """The serialised Feature around one content."""
+    if isinstance(part, pb.FlagFeatureSet):
+        feature = pb.Feature(flags=part)
+    elif isinstance(part, pb.InstanceFeatureSet):
+        feature = pb.Feature(instances=part)
+    else:
+        feature = pb.Feature(attributes=part)
+    return feature.SerializeToString(deterministic=True)
+
+
+def from_blob(blob: bytes) -> Content:
+    """The content of one feature."""
+    check_blob(blob)
+    message = parse(pb.Feature, blob)
+    match message.WhichOneof("content"):
+        case "flags":
+            check_elements(len(message.flags.elements))
+            return frozenset(_elements(message.flags))
+        case "attributes":
+            check_elements(len(message.attributes.elements))
+            return _elements(message.attributes)
+        case "instances":
+            found = message.instances.elements
+            check_elements(sum(1 + len(one.attributes) for one in found))
+            return tuple(_elements(one) for one in found)
+    raise ValueError("blob has neither flags, attributes nor instances")
+
+
+def size(content: Content) -> int:
+    """How many elements a feature has, as `MAX_ELEMENTS` of `precheck` counts them."""
+    return sum(1 + len(one) for one in content) if isinstance(content, tuple) else len(content)
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise ValueError(f"{kind.DESCRIPTOR.name}: {error}") from error
+
+
+def texts(values: Mapping[str, str]) -> dict[str, str]:
+    """Keys and values made valid for protobuf by `text`; nearly always they are ASCII and stay the same."""
+    if all(map(str.isascii, values)) and all(map(str.isascii, values.values())):
+        return dict(values)
+    return {text(key): text(value) for key, value in values.items()}
+
+
+def text(value: str) -> str:
+    """The text with lone surrogates, which protobuf rejects, replaced by '?'."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _elements(part: pb.FlagFeatureSet | pb.AttributeFeatureSet | pb.InstanceFeature) -> dict[str, Any]:
+    """The elements of a set. Bytes that are not UTF-8, which NFD accepts, become U+FFFD."""
+    try:
+        found = dict(part.attributes if isinstance(part, pb.InstanceFeature) else part.elements)
+        clean = bytes not in set(map(type, found.values()))
+    except UnicodeDecodeError:
+        clean = False
+    if clean:
+        return found
+    raw = pb.RawElements.FromString(part.SerializeToString()).elements
+    return {one.key.decode("utf-8", "replace"): one.value.decode("utf-8", "replace") for one in raw}

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nfd.rpc.content import Content, digest, from_blob
-from nfd.rpc.convert import Incoming
+from nfd.rpc.convert import Content, Incoming, digest, from_blob
 
 MAX_BYTES = 8 * 1024 * 1024
 """Features of one report, as blobs; usually they have some 50 kB."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from functools import partial
 from queue import SimpleQueue
-from threading import Event, Thread
-from typing import Any, Generic, TypeVar
+from threading import Thread
+from typing import TypeVar
 
 from nfd.errors import Overdue
 from nfd.runtime.failures import COUNTS, failed
@@ -71,11 +73,11 @@ class Limits:
         if (left := self._left.get(name)) is not None and left.is_alive():
             _ask_to_end(left)
             raise Overdue(f"an earlier run has not ended; its limit is {seconds:g} s")
-        done, runner = _Done(work), self._runner or _Runner()
+        result, runner = Future[T](), self._runner or _Runner()
         self._runner = None
         self._allowed(seconds)
-        runner.begin(done)
-        ended = self._wait(done.ended, seconds)
+        runner.begin(partial(_fill, result, work))
+        ended = self._wait(result, seconds)
         self._allowed(0.0)
         if not ended:
             self._left[name] = runner.thread
@@ -84,59 +86,44 @@ class Limits:
             raise Overdue(f"did not end within {seconds:g} s")
         self._left.pop(name, None)
         self._runner = runner
-        return done.outcome()
+        return result.result()
 
-    def _wait(self, ended: Event, seconds: float) -> bool:
+    def _wait(self, result: Future[T], seconds: float) -> bool:
         """Whether it ended in time."""
         until = time.monotonic() + seconds
-        while not ended.is_set() and (left := until - time.monotonic()) > 0:
+        while not result.done() and (left := until - time.monotonic()) > 0:
             if self._ending():
                 self._last = self._last or time.monotonic() + LAST
                 until = min(until, self._last)
-            ended.wait(min(left, SLICE))
-        return ended.is_set()
+            wait([result], min(left, SLICE))
+        return result.done()
 
 
 class _Runner:
     """A thread that does one piece of work after the other: a scan has two for each source."""
 
     def __init__(self) -> None:
-        self._work = SimpleQueue[_Done[Any] | None]()
+        self._work = SimpleQueue[Callable[[], None] | None]()
         self.thread = start_thread("work with a time limit", self._run)
 
-    def begin(self, done: _Done[Any]) -> None:
-        self._work.put(done)
+    def begin(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
 
     def end(self) -> None:
         """After what it is at."""
         self._work.put(None)
 
     def _run(self) -> None:
-        while (done := self._work.get()) is not None:
-            done.do()
+        while (work := self._work.get()) is not None:
+            work()
 
 
-class _Done(Generic[T]):
-    """Work, and its result or error."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._given: list[T] = []
-        self._error: BaseException | None = None
-        self.ended = Event()
-
-    def do(self) -> None:
-        try:
-            self._given.append(self._work())
-        except BaseException as error:
-            self._error = error
-        finally:
-            self.ended.set()
-
-    def outcome(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._given[0]
+def _fill(result: Future[T], work: Callable[[], T]) -> None:
+    """Do the work, and set its result or its error."""
+    try:
+        result.set_result(work())
+    except BaseException as error:
+        result.set_exception(error)
 
 
 class _End(SystemExit):

@@ -1,4 +1,4 @@
-"""What pci and usb share: which devices earn a label, and how its name is put together."""
+"""What pci and usb share: which devices get a label, and which of their fields are its name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,3 @@ def choose_fields(
     if not fields:
         notes.append((option, f"names no field, so {', '.join(default)} are used"))
     return fields or tuple(default), notes
-
-
-def join_fields(device: Instance, fields: Sequence[str]) -> str:
-    """The device's values joined by underscores; a missing one is empty."""
-    return "_".join(device.get(field, "") for field in fields)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from nfd.errors import HostError
 from nfd.features import Features, join
 from nfd.host import Host
-from nfd.host.text import parse_decimal, trim
+from nfd.host.text import BLANK, parse_decimal
 from nfd.source import Partial
 
 T = TypeVar("T")
@@ -31,11 +32,13 @@ class FeatureReader:
     def value(self, path: str) -> str | None:
         """A sysfs value, trimmed; None where there is none, which after an error leaves the feature incomplete."""
         text = self.text(path)
-        return None if text is None else trim(text)
+        return None if text is None else text.strip(BLANK)
 
     def text(self, path: str) -> str | None:
         """As `value`, untouched."""
-        return self._try(lambda: self.host.text(path), None)
+        with self._isolated():
+            return self.host.text(path)
+        return None
 
     def values(self, folder: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """(attribute, value) for each file of the folder that is there; `files` maps attributes to file names."""
@@ -46,19 +49,27 @@ class FeatureReader:
 
     def parsed(self, path: str, parse: Callable[[bytes], T]) -> T | None:
         """`parse` of a file, kept while the file stays the same; None where there is none, as for `value`."""
-        return self._try(lambda: self.host.parsed(path, parse), None)
+        with self._isolated():
+            return self.host.parsed(path, parse)
+        return None
 
     def has(self, path: str) -> bool:
         """Whether it exists; an error counts as no, and leaves the feature incomplete."""
-        return self._try(lambda: self.host.exists(path), False)
+        with self._isolated():
+            return self.host.exists(path)
+        return False
 
     def has_dir(self, path: str) -> bool:
         """As `has`, for a directory."""
-        return self._try(lambda: self.host.is_dir(path), False)
+        with self._isolated():
+            return self.host.is_dir(path)
+        return False
 
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; an unreadable one is empty and leaves the feature incomplete."""
-        return self._try(lambda: self.host.names(path), ())
+        with self._isolated():
+            return self.host.names(path)
+        return ()
 
     @property
     def failure(self) -> str:
@@ -66,13 +77,14 @@ class FeatureReader:
         more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
         return f"{self.errors[0]}{more}" if self.errors else ""
 
-    def _try(self, read: Callable[[], T], otherwise: T) -> T:
+    @contextmanager
+    def _isolated(self) -> Iterator[None]:
+        """Keeps an error instead of raising it."""
         try:
-            return read()
+            yield
         except HostError as error:
             if error.errno not in NOT_NOW:
                 self.errors.append(error)
-            return otherwise
 
 
 Part = Callable[[FeatureReader], Features]

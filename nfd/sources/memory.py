@@ -8,7 +8,7 @@ from __future__ import annotations
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 from nfd.quantity import scaled
 from nfd.source import Partial, Source
 from nfd.sources.feature_reader import FeatureReader, attributes, gather, is_positive
@@ -49,7 +49,7 @@ def read_swap(reader: FeatureReader) -> Features:
     text = reader.host.text("proc/swaps")
     if text is None:
         return Features()
-    lines = [line for line in text.split("\n") if trim(line)]
+    lines = [line for line in text.split("\n") if line.strip(BLANK)]
     return attributes(SWAP, {"enabled": _flag(len(lines) > 1)})
 
 

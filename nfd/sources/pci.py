@@ -7,9 +7,9 @@ from typing import Annotated
 from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance, printable
 from nfd.host import Host
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 from nfd.source import Labelled, Partial, Source
-from nfd.sources.device_labels import choose_fields, is_listed, join_fields
+from nfd.sources.device_labels import choose_fields, is_listed
 from nfd.sources.feature_reader import FeatureReader, gather
 
 DEVICE = "pci.device"
@@ -59,7 +59,7 @@ def read_device(reader: FeatureReader, name: str) -> Instance | None:
     for field in (*FIELDS, *MORE):
         text = reader.text(f"{DEVICES}/{name}/{field}")
         if text is not None:
-            device[field] = trim(text.removeprefix("0x"))
+            device[field] = text.removeprefix("0x").strip(BLANK)
         elif field in FIELDS:
             reader.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
             return None
@@ -82,7 +82,7 @@ def labels(features: Features, config: Config) -> Labelled:
     for device in features.instances.get(DEVICE, ()):
         if not is_listed(device, config.device_class_whitelist):
             continue
-        name = join_fields(device, fields)
+        name = "_".join(device.get(field, "") for field in fields)
         found[f"{name}.present"] = "true"
         if "sriov_totalvfs" in device:
             found[f"{name}.sriov.capable"] = "true"

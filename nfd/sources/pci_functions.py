@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from nfd.host.text import trim
 from nfd.sources.feature_reader import FeatureReader
 
 DEVICES = "sys/bus/pci/devices"
@@ -81,5 +80,5 @@ def matching(reading: FeatureReader, folder: str, pattern: str) -> Iterator[str]
 
 def first_value(reading: FeatureReader, folder: str, pattern: str) -> str | None:
     """The first value that is there and not empty, of files that fit a pattern."""
-    values = (trim(reading.value(path) or "") for path in matching(reading, folder, pattern))
+    values = (reading.value(path) or "" for path in matching(reading, folder, pattern))
     return next(filter(None, values), None)

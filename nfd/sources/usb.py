@@ -9,7 +9,7 @@ from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance
 from nfd.host import Host
 from nfd.source import Labelled, Partial, Source
-from nfd.sources.device_labels import choose_fields, is_listed, join_fields
+from nfd.sources.device_labels import choose_fields, is_listed
 from nfd.sources.feature_reader import FeatureReader, gather
 
 DEVICE = "usb.device"
@@ -70,7 +70,8 @@ def labels(features: Features, config: Config) -> Labelled:
     """
     fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor", "device"))
     listed = (one for one in features.instances.get(DEVICE, ()) if is_listed(one, config.device_class_whitelist))
-    return Labelled({f"{join_fields(device, fields)}.present": "true" for device in listed}, tuple(notes))
+    keys = ("_".join(device.get(field, "") for field in fields) for device in listed)
+    return Labelled({f"{key}.present": "true" for key in keys}, tuple(notes))
 
 
 SOURCE = Source("usb", Config, discover, labels, wakes=frozenset({"usb"}), settled=True)

@@ -24,7 +24,8 @@ def derive_content(plan: Plan, found: Discovery, unpublished: Iterable[str] = ()
     """The content to report of a scan, without the features that `unpublished` names or matches (`cpu.*`)."""
     patterns = tuple(unpublished)
     dropped = [name for name in found.features.names() if any(matches(name, one) for one in patterns)]
-    return Content(found.labels, found.origins, derive_states(plan, found), found.features.without(dropped))
+    features = found.features.without(dropped) if dropped else found.features
+    return Content(found.labels, found.origins, derive_states(plan, found), features)
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nfd.features import Features
 from nfd.report import LONGEST_UPTIME, MOST_REPORTS, Order, Report, SourceState, State
-from nfd.rpc import content, convert, precheck
+from nfd.rpc import convert, precheck
 from tests.rpc import nfd016
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -33,11 +33,11 @@ REPORTS = st.builds(
 
 
 def received(incoming: convert.Incoming, blobs: dict[bytes, bytes]) -> Report:
-    return convert.complete(incoming.report, [(name, content.from_blob(blobs[key])) for name, key in incoming.refs])
+    return convert.complete(incoming.report, [(name, convert.from_blob(blobs[key])) for name, key in incoming.refs])
 
 
 def blobs_of(outgoing: convert.Outgoing) -> dict[bytes, bytes]:
-    return {key: content.to_blob(content.to_set(one)) for key, one in outgoing.contents.items()}
+    return {key: convert.to_blob(convert.to_set(one)) for key, one in outgoing.contents.items()}
 
 
 @given(REPORTS)
@@ -47,7 +47,7 @@ def test_a_report_survives_the_wire(report: Report) -> None:
     outgoing = convert.encode(report)
     assert received(convert.decode(outgoing.request), blobs_of(outgoing)) == report
     whole = convert.decode(outgoing.with_blobs(outgoing.contents))
-    assert received(whole, {content.digest(blob): blob for blob in whole.blobs}) == report
+    assert received(whole, {convert.digest(blob): blob for blob in whole.blobs}) == report
 
 
 @given(FEATURES)
@@ -89,7 +89,7 @@ def test_set_labels_of_0_16(report: Report) -> None:
         report.features.attributes
     )
     incoming = convert.decode_plain(message.SerializeToString())
-    assert received(incoming, {content.digest(blob): blob for blob in incoming.blobs}) == Report(
+    assert received(incoming, {convert.digest(blob): blob for blob in incoming.blobs}) == Report(
         report.node, report.version, labels=report.labels, features=report.features
     )
 
@@ -124,7 +124,7 @@ def test_bytes_exactly_as_0_16_writes_them() -> None:
     instances = field(3, pair(b"pci.device", field(1, field(1, pair(b"class", b"0300")))))
     request = field(1, b"v0.16.0") + field(2, b"n1") + field(3, pair(b"a", b"b"))
     incoming = convert.decode_plain(request + field(4, flags + attributes + instances))
-    report = received(incoming, {content.digest(blob): blob for blob in incoming.blobs})
+    report = received(incoming, {convert.digest(blob): blob for blob in incoming.blobs})
     assert (report.node, report.version, report.labels) == ("n1", "v0.16.0", {"a": "b"})
     assert report.features == Features(
         {"cpu.cpuid": frozenset({"AVX\ufffd"})},
@@ -146,7 +146,7 @@ def test_features_of_0_10_by_domain() -> None:
         alone = type(request)(node_name="n1", features={domain: request.features[domain]})
         assert len(convert.decode_plain(alone.SerializeToString()).refs) == 3
     incoming = convert.decode_plain(request.SerializeToString())
-    report = received(incoming, {content.digest(blob): blob for blob in incoming.blobs})
+    report = received(incoming, {convert.digest(blob): blob for blob in incoming.blobs})
     assert len(report.features.names()) == 33
     assert report.features.attributes["usb.attribute"] == {"k": "usb"}
     assert report.labels == {"cpu-x": "true"}
@@ -181,7 +181,7 @@ def test_hostile_set_labels(data: bytes, reason: str) -> None:
 @given(st.binary(max_size=200))
 @settings(max_examples=500)
 def test_any_bytes_parse_or_are_a_value_error(data: bytes) -> None:
-    for decode in (convert.decode, convert.decode_plain, content.from_blob, convert.decode_answer):
+    for decode in (convert.decode, convert.decode_plain, convert.from_blob, convert.decode_answer):
         with suppress(ValueError):
             decode(data)
 
@@ -190,7 +190,7 @@ def test_limits() -> None:
     """A few bytes on the wire must not become gigabytes of objects."""
     too_many = convert.encode(Report("n", features=Features(attributes={"a": MANY})))
     with pytest.raises(ValueError, match="100001 elements"):
-        content.from_blob(next(iter(blobs_of(too_many).values())))
+        convert.from_blob(next(iter(blobs_of(too_many).values())))
     half = dict(list(MANY.items())[: precheck.MAX_ELEMENTS // 2 + 1])
     with pytest.raises(ValueError, match="100002 elements"):
         convert.complete(Report("n"), [("a", half), ("b", half)])

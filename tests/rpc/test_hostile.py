@@ -21,7 +21,7 @@ from nfd.report import Order, Report
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.caller import Caller, Peer
-from nfd.rpc.content import from_blob
+from nfd.rpc.convert import from_blob
 from nfd.rpc.interceptors import BURST, CALLERS, CALLS, DELAYED, LINGER, RATE, READ_SECONDS, STREAMS, Limits
 from nfd.rpc.server import LabelerServer
 from tests.rpc.loopback import Running, Taken, running

@@ -9,7 +9,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from nfd import names
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
 from nfd.cli.output import Style, problems, style_of, table
 from nfd.cli.parsers import path
@@ -20,6 +19,7 @@ from nfd.errors import NfdError
 from nfd.features import Problem
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
+from nfd.rules.policy import Policy, prefix_keys
 from nfd.runtime import log
 from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals
@@ -146,7 +146,7 @@ class Screen:
         return dict(check_node(data, self._node, path=str(self._path)).labels)
 
     def _show_all(self, labels: Mapping[str, str], report: Report) -> None:
-        origins = {names.full_key(key): one for key, one in report.origins.items()}
+        origins = prefix_keys(report.origins, Policy())
         parts = [f"{self._style.head(f'node {self._node}')}: {len(labels)} labels", table(labels, origins, self._style)]
         if self._odd:
             parts.append(problems(self._odd, self._style))

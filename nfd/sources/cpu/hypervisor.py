@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, VENDORS, Cpuid, text_of
 
 FIRMWARE = (
@@ -57,7 +57,7 @@ def read_s390x(host: Host) -> str | None:
         return None
     for line in text.split("\n"):
         if "Control Program:" in line:
-            return sanitize(trim(line.partition(":")[2])) or NONE
+            return sanitize(line.partition(":")[2].strip(BLANK)) or NONE
     return NONE
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from nfd.host import Host
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 from nfd.sources.cpu import hypervisor, procinfo, riscv
 from nfd.sources.cpu.cpuid import UNKNOWN_VENDOR, Cpuid
 
@@ -86,7 +86,7 @@ def parse_s390x(cpuinfo: str) -> Model:
     """
     found = {"vendor_id": "", "identification": "0", "machine": "0"}
     for line in cpuinfo.split("\n"):
-        key, colon, value = (trim(part) for part in line.partition(":"))
+        key, colon, value = (part.strip(BLANK) for part in line.partition(":"))
         if colon and key in found and (key != "identification" or found[key] == "0"):
             found[key] = value
     vendor = hypervisor.sanitize(found["vendor_id"]) or UNKNOWN_VENDOR

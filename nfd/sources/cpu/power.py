@@ -6,7 +6,7 @@ import errno
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.text import parse_decimal, trim
+from nfd.host.text import BLANK, parse_decimal
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
 from nfd.sources.feature_reader import DENIED
@@ -47,7 +47,7 @@ def read_pstate(host: Host) -> dict[str, str]:
     if status is None or status == "off":
         return {}
     found = {"status": status}
-    if no_turbo := host.untrimmed(f"{_PSTATE}/no_turbo"):
+    if no_turbo := host.value(f"{_PSTATE}/no_turbo", trimmed=False):
         found["turbo"] = str(no_turbo[0] == "0").lower()
     if status == "active" and (governor := _common_governor(host)) is not None:
         found["scaling_governor"] = governor
@@ -106,7 +106,7 @@ def _of_policy(host: Host, policy: str, name: str) -> str | None:
         elif error.errno != errno.EBUSY:
             raise
         return None
-    return None if text is None else trim(text)
+    return None if text is None else text.strip(BLANK)
 
 
 def _integer(host: Host, path: str, text: str) -> int | None:

@@ -22,7 +22,7 @@ def read_x86(host: Host, cpuid: Cpuid, flags: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     if "SGX" in flags and (size := derive_epc_size(cpuid)):
         found |= {"sgx.enabled": "true", "sgx.epc": str(size)}
-    if host.untrimmed(f"{_KVM_INTEL}/tdx") == "Y\n":
+    if host.value(f"{_KVM_INTEL}/tdx", trimmed=False) == "Y\n":
         found |= {"tdx.enabled": "true"} | _capacity(host, "tdx", "tdx.total_keys")
     if "TDX_GUEST" in flags:
         found["tdx.protected"] = "true"
@@ -40,7 +40,7 @@ def read_s390x(host: Host) -> dict[str, str]:
 
     Reads: sys/firmware/uv/prot_virt_host (kernel arch/s390/kernel/uv.c)
     """
-    return {"se.enabled": "true"} if host.untrimmed("sys/firmware/uv/prot_virt_host") == "1\n" else {}
+    return {"se.enabled": "true"} if host.value("sys/firmware/uv/prot_virt_host", trimmed=False) == "1\n" else {}
 
 
 def derive_epc_size(cpuid: Cpuid) -> int:
@@ -67,10 +67,10 @@ def parse_capacity(text: str, resource: str) -> str | None:
 
 
 def _capacity(host: Host, resource: str, element: str) -> dict[str, str]:
-    text = next((text for path in _CAPACITIES if (text := host.untrimmed(path)) is not None), "")
+    text = next((text for path in _CAPACITIES if (text := host.value(path, trimmed=False)) is not None), "")
     amount = parse_capacity(text, resource)
     return {} if amount is None else {element: amount}
 
 
 def _is_on(host: Host, parameter: str) -> bool:
-    return (host.untrimmed(f"{_KVM_AMD}/{parameter}") or "")[:1] in ("1", "Y")
+    return (host.value(f"{_KVM_AMD}/{parameter}", trimmed=False) or "")[:1] in ("1", "Y")

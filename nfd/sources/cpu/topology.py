@@ -52,7 +52,7 @@ def read_core_types(host: Host) -> frozenset[str]:
     Reads: sys/devices/cpu_*/cpus (kernel ABI/testing/sysfs-bus-event_source-devices)
     """
     names = (printable(name) for name in host.names(MONITORS) if name.startswith(CORE_TYPE))
-    return frozenset(name for name in names if host.untrimmed(f"{MONITORS}/{name}/cpus") is not None)
+    return frozenset(name for name in names if host.value(f"{MONITORS}/{name}/cpus") is not None)
 
 
 def parse_ranges(text: str) -> Ranges:

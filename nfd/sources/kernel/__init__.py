@@ -12,7 +12,7 @@ from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 from nfd.source import Partial, Source
 from nfd.sources.feature_reader import DENIED, FeatureReader, attributes, gather
 from nfd.sources.kernel import kconfig, modules, version
@@ -96,7 +96,9 @@ def read_security_modules(reader: FeatureReader) -> Features:
             raise
         reader.host.note(error.path, error.reason)
         text = None
-    return Features() if text is None else _flags(LSM, frozenset(filter(None, map(trim, text.split(",")))))
+    if text is None:
+        return Features()
+    return _flags(LSM, frozenset(name for part in text.split(",") if (name := part.strip(BLANK))))
 
 
 def read_selinux(reader: FeatureReader) -> Features:

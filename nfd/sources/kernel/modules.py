@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.text import first_word, trim
+from nfd.host.text import BLANK, first_word
 from nfd.sources.feature_reader import FeatureReader
 
 LOADED_FILE = "proc/modules"
@@ -46,5 +46,5 @@ def parse_loaded(text: str) -> frozenset[str]:
 
 def parse_builtin(data: bytes) -> frozenset[str]:
     """Base names of the lines that end in `.ko`, without it."""
-    lines = (trim(line) for line in data.decode("utf-8", "replace").split("\n"))
+    lines = (line.strip(BLANK) for line in data.decode("utf-8", "replace").split("\n"))
     return frozenset(line.rpartition("/")[2].removesuffix(".ko") for line in lines if line.endswith(".ko"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 
 RELEASE_FILE = "proc/sys/kernel/osrelease"
 
@@ -16,7 +16,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 def read_release(host: Host) -> str | None:
     """The release; None if there is none."""
     text = host.text(RELEASE_FILE)
-    return None if text is None else trim(text)
+    return None if text is None else text.strip(BLANK)
 
 
 def parse(release: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from nfd.host.text import trim
+from nfd.host.text import BLANK
 
 EXPIRY, NO_FEATURE, NO_LABEL = "expiry-time", "no-feature", "no-label"
 DIRECTIVE = "# +"
@@ -43,7 +43,7 @@ def parse(text: str, now: float) -> Entries:
     """Read a file; `now` in seconds since the epoch decides what has expired."""
     entries, state = Entries(), _State()
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        line = trim(raw)
+        line = raw.strip(BLANK)
         if line.startswith(DIRECTIVE):
             problem = _direct(state, line.removeprefix(DIRECTIVE), now)
             if problem:
@@ -62,7 +62,7 @@ def _direct(state: _State, directive: str, now: float) -> str | None:
         state.no_label = True
     elif name == EXPIRY:
         try:
-            state.expired = parse_time(trim(value)) < now
+            state.expired = parse_time(value.strip(BLANK)) < now
         except ValueError as error:
             return f"{EXPIRY}: {error}"
     else:

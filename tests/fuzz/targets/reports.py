@@ -21,7 +21,7 @@ from nfd.master.node.plan import Goal, plan_node
 from nfd.master.reports.store import ReportStore
 from nfd.report import Order, Report, SourceState, State
 from nfd.rpc import LEADER, RETRY_AFTER, client, convert, server
-from nfd.rpc.content import digest
+from nfd.rpc.convert import digest
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, trim
