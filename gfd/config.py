@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT, ReadSettings
 from gfd.families import overlay, parse_rows
 from gfd.labels.settings import LabelSettings
+from gfd.node_config import NodeConfigs
 from gfd.sharing import Sharing
 from nfd.config.section import Duration, Section
 
@@ -40,6 +41,8 @@ class Config(Section):
     """`timeSlicing` and `mps`, as in the device plugin's configuration."""
     families: Annotated[Mapping[str, str], AfterValidator(check_families)] = {}
     """Names of architectures by compute capability (`"14.0": vera`), added to the built-in ones."""
+    node_configs: NodeConfigs = NodeConfigs()
+    """Which configuration of the device plugin gives sharing and MIG strategy, if some are mounted."""
     timeout: Annotated[Duration, AfterValidator(check_timeout)] = TIMEOUT
     """How long the driver may take for one reading."""
 

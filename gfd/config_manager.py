@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gfd.node_config import FALLBACKS, LABEL, choose
 from gfd.nodefeature import with_client
 from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
@@ -30,11 +31,8 @@ from nfd.runtime.tasks import Asked
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
 
-LABEL = "nvidia.com/device-plugin.config"
 PROCESS = "nvidia-device-plugin"
-NAMED = "default"
 NOTHING = "/dev/null"
-FALLBACKS = ("named", "single", "empty")
 WATCH_SECONDS = 300
 RETRY_SECONDS = 5.0
 VARIABLES: Mapping[str, tuple[str, Any]] = {
@@ -112,22 +110,6 @@ def _read(environment: Mapping[str, str], name: str, read: Callable[[str], Any],
         return read(environment[name]) if environment.get(name) else default
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
-
-
-def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[str]) -> str:
-    """The name of the configuration to use, empty for an empty one. Raises ConfigError if none fits."""
-    if name := wanted or default:
-        if name not in names:
-            raise ConfigError(f"no configuration {name!r}; existing are {', '.join(sorted(names)) or 'none'}")
-        return name
-    for fallback in fallbacks:
-        if fallback == "named" and NAMED in names:
-            return NAMED
-        if fallback == "single" and len(names) == 1:
-            return names[0]
-        if fallback == "empty":
-            return ""
-    raise ConfigError("neither label nor default names a configuration, and no fallback matches")
 
 
 def update(settings: ManagerSettings, wanted: str) -> None:

@@ -13,10 +13,11 @@ from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
 from gfd.last_reading import gaps
 from gfd.last_reading import resume as resume_inventory
+from gfd.node_config import for_node
 from gfd.pci import read_functions
 from nfd.config.section import Section
 from nfd.features import Features
-from nfd.host import Host
+from nfd.host import PLUGIN_D, Host
 from nfd.host.replay import Replay
 from nfd.source import Labelled, Source
 
@@ -120,6 +121,8 @@ SOURCE = Source(
     Config,
     discover,
     labels,
+    for_node=for_node,
+    watches=(PLUGIN_D,),
     resume=resume,
     devices=devices,
     namespaced=True,

@@ -29,6 +29,8 @@ YOUNG = 2.0
 
 PROC = "proc"
 CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
+PLUGIN_D = "etc/kubernetes/node-feature-discovery/device-plugin.d"
+_OWN = (PROC, CUSTOM_D, PLUGIN_D)
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Failures of this process, which say nothing about the file: never a reason to go on without it."""
@@ -37,9 +39,9 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Host:
     """The running machine, its files below `root`.
 
-    In a pod two things may be missing below the root and are then read from the process's own file system, as NFD
-    always does: /proc (the kernel is the same) and custom.d (mounted from a ConfigMap beside the worker's own
-    configuration).
+    In a pod some things may be missing below the root and are then read from the process's own file system, as NFD
+    always does: /proc (the kernel is the same), and custom.d and device-plugin.d (mounted from ConfigMaps beside the
+    worker's own configuration).
 
     Absent is a value: `data` and `text` give None, `names` gives an empty tuple. What is there but cannot be read is a
     HostError. `notes` collects (subject, reason) pairs about what was skipped; discovery takes them after each source.
@@ -215,7 +217,7 @@ class Host:
         return notes
 
     def _tree_of(self, path: str) -> Tree:
-        for prefix in (PROC, CUSTOM_D):
+        for prefix in _OWN:
             if self._own is not self._tree and path.startswith(prefix) and not self._tree.has(prefix):
                 return self._own
         return self._tree

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from tests.deploy.rendering import Values
 
+PLUGIN_CONFIGS = {
+    "a": "version: v1\nflags:\n  migStrategy: mixed\n",
+    "b": {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}},
+}
+
 SETTINGS: dict[str, Values] = {
     "default": {},
     "sub-chart": {"enabled": True, "global": {"imagePullSecrets": [{"name": "pull"}], "other": 1}},
@@ -50,6 +55,17 @@ SETTINGS: dict[str, Values] = {
     "gpu-daemonset": {"gpu": {"mode": "daemonset", "runtimeClassName": "nvidia", "migStrategy": "mixed"}},
     "gpu-in-worker": {"gpu": {"runtimeClassName": "nvidia", "migStrategy": "single"}},
     "gpu-off": {"gpu": {"mode": "off"}},
+    "gfd-off": {"gfd": {"enabled": False}},
+    "plugin-configs": {"config": {"map": PLUGIN_CONFIGS, "default": "a"}, "gfd": {"enabled": True}},
+    "plugin-configs-given": {"config": {"name": "mine", "fallbackStrategies": ["empty"]}},
+    "plugin-configs-daemonset": {
+        "gpu": {
+            "mode": "daemonset",
+            "networkPolicy": {"enabled": True},
+            "initContainers": [{"name": "a", "image": "b"}],
+        },
+        "config": {"map": PLUGIN_CONFIGS, "default": "a"},
+    },
     "configs": {
         "checksumValuesOnly": True,
         "master": {"config": {"extraLabelNs": ["nvidia.com"]}},

@@ -11,6 +11,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from gfd.config_manager import read_settings
+from nfd.config.flags import parse
+from nfd.config.load import load
+from nfd.host import PLUGIN_D
+from nfd.worker.config import model
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import CHART, ROOT, Values, chart_objects, container_of, notes, one, pod_of, values_in
 from tests.deploy.settings import SETTINGS
@@ -276,3 +281,53 @@ def test_nothing_is_said_about_values_that_work() -> None:
 def test_a_mistake_in_the_values_is_refused_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(helm_python.HelmError, match=named):
         chart_objects(values)
+
+
+def test_gfd_enabled_of_the_device_plugins_chart() -> None:
+    assert chart_objects({"gfd": {"enabled": False}}) == chart_objects({"gpu": {"mode": "off"}})
+    assert chart_objects({"gfd": {"enabled": True}}) == chart_objects()
+    with pytest.raises(helm_python.HelmError, match="contradict each other"):
+        chart_objects({"gfd": {"enabled": True}, "gpu": {"mode": "off"}})
+
+
+def test_configurations_of_the_device_plugin_in_the_worker() -> None:
+    """Mounted where the source reads them; default and fallbacks are options of the source."""
+    objects = chart_objects(SETTINGS["plugin-configs"])
+    (given,) = (each for each in objects if each["metadata"]["name"].endswith("device-plugin-configs"))
+    assert {name: yaml.safe_load(text)["version"] for name, text in given["data"].items()} == {"a": "v1", "b": "v1"}
+    worker = one(objects, "DaemonSet", "worker")
+    (mount,) = (each for each in container_of(worker)["volumeMounts"] if each["name"] == "device-plugin-configs")
+    assert mount == {"name": "device-plugin-configs", "mountPath": f"/{PLUGIN_D}", "readOnly": True}
+    variables = environment(container_of(worker))
+    parsed = parse("nfd-worker", [], model=model(), env_prefix="NFD_WORKER", environment=variables)
+    chosen = load(model(), parsed.layers).config.sources.nvidia.node_configs
+    assert (chosen.default, chosen.fallback_strategies) == ("a", ("named", "single"))
+    with pytest.raises(helm_python.HelmError, match="not both"):
+        chart_objects({"config": {"name": "mine", "map": {"a": ""}}})
+
+
+def test_configurations_of_the_device_plugin_beside_gpu_feature_discovery() -> None:
+    """One process links the first configuration, another follows the label."""
+    objects = chart_objects(SETTINGS["plugin-configs-daemonset"])
+    pod = pod_of(one(objects, "DaemonSet", "gpu-feature-discovery"))
+    assert pod["shareProcessNamespace"]
+    assert [each["name"] for each in pod["initContainers"]] == ["a", "config-manager-init"]
+    managers = [pod["initContainers"][1], pod["containers"][1]]
+    settings = [read_settings({"NODE_NAME": "n", **environment(each)}) for each in managers]
+    assert [(each.oneshot, each.send_signal) for each in settings] == [(True, False), (False, True)]
+    for each in settings:
+        assert (each.default, each.fallbacks, each.process) == ("a", ("named", "single"), "gpu-feature-discovery")
+        assert f"--config-file={each.target}" in pod["containers"][0]["args"]
+    assert not [word for word in pod["containers"][0]["args"] if "mig-strategy" in word], "it would hide the file's"
+    role = one(objects, "ClusterRole", "gpu-feature-discovery")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch"]}]
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
+def test_the_notes_say_which_mig_strategy_users_of_the_operator_need() -> None:
+    assert "with the operator, set gpu.migStrategy=single" in " ".join(notes().split())
+    for values in ({"gpu": {"migStrategy": "mixed"}}, {"gfd": {"enabled": False}}, SETTINGS["plugin-configs"]):
+        assert "MIG" not in notes(values)

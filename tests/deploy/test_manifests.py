@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from gfd.options import parse_options
+from nfd.host import CUSTOM_D
 from nfd.master.security.authentication import AUDIENCE
+from nfd.rules.parse import parse_custom_text
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import (
     OVERLAYS,
@@ -93,6 +96,31 @@ def test_gpus_are_read_in_one_place() -> None:
     assert worker["NFD_WORKER_CORE_FEATURE_SOURCES"] == "all,-nvidia"
     labels = one(objects, "DaemonSet", WRITES_FEATURES)["spec"]["template"]["metadata"]["labels"]
     assert labels == {"app": "gpu-feature-discovery"}
+
+
+@pytest.mark.parametrize("strategy", ["single", "mixed"])
+def test_overlays_with_a_mig_strategy(strategy: str) -> None:
+    args = container_of(one(overlay(f"gpu-mig-{strategy}"), "DaemonSet", WRITES_FEATURES))["args"]
+    assert parse_options(args, {}).load().config.flags.mig_strategy == strategy
+
+
+def test_the_gpu_job_is_gpu_feature_discovery_run_once() -> None:
+    job, daemon = one(overlay("gpu-job"), "Job"), one(overlay("gpu"), "DaemonSet", WRITES_FEATURES)
+    once, always = container_of(job), container_of(daemon)
+    assert once.pop("args") == [*always.pop("args"), "--oneshot"]
+    assert once == always
+    assert pod_of(job)["nodeSelector"] == {"kubernetes.io/hostname": "NODE_NAME"}
+
+
+def test_custom_rules_are_mounted_where_the_worker_reads_them() -> None:
+    objects = overlay("custom-rules")
+    (mount,) = (
+        each for each in container_of(one(objects, "DaemonSet"))["volumeMounts"] if each["name"] == "custom-rules"
+    )
+    assert mount["mountPath"] == f"/{CUSTOM_D}"
+    (text,) = next(each["data"] for each in objects if each["metadata"]["name"].startswith("custom-rules-")).values()
+    (rule,) = parse_custom_text(text).rules
+    assert (rule.name, rule.mistakes) == ("my disk encryption", ())
 
 
 def test_the_job_is_the_daemonset_run_once() -> None:

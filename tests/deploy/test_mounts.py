@@ -9,13 +9,13 @@ import pytest
 
 from nfd.cli.machine import scan
 from nfd.discovery import make_plan
-from nfd.host import CUSTOM_D, MAX_FILE, PROC
+from nfd.host import CUSTOM_D, MAX_FILE, PLUGIN_D, PROC
 from nfd.host.replay import Replay
 from nfd.worker.config import model
 from tests.deploy.rendering import ROOT, chart_objects, container_of, one, overlay, pod_of
 
 HOST = PurePosixPath("/host")
-OWN = (PROC, CUSTOM_D)
+OWN = (PROC, CUSTOM_D, PLUGIN_D)
 """Read from the pod's own file system where the host's is not mounted."""
 HOSTS = sorted(path.parent for path in (ROOT / "tests/hosts").glob("*/expected"))
 ELSEWHERE = "etc/nv_tegra_release"

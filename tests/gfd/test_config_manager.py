@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gfd.config_manager import VARIABLES, choose, link, read_flags, read_settings
+from gfd.config_manager import VARIABLES, link, read_flags, read_settings
+from gfd.node_config import choose
 from nfd.errors import ConfigError
 from tests.controlplane.cluster import ControlPlane
 from tests.gfd.test_agent import wait_for

@@ -28,10 +28,35 @@
 {{- end }}
 {{- end }}
 
+{{/* gpu.mode, unless gfd.enabled of the device plugin's chart is false. */}}
+{{- define "nfd.gpuMode" -}}
+{{- if kindIs "bool" .Values.gfd.enabled }}
+{{- if and .Values.gfd.enabled (eq .Values.gpu.mode "off") }}
+{{- fail "gfd.enabled=true and gpu.mode=off contradict each other" }}
+{{- end }}
+{{- .Values.gfd.enabled | ternary .Values.gpu.mode "off" }}
+{{- else }}
+{{- .Values.gpu.mode }}
+{{- end }}
+{{- end }}
+
+{{/* The ConfigMap with the device plugin's configurations; empty without one. */}}
+{{- define "nfd.pluginConfigs" -}}
+{{- if and .Values.config.name .Values.config.map }}
+{{- fail "set config.name or config.map, not both" }}
+{{- else if ne (include "nfd.gpuMode" .) "off" }}
+{{- if .Values.config.map }}
+{{- include "nfd.componentName" (dict "root" . "suffix" "device-plugin-configs") }}
+{{- else }}
+{{- .Values.config.name }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* nfd-worker.conf, with what gpu.mode and gpu.migStrategy say laid under it. */}}
 {{- define "nfd.workerConfig" -}}
 {{- $config := deepCopy (.Values.worker.config | default dict) }}
-{{- if eq .Values.gpu.mode "worker" }}
+{{- if eq (include "nfd.gpuMode" .) "worker" }}
 {{- if ne .Values.gpu.migStrategy "none" }}
 {{- $gpu := dict "sources" (dict "nvidia" (dict "migStrategy" .Values.gpu.migStrategy)) }}
 {{- $config = mergeOverwrite $gpu $config }}

@@ -1,0 +1,105 @@
+"""Which of the device plugin's configurations a node has: its label `nvidia.com/device-plugin.config` names it.
+
+`config-manager` follows the label for `gpu-feature-discovery`. The worker chooses among the files in `FOLDER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gfd.sharing import Sharing
+from nfd import names
+from nfd.config.section import Section
+from nfd.errors import ConfigError
+from nfd.host import PLUGIN_D, Host
+
+if TYPE_CHECKING:
+    from gfd.config import Config
+
+LABEL = f"{names.NVIDIA_NS}/device-plugin.config"
+NAMED = "default"
+FALLBACKS = ("named", "single", "empty")
+_IN_USE = ""
+"""The key under which the host keeps the configuration in use."""
+
+
+class NodeConfigs(Section):
+    """The choice among the device plugin's configurations in `device-plugin.d`, by the label of the node."""
+
+    default: str = ""
+    """Name of the configuration for nodes without the label `nvidia.com/device-plugin.config`."""
+    fallback_strategies: tuple[Literal["named", "single", "empty"], ...] = ("named", "single")
+    """Without label and default: the file called `default`, the only file, or none; the first that is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What counts of a configuration; None is the worker's own value."""
+
+    mig_strategy: str | None = None
+    sharing: Sharing | None = None
+
+
+def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[str]) -> str:
+    """The name of the configuration to use, empty for an empty one. Raises ConfigError if none fits."""
+    if name := wanted or default:
+        if name not in names:
+            raise ConfigError(f"no configuration {name!r}; existing are {', '.join(sorted(names)) or 'none'}")
+        return name
+    for fallback in fallbacks:
+        if fallback == "named" and NAMED in names:
+            return NAMED
+        if fallback == "single" and len(names) == 1:
+            return names[0]
+        if fallback == "empty":
+            return ""
+    raise ConfigError("neither label nor default names a configuration, and no fallback matches")
+
+
+def for_node(host: Host, config: Config) -> Config | None:
+    """The configuration with MIG strategy and sharing of the file that the node's label names; None while the label is
+    not known.
+
+    Reads: etc/kubernetes/node-feature-discovery/device-plugin.d/*, each a configuration of the device plugin
+    Absent: without a file the configuration stays as it is.
+    Raises: ConfigError for an unknown name or an invalid file, if no other one is in use.
+    """
+    files = [one for one in host.names(PLUGIN_D) if not one.startswith("..") and host.is_file(f"{PLUGIN_D}/{one}")]
+    if not files:
+        return config
+    if host.node_labels is None:
+        return None
+    in_use, options = host.good(PLUGIN_D), config.node_configs
+    try:
+        name = choose(host.node_labels.get(LABEL, ""), options.default, options.fallback_strategies, files)
+        chosen = read_chosen(host, f"{PLUGIN_D}/{name}") if name else Chosen()
+        in_use[_IN_USE] = chosen
+    except ConfigError as error:
+        before = in_use.get(_IN_USE)
+        if not isinstance(before, Chosen):
+            raise ConfigError(f"node label {LABEL}: {error}") from error
+        chosen = before
+        host.note(f"node label {LABEL}", f"{error}; the configuration in use stays")
+    changes = {"mig_strategy": chosen.mig_strategy, "sharing": chosen.sharing}
+    return config.model_copy(update={key: value for key, value in changes.items() if value is not None})
+
+
+def read_chosen(host: Host, path: str) -> Chosen:
+    """MIG strategy and sharing of a file. Raises ConfigError, HostError."""
+    return host.parsed(path, lambda data: parse_chosen(data, path)) or Chosen()
+
+
+def parse_chosen(data: bytes, path: str) -> Chosen:
+    """Raises ConfigError."""
+    from gfd.options import MIG_STRATEGY, Config, Loaded
+    from nfd.config.load import layer_of, load
+    from nfd.config.yamltext import parse
+
+    layers = (layer_of(path, parse(data, path)),)
+    config = load(Config, layers, strict_text=True).config
+    Loaded(config, layers).check_mig_strategy()
+    written = MIG_STRATEGY[0] in config.model_fields_set and "mig_strategy" in config.flags.model_fields_set
+    sharing = "sharing" in config.model_fields_set
+    return Chosen(config.flags.mig_strategy if written else None, config.sharing if sharing else None)
