@@ -11,7 +11,7 @@ from threading import Thread, current_thread
 from typing import Protocol
 
 from gfd import cuda
-from gfd.inventory import Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
+from gfd.inventory import Driver, Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
 from gfd.pci import NVIDIA, Functions, display_devices, driver_of, is_vfio, read_passed_through, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
@@ -22,6 +22,7 @@ from nfd.runtime.threads import start_thread
 MACHINE_TYPE_FILE = "/sys/class/dmi/id/product_name"
 DMI_FILE = "/sys/devices/virtual/dmi/id/product_name"
 """The same file where the kernel has it; `/sys/class/dmi/id` is a link, which a hand-made machine may lack."""
+MODULE_VERSION = "sys/module/nvidia/version"
 UNKNOWN = "unknown"
 TIMEOUT = 30.0
 
@@ -42,13 +43,14 @@ def discover(host: Host, options: ReadSettings, functions: Functions) -> Invento
 
     `functions` are those that `gfd.pci.read_functions` has just found.
 
-    Reads: the driver library; sys/bus/pci/devices; the machine-type file; proc/meminfo.
+    Reads: the driver library; sys/bus/pci/devices; the machine-type file; proc/meminfo; sys/module/nvidia/version.
     Absent: a library that cannot be loaded is the inventory's `trouble`.  Raises: HostError, as `read_devices`.
     """
     inventory = read_devices(host, options.strategy, options.timeout, functions) or Inventory()
-    total, reason = read_total(host) if inventory.gpus else (None, "")
-    gpus = tuple(complete(gpu, total, reason, functions) for gpu in inventory.gpus)
-    inventory = replace(inventory, gpus=gpus)
+    total, problem = read_total(host) if inventory.gpus else (None, "")
+    gpus = tuple(complete(gpu, total, problem, functions) for gpu in inventory.gpus)
+    driver, reason = compare_versions(host, inventory)
+    inventory = replace(inventory, gpus=gpus, driver=driver, reason=reason)
     return replace(inventory, node=read_node(host, inventory, options.machine_type_file, functions))
 
 
@@ -66,15 +68,29 @@ def is_worth_trying(host: Host, functions: Functions) -> bool:
     )
 
 
+def compare_versions(host: Host, inventory: Inventory) -> tuple[Driver, str]:
+    """Driver and reason; where the library does not fit the kernel module, with the versions of both.
+
+    Reads: sys/module/nvidia/version (text, `580.95.05`).
+    """
+    driver, reason = inventory.driver, inventory.reason
+    if inventory.trouble is not Trouble.MISMATCH:
+        return driver, reason
+    module = host.value(MODULE_VERSION) or ""
+    versions = f"kernel module {module or UNKNOWN}, library {driver.library or UNKNOWN}"
+    return replace(driver, module=module), f"{reason}: {versions}"
+
+
 def complete(gpu: Gpu, total: int | None, reason: str, functions: Functions) -> Gpu:
     """A device with its class on PCI, and with the machine's memory where it has none of its own.
 
     `total` are that memory's MiB, `reason` says why they could not be read. Some drivers (GB10) give them as the
     device's.
     """
-    gpu = replace(gpu, pci_class=gpu.pci_class or functions.get(gpu.pci_address, ""))
+    pci_class = gpu.pci_class or functions.get(gpu.pci_address, "")
     if gpu.memory is not None:
-        return replace(gpu, memory_unified=gpu.memory_unified or gpu.memory == total)
+        return replace(gpu, pci_class=pci_class, memory_unified=gpu.memory_unified or gpu.memory == total)
+    gpu = replace(gpu, pci_class=pci_class)
     if not gpu.memory_unified:
         return gpu
     if not reason:

@@ -10,9 +10,10 @@ attribute is named after the field, with dots: `compute.major`, `mig.enabled`. W
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 from nfd.features import Features
 
@@ -35,6 +36,8 @@ class Trouble(StrEnum):
     """The library is missing, or the kernel module is not loaded."""
     DRIVER_ERROR = "driver-error"
     """The library is there and does not work."""
+    MISMATCH = "driver-mismatch"
+    """The library is of another version than the loaded kernel module."""
 
 
 class Fact(StrEnum):
@@ -49,6 +52,12 @@ class Fact(StrEnum):
     MIGS = "migs"
     """One of the MIG devices at least."""
     CLIQUE = "clique"
+    """The fabric: clique, state and health."""
+    RECOVERY = "recovery"
+    REMAP = "remap"
+    UNREPAIRABLE = "unrepairable"
+    NVLINK = "nvlink"
+    PCIE = "pcie"
 
 
 def join_facts(facts: Iterable[Fact]) -> str:
@@ -64,6 +73,10 @@ class Driver:
     cuda: int | None = None
     failing: str = ""
     """What the query of a version ended with that should not have failed."""
+    module: str = ""
+    """Version of the loaded kernel module, if the library is of another one."""
+    library: str = ""
+    """Version of that library."""
 
     @property
     def is_complete(self) -> bool:
@@ -95,6 +108,25 @@ class Gpu:
     """It has no MIG devices now; those listed are of the last reading that had some."""
     clique: str = ""
     """`<cluster uuid>.<clique id>` once the fabric is up."""
+    fabric_state: str = ""
+    """not-started, in-progress, failed, completed; empty where there is no fabric."""
+    fabric_health: str = ""
+    """healthy, limited, recovering, misconfigured, unhealthy; empty if the driver does not report it."""
+    recovery: str = ""
+    """What the driver says has to be done to it: none, gpu-reset, node-reboot, drain-p2p, drain-and-reset, or a number
+    from 5 on (`other` from 100 on); empty if the driver does not report it."""
+    remap: str = ""
+    """Rows of memory: none, pending, failed; empty if the driver does not report it."""
+    unrepairable: bool | None = None
+    """Whether it has memory that cannot be repaired; None if the driver does not report it."""
+    nvlink_up: int | None = None
+    nvlink_count: int | None = None
+    nvlink_peer: str = ""
+    """What its first link leads to: gpu, cpu, switch."""
+    pcie_width: int | None = None
+    """PCIe lanes in use."""
+    pcie_width_max: int | None = None
+    """PCIe lanes that both the device and its slot have."""
     failing: str = ""
     """What a call ended with that should not have failed."""
     unread: str = ""
@@ -268,10 +300,23 @@ def from_features(features: Features) -> Inventory | None:
     )
 
 
+class Column(NamedTuple):
+    """A field of a model, and the attribute of a feature that holds it."""
+
+    field: str
+    attribute: str
+    kind: str
+
+
+@cache
+def _columns(model: type[Any]) -> tuple[Column, ...]:
+    return tuple(Column(one.name, one.name.replace("_", "."), str(one.type)) for one in fields(model))
+
+
 def _texts(value: Any) -> dict[str, str]:
     """The fields that are known, as texts."""
-    known = ((one.name, getattr(value, one.name)) for one in fields(value))
-    return {name.replace("_", "."): _text(found) for name, found in known if found is not None and found != ""}
+    known = ((column.attribute, getattr(value, column.field)) for column in _columns(type(value)))  # type: ignore[arg-type]  # types are hashable
+    return {attribute: _text(found) for attribute, found in known if found is not None and found != ""}
 
 
 def _text(value: Any) -> str:
@@ -279,8 +324,8 @@ def _text(value: Any) -> str:
 
 
 def _value(model: type[T], texts: Mapping[str, str]) -> T:
-    known: list[Field[Any]] = [one for one in fields(model) if one.name.replace("_", ".") in texts]  # type: ignore[arg-type]
-    return model(**{one.name: _parsed(str(one.type), texts[one.name.replace("_", ".")]) for one in known})
+    known = (column for column in _columns(model) if column.attribute in texts)  # type: ignore[arg-type]  # types are hashable
+    return model(**{column.field: _parsed(column.kind, texts[column.attribute]) for column in known})
 
 
 def _parsed(kind: str, text: str) -> Any:

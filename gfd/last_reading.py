@@ -6,8 +6,9 @@ that depend on them stay on the Node as long as that lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gfd.inventory import LOST, Driver, Fact, Gpu, Inventory, MigDevice, Trouble, join_facts
 
@@ -130,7 +131,8 @@ def _driver(fresh: Driver, last: Driver) -> Driver:
 def _stale(fresh: Inventory, last: Inventory) -> Inventory:
     trouble = fresh.trouble or Trouble.DRIVER_ERROR
     reason = fresh.reason or NONE_LISTED
-    return replace(last, trouble=trouble, reason=reason, stale=True, node=fresh.node)
+    driver = replace(last.driver, module=fresh.driver.module, library=fresh.driver.library)
+    return replace(last, driver=driver, trouble=trouble, reason=reason, stale=True, node=fresh.node)
 
 
 def _is_still_there(fresh: Inventory, last: Inventory) -> bool:
@@ -172,19 +174,24 @@ def _merged(fresh: Inventory, gpu: Gpu, last: Inventory, before: Gpu) -> tuple[G
     return merged, found
 
 
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    Fact.NAME: ("name",),
+    Fact.PCI: ("pci_address", "pci_class"),
+    Fact.MEMORY: ("memory", "memory_unified"),
+    Fact.COMPUTE: ("compute_major", "compute_minor"),
+    Fact.MIG: ("mig_capable", "mig_enabled"),
+    Fact.CLIQUE: ("clique", "fabric_state", "fabric_health"),
+    Fact.RECOVERY: ("recovery",),
+    Fact.REMAP: ("remap",),
+    Fact.UNREPAIRABLE: ("unrepairable",),
+    Fact.NVLINK: ("nvlink_up", "nvlink_count", "nvlink_peer"),
+    Fact.PCIE: ("pcie_width", "pcie_width_max"),
+}
+"""Fields of a device by the fact that they are."""
+
+
 def _filled(gpu: Gpu, before: Gpu, held: frozenset[str]) -> Gpu:
     """The device with those facts as they were before."""
-    filled = replace(gpu, unread=join_facts(Fact(one) for one in gpu.unknown - held))
-    if Fact.NAME in held:
-        filled = replace(filled, name=before.name)
-    if Fact.PCI in held:
-        filled = replace(filled, pci_address=before.pci_address, pci_class=before.pci_class)
-    if Fact.MEMORY in held:
-        filled = replace(filled, memory=before.memory, memory_unified=before.memory_unified)
-    if Fact.COMPUTE in held:
-        filled = replace(filled, compute_major=before.compute_major, compute_minor=before.compute_minor)
-    if Fact.MIG in held:
-        filled = replace(filled, mig_capable=before.mig_capable, mig_enabled=before.mig_enabled)
-    if Fact.CLIQUE in held:
-        filled = replace(filled, clique=before.clique)
-    return filled
+    fields = [field for fact in held for field in _FIELDS.get(fact, ())]
+    values: dict[str, Any] = {field: getattr(before, field) for field in fields}
+    return replace(gpu, unread=join_facts(Fact(one) for one in gpu.unknown - held), **values)

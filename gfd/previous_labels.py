@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gfd.inventory import Inventory
+from gfd.inventory import Inventory, Trouble
+from gfd.labels.faults import is_ruled_out
 from gfd.labels.gpus import models
 from gfd.labels.productname import is_product_of
 from gfd.labels.uncertain import OF_ONE_MODEL, is_of_mig, is_uncertain
@@ -33,10 +34,13 @@ def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory
     if not is_needed(inventory) or not kept.keys() & {"gpu.product", "gpu.count"}:
         return dict(labels)
     if inventory.trouble is not None or lists_none(inventory):
-        found = {**kept, "gpu.state": "stale"} if _may_be_there(inventory, before) else {}
+        mismatch = inventory.trouble is Trouble.MISMATCH
+        state = str(inventory.trouble) if mismatch else "stale"
+        found = {**kept, "gpu.state": state} if _may_be_there(inventory, before) else {}
         return {**labels, **_full(found)}
     if not _is_same_hardware(inventory, kept):
         return dict(labels)
+    kept = {name: value for name, value in kept.items() if not is_ruled_out(inventory, name)}
     strategy = labels.get(f"{NS}mig.strategy", "") if inventory.compute_gpus else kept.get("mig.strategy", "")
     added, instead = _held(inventory, kept, strategy)
     return {**_full(added), **labels, **_full(instead)}

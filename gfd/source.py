@@ -9,6 +9,7 @@ from gfd.discover import discover as read_inventory
 from gfd.discover import is_tegra, is_worth_trying
 from gfd.inventory import Inventory, Trouble, from_features, to_features
 from gfd.labels import label
+from gfd.labels.faults import count_faults
 from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
 from gfd.last_reading import gaps
@@ -49,7 +50,9 @@ def may_have_gpus(host: Host, inventory: Inventory) -> bool:
 
     So it is on Tegra, whose GPU is part of the chip, and where a library is loaded that does not work.
     """
-    return inventory.trouble is Trouble.DRIVER_ERROR or (inventory.trouble is not None and is_tegra(host))
+    return inventory.trouble in (Trouble.DRIVER_ERROR, Trouble.MISMATCH) or (
+        inventory.trouble is not None and is_tegra(host)
+    )
 
 
 def booted_at(host: Host) -> int:
@@ -95,13 +98,15 @@ def is_known(inventory: Inventory, settings: LabelSettings, key: str) -> bool:
 
 
 def devices(features: Features) -> dict[str, int]:
-    """GPUs on PCI, those that the driver can use, and those that do not answer or answer with errors."""
+    """GPUs on PCI, those that the driver can use, those that do not answer or answer with errors, and those with each
+    kind of fault."""
     inventory = from_features(features)
     if inventory is None:
         return {}
     usable = 0 if inventory.trouble else sum(not gpu.mute for gpu in inventory.gpus)
     failing = sum(bool(gpu.failing) for gpu in inventory.gpus)
-    return {"present": inventory.node.pci_gpus, "usable": usable, "failing": failing}
+    found = {"present": inventory.node.pci_gpus, "usable": usable, "failing": failing}
+    return found | count_faults(inventory)
 
 
 def needs(config: Config) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gfd.inventory import Inventory
-from gfd.labels import gpus, mig, node, state
+from gfd.labels import faults, gpus, mig, node, state
 from gfd.labels.settings import LabelSettings
 from nfd import names
 from nfd.source import Labelled
@@ -26,6 +26,7 @@ LABELERS: tuple[Labeler, ...] = (
     gpus.mode,
     gpus.clique,
     node.guest,
+    faults.details,
     state.health,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gfd.inventory import Inventory, Trouble
+from gfd.labels.faults import find_faults
 from gfd.labels.gpus import models
 from gfd.labels.mig import is_pending, layout_problem
 from gfd.labels.settings import SINGLE, LabelSettings
@@ -14,7 +15,7 @@ def health(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
     Labels:
         gpu.present = true: an NVIDIA display controller is on PCI
-        gpu.state = no-driver, driver-error, stale, degraded, mig-pending, mig-invalid: what is wrong with the GPUs
+        gpu.state = no-driver, driver-error, driver-mismatch, stale, degraded, mig-pending, mig-invalid: what is wrong
         gpu.count.present = number: GPUs on PCI, if there are more than `gpu.count`
         gpu.count.failing = number: GPUs that do not answer, where there are such
     """
@@ -22,6 +23,7 @@ def health(inventory: Inventory, settings: LabelSettings) -> Labelled:
     labels: dict[str, str] = {}
     notes = [("driver", reason) for reason in driver_problems(inventory, settings)]
     notes += [(f"GPU {gpu.index}", gpu.failing) for gpu in inventory.gpus if gpu.failing]
+    notes += [(f"GPU {fault.gpu}", fault.reason) for fault in find_faults(inventory)]
     if node.pci_gpus:
         labels["gpu.present"] = "true"
     counted = sum(model.count for model in models(inventory)) + sum(gpu.display_only for gpu in inventory.gpus)
@@ -45,12 +47,12 @@ def driver_problems(inventory: Inventory, settings: LabelSettings) -> list[str]:
 def state_of(inventory: Inventory, settings: LabelSettings) -> str:
     """What is worst about the devices; empty if all is well."""
     if inventory.stale:
-        return "stale"
+        return str(inventory.trouble) if inventory.trouble is Trouble.MISMATCH else "stale"
     if inventory.trouble is not None:
         return str(inventory.trouble) if _concerns(inventory) else ""
     if inventory.node.pci_missing or (inventory.gpus and inventory.driver.failing):
         return "degraded"
-    if any(gpu.failing for gpu in inventory.gpus):
+    if any(gpu.failing for gpu in inventory.gpus) or find_faults(inventory):
         return "degraded"
     if settings.mig_strategy == SINGLE and layout_problem(inventory) and not is_pending(inventory):
         return "mig-invalid"

@@ -12,7 +12,17 @@ import pynvml
 
 from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Trouble
 from gfd.nvml.device import Device
-from gfd.nvml.library import LIBRARY, attempt, error_text, is_absent, is_replaced, load, read_text, unload
+from gfd.nvml.library import (
+    LIBRARY,
+    attempt,
+    error_text,
+    is_absent,
+    is_replaced,
+    load,
+    loaded_version,
+    read_text,
+    unload,
+)
 
 _NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
 
@@ -60,8 +70,11 @@ class NvmlReading:
         else:
             trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
             self._trouble = (trouble, f"NVML: {error_text(error)}")
-        if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH and is_replaced():
-            unload()  # the next reading is to find the library of the new driver
+        if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+            self._trouble = (Trouble.MISMATCH, f"NVML: {error_text(error)}")
+            self._driver = Driver(library=loaded_version())
+            if is_replaced():
+                unload()  # the next reading is to find the library of the new driver
 
     def _read(self) -> None:
         failing: list[str] = []

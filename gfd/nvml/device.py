@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pynvml
 
 from gfd.inventory import Fact, Gpu, MigDevice, join_facts
+from gfd.nvml.health import ABSENT, FAILED, PENDING, RECOVERY, FieldValues, read_fabric, read_links, read_pcie
 from gfd.nvml.library import REPLACED, UNKNOWN_HERE, error_text, optional, read_text, text_of
 from gfd.nvml.mig import read_mig
 
@@ -19,10 +18,11 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 
 _EMPTY_SLOT = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
-_FABRIC_COMPLETED = 3
 _HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED})
 """What a device may lack of that which every library can ask for."""
 _NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
+_TELLING = ("name", "memory", "pci_address", "mig_capable")
+"""A device that answers none of them, and has no compute capability, does not answer."""
 _UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
@@ -35,6 +35,7 @@ class Device:
     """Reads one device, each fact by itself; `gpu` and `migs` are what came out."""
 
     def __init__(self, index: int) -> None:
+        self._index = index
         self.gpu = Gpu(index)
         self.migs: tuple[MigDevice, ...] = ()
         self._failing: list[str] = []
@@ -44,38 +45,58 @@ class Device:
         except pynvml.NVMLError as error:
             self.gpu = Gpu(index, failing=error_text(error), mute=1)
             return
-        memory_bytes = self._read(handle)
-        if not _tells_anything(self.gpu):
+        memory_bytes, facts = self._read(handle)
+        if not any(facts[name] for name in _TELLING) and facts["compute_major"] is None:
             self.gpu = Gpu(index, failing=self._failing[0] if self._failing else "no answer", mute=1)
             return
-        if self.gpu.mig_enabled:
+        facts |= self._read_health(handle)
+        if facts["mig_enabled"]:
             self.migs = tuple(self._read_migs(handle, memory_bytes))
         failing = self._failing[0] if self._failing else ""
-        self.gpu = replace(self.gpu, failing=failing, unread=join_facts(self._unread))
+        self.gpu = Gpu(index, failing=failing, unread=join_facts(self._unread), **facts)
 
-    def _read(self, handle: Any) -> int:
-        """Fill `gpu`; returns its memory in bytes, 0 if that is not known."""
+    def _read(self, handle: Any) -> tuple[int, dict[str, Any]]:
+        """Its memory in bytes, 0 if that is not known, and what it is."""
         name = self._ask(Fact.NAME, "name", lambda: read_text("nvmlDeviceGetName", _NAME, handle), frozenset())
         capable, mode = self._mig_mode(handle)
         compute = self._ask(
             Fact.COMPUTE, "compute capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), _HERE
         )
         memory, unified = self._memory(handle, compute is not None and tuple(compute) in INTEGRATED)
-        self.gpu = replace(
-            self.gpu,
-            name=name or "",
-            uuid=optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, handle), ""),
-            pci_address=self._ask(Fact.PCI, "PCI address", lambda: pci_address(handle), _HERE) or "",
-            memory=memory // MIB if memory else None,
-            memory_unified=unified,
-            compute_major=compute[0] if compute else None,
-            compute_minor=compute[1] if compute else None,
-            mig_capable=capable,
-            mig_enabled=bool(mode[0]),
-            mig_changing=mode[0] != mode[1],
-            clique=self._ask(Fact.CLIQUE, "fabric", lambda: read_clique(handle)) or "",
-        )
-        return memory
+        return memory, {
+            "name": name or "",
+            "uuid": optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, handle), ""),
+            "pci_address": self._ask(Fact.PCI, "PCI address", lambda: pci_address(handle), _HERE) or "",
+            "memory": memory // MIB if memory else None,
+            "memory_unified": unified,
+            "compute_major": compute[0] if compute else None,
+            "compute_minor": compute[1] if compute else None,
+            "mig_capable": capable,
+            "mig_enabled": bool(mode[0]),
+            "mig_changing": mode[0] != mode[1],
+        }
+
+    def _read_health(self, handle: Any) -> dict[str, Any]:
+        """Whether it is well."""
+        values = FieldValues(handle, RECOVERY, PENDING, FAILED)
+        flag = pynvml.nvmlDeviceGetUnrepairableMemoryFlag_v1
+        fabric = self._ask(Fact.CLIQUE, "fabric", lambda: read_fabric(handle))
+        links = self._ask(Fact.NVLINK, "NVLink", lambda: read_links(handle), ABSENT)
+        unrepairable = self._ask(Fact.UNREPAIRABLE, "unrepairable memory", lambda: flag(handle), ABSENT)
+        width, widest = self._ask(Fact.PCIE, "PCIe", lambda: read_pcie(handle), ABSENT) or (None, None)
+        return {
+            "clique": fabric.clique if fabric else "",
+            "fabric_state": fabric.state if fabric else "",
+            "fabric_health": fabric.health if fabric else "",
+            "recovery": self._ask(Fact.RECOVERY, "recovery action", values.recovery, ABSENT) or "",
+            "remap": self._ask(Fact.REMAP, "row remapping", values.remap, ABSENT) or "",
+            "unrepairable": None if unrepairable is None else bool(unrepairable),
+            "nvlink_up": links.up if links else None,
+            "nvlink_count": links.total if links else None,
+            "nvlink_peer": links.peer if links else "",
+            "pcie_width": width,
+            "pcie_width_max": widest,
+        }
 
     def _mig_mode(self, handle: Any) -> tuple[bool | None, tuple[int, int]]:
         """Whether the device is capable of MIG (None: not known), current and pending mode."""
@@ -112,7 +133,7 @@ class Device:
                 mig = self._mig_handle(handle, slot)
                 if mig is None:
                     continue
-                device, failing = read_mig(self.gpu.index, mig, memory_bytes)
+                device, failing = read_mig(self._index, mig, memory_bytes)
             except (pynvml.NVMLError, LookupError) as error:
                 self._fails(Fact.MIGS, f"MIG device {slot}: {error_text(error)}")
                 continue
@@ -148,11 +169,6 @@ class Device:
         self._failing.append(reason)
 
 
-def _tells_anything(gpu: Gpu) -> bool:
-    """Whether any fact could be read: a device of which none can is one that does not answer."""
-    return bool(gpu.name or gpu.memory or gpu.pci_address or gpu.mig_capable or gpu.compute_major is not None)
-
-
 def pci_address(handle: Any) -> str:
     """The device's address as sysfs has it, empty if NVML's is none: `00000000:3B:00.0` is `0000:3b:00.0`.
 
@@ -166,19 +182,3 @@ def pci_address(handle: Any) -> str:
     with suppress(ValueError):
         return f"{int(domain, 16):04x}:{rest}" if colon else ""
     return ""
-
-
-def read_clique(handle: Any) -> str:
-    """`<cluster uuid>.<clique id>` of a device whose fabric is up, else empty."""
-    newer = pynvml.c_nvmlGpuFabricInfoV_t()
-    try:
-        pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(newer))
-        info: Any = newer
-    except pynvml.NVMLError_FunctionNotFound:
-        info = pynvml.c_nvmlGpuFabricInfo_t()
-        pynvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
-    uuid = bytes(info.clusterUuid)
-    if info.state & 0xFF != _FABRIC_COMPLETED or info.status != pynvml.NVML_SUCCESS or not any(uuid):
-        return ""
-    text = uuid.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}.{info.cliqueId}"

@@ -55,15 +55,27 @@ def unload() -> None:
 
 
 def is_replaced() -> bool:
-    """Whether the file of the loaded library is gone, or another one, as after a driver upgrade (proc(5), "maps")."""
+    """Whether the file of the loaded library is gone, or another one, as after a driver upgrade."""
+    path, inode = loaded_file()
+    try:
+        return bool(path) and Path(path).stat().st_ino != inode
+    except OSError:
+        return True
+
+
+def loaded_version() -> str:
+    """The version in the file name of the loaded library, `libnvidia-ml.so.580.95.05`; empty if there is none."""
+    version = loaded_file()[0].removesuffix(" (deleted)").rpartition("/libnvidia-ml.so.")[2]
+    return version if "." in version else ""
+
+
+def loaded_file() -> tuple[str, int]:
+    """Path and inode of the loaded library; empty and 0 if none is loaded (proc(5), "maps")."""
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         _, _, _, _, inode, *path = line.split(maxsplit=5)
         if path and "/libnvidia-ml.so" in path[0]:
-            try:
-                return Path(path[0]).stat().st_ino != int(inode)
-            except OSError:
-                return True
-    return False
+            return path[0], int(inode)
+    return "", 0
 
 
 def is_absent(library: str, error: OSError) -> bool:

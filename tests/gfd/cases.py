@@ -29,7 +29,10 @@ GFD_OWN = re.compile(
     r")"
 )
 """Keys that GFD itself may write."""
-OURS = re.compile(r"nvidia\.com/gpu\.(model\..*|memory\.unified|count\.present|count\.failing|state|present|mixed)")
+OURS = re.compile(
+    r"nvidia\.com/gpu\.(model\..*|memory\.unified|count\.present|count\.failing|state|present|mixed"
+    r"|recovery|remap|fabric\.state)"
+)
 
 Case = Mapping[str, Any]
 

@@ -115,4 +115,19 @@ struct fabric_info_v3 {
     unsigned char health_summary;
 };
 
+struct field_value {
+    unsigned id, scope;
+    long long timestamp, latency;
+    unsigned type, code;
+    union {
+        double real;
+        unsigned number;
+        unsigned long long longest;
+    } value;
+};
+
+struct unrepairable_memory {
+    unsigned version, unrepairable;
+};
+
 #endif

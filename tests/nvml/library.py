@@ -52,6 +52,7 @@ PRODUCTS = {
             "nvml_system.c",
             "nvml_handles.c",
             "nvml_device.c",
+            "nvml_health.c",
             "nvml_mig.c",
             "nvml_profiles.c",
         ),
@@ -106,7 +107,7 @@ def build(machine: Machine, directory: Path) -> Libraries:
     for name in lasting(machine, "libraries", ("nvml",)):
         link = folder / PRODUCTS[name].soname
         link.unlink(missing_ok=True)
-        link.symlink_to(compiled / link.name)
+        link.symlink_to(versioned(compiled / link.name, folder, machine.get("library", "")))
     libraries = Libraries(
         folder=folder,
         nvml=folder / PRODUCTS["nvml"].soname,
@@ -121,6 +122,15 @@ def build(machine: Machine, directory: Path) -> Libraries:
     )
     write_machine(machine, libraries.machine)
     return libraries
+
+
+def versioned(library: Path, folder: Path, version: str) -> Path:
+    """The library itself, or a copy in `folder` whose file name has a version, as an installed driver has it."""
+    if not version:
+        return library
+    copied = folder / f"libnvidia-ml.so.{version}"
+    shutil.copy(library, copied)
+    return copied
 
 
 def write_machine(machine: Machine, path: Path) -> None:

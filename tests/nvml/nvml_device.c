@@ -131,7 +131,10 @@ int nvmlDeviceGetGpuFabricInfoV(const struct device *device, struct fabric_info_
     struct fabric_info fabric;
     ENTER(device, device, info);
     bool third = info->version == VERSION_WORD(3, struct fabric_info_v3);
+    const json *facts = json_get(device->facts, "fabric");
     if (!third && info->version != VERSION_WORD(2, struct fabric_info_v2))
+        return NVML_VERSION_MISMATCH;
+    if (third && json_number(facts, "newest", 3) < 3) /* a driver that knows version 2 alone */
         return NVML_VERSION_MISMATCH;
     if (!fabric_of(device, &fabric))
         return NVML_NOT_SUPPORTED;
@@ -139,9 +142,9 @@ int nvmlDeviceGetGpuFabricInfoV(const struct device *device, struct fabric_info_
     info->status = fabric.status;
     info->clique = fabric.clique;
     info->state = fabric.state;
-    info->health_mask = 0;
+    info->health_mask = (unsigned)json_number(facts, "health_mask", 0);
     if (third)
-        ((struct fabric_info_v3 *)info)->health_summary = 0;
+        ((struct fabric_info_v3 *)info)->health_summary = (unsigned char)json_number(facts, "health", 0);
     return NVML_SUCCESS;
 }
 
@@ -157,7 +160,6 @@ UNSUPPORTED(nvmlDeviceGetHostVgpuMode)
 UNSUPPORTED(nvmlDeviceGetSerial)
 UNSUPPORTED(nvmlDeviceGetBoardId)
 UNSUPPORTED(nvmlDeviceGetBoardPartNumber)
-UNSUPPORTED(nvmlDeviceGetVbiosVersion)
 UNSUPPORTED(nvmlDeviceGetComputeMode)
 UNSUPPORTED(nvmlDeviceGetPersistenceMode)
 UNSUPPORTED(nvmlDeviceGetDisplayMode)
@@ -169,4 +171,3 @@ UNSUPPORTED(nvmlDeviceGetMemoryBusWidth)
 UNSUPPORTED(nvmlDeviceGetBAR1MemoryInfo)
 UNSUPPORTED(nvmlDeviceGetModuleId)
 UNSUPPORTED(nvmlDeviceGetPlatformInfo)
-UNSUPPORTED(nvmlDeviceGetGspFirmwareVersion)

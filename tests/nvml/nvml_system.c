@@ -1,11 +1,34 @@
 /* NVML as a whole: init and shutdown, versions, error texts. */
 #include "devices.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned references;
+static int device_node = -1; /* as the driver's library keeps /dev/nvidia0 open while it is initialised */
+static void *mapped = MAP_FAILED;
+
+static void open_node(void)
+{
+    const char *path = machine_text("device_node", NULL);
+    device_node = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (device_node >= 0)
+        mapped = mmap(NULL, 1, PROT_READ, MAP_SHARED, device_node, 0);
+}
+
+static void close_node(void)
+{
+    if (mapped != MAP_FAILED)
+        munmap(mapped, 1);
+    if (device_node >= 0)
+        close(device_node);
+    mapped = MAP_FAILED;
+    device_node = -1;
+}
 
 bool initialised(void)
 {
@@ -26,6 +49,8 @@ static int initialise(const char *call)
     int code = readable ? begin_call(call, NULL, false) : NVML_UNKNOWN;
     pthread_mutex_lock(&lock);
     references += code == NVML_SUCCESS;
+    if (code == NVML_SUCCESS && references == 1)
+        open_node();
     pthread_mutex_unlock(&lock);
     return code;
 }
@@ -52,6 +77,8 @@ int nvmlShutdown(void)
     ENTER(library, "");
     pthread_mutex_lock(&lock);
     references--;
+    if (references == 0)
+        close_node();
     pthread_mutex_unlock(&lock);
     return NVML_SUCCESS;
 }

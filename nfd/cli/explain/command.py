@@ -105,6 +105,8 @@ def present(case: Case) -> Iterator[str]:
         yield from (f"by {rule}" for rule, _ in giving[-1:])
         yield from (_overridden(rule, value) for rule, value in giving[:-1])
         yield from evidence(case, makers[origin])
+        said = [one for one in case.seen.problems if one.source == origin]
+        yield from (f"the scan reports: {one.subject}: {one.reason}" for one in said[:_MOST_SHOWN])
     yield from overridden_rules(case)
     for name, make in makers.items():
         other = make(case.features).get(case.key) if name != origin else None
