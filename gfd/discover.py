@@ -12,9 +12,11 @@ from typing import Protocol
 
 from gfd import cuda
 from gfd.inventory import Driver, Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
+from gfd.pci import DEVICES as PCI_DEVICES
 from gfd.pci import NVIDIA, Functions, display_devices, driver_of, is_vfio, read_passed_through, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.pcie import numa_node, read_roots
 from nfd.host.replay import LIBRARY_VARIABLE, Replay
 from nfd.runtime.failures import failed
 from nfd.runtime.threads import start_thread
@@ -48,7 +50,8 @@ def discover(host: Host, options: ReadSettings, functions: Functions) -> Invento
     """
     inventory = read_devices(host, options.strategy, options.timeout, functions) or Inventory()
     total, problem = read_total(host) if inventory.gpus else (None, "")
-    gpus = tuple(complete(gpu, total, problem, functions) for gpu in inventory.gpus)
+    places = read_places(host, inventory, functions)
+    gpus = tuple(complete(gpu, total, problem, places) for gpu in inventory.gpus)
     driver, reason = compare_versions(host, inventory)
     inventory = replace(inventory, gpus=gpus, driver=driver, reason=reason)
     return replace(inventory, node=read_node(host, inventory, options.machine_type_file, functions))
@@ -81,16 +84,43 @@ def compare_versions(host: Host, inventory: Inventory) -> tuple[Driver, str]:
     return replace(driver, module=module), f"{reason}: {versions}"
 
 
-def complete(gpu: Gpu, total: int | None, reason: str, functions: Functions) -> Gpu:
-    """A device with its class on PCI, and with the machine's memory where it has none of its own.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the devices are in the machine: by PCI address, their class, NUMA node and PCIe root."""
+
+    classes: Functions
+    nodes: Mapping[str, int]
+    roots: Mapping[str, str]
+    switched: int
+    """Devices that are connected by NVSwitches."""
+
+
+def read_places(host: Host, inventory: Inventory, functions: Functions) -> Places:
+    """Reads: the links in sys/bus/pci/devices, and numa_node of the devices."""
+    addresses = [gpu.pci_address for gpu in inventory.gpus if gpu.pci_address in functions]
+    nodes = {address: numa_node(host.value(f"{PCI_DEVICES}/{address}/numa_node")) for address in addresses}
+    roots = read_roots(host, PCI_DEVICES, addresses) if addresses else {}
+    switched = sum(gpu.nvlink_peer == "switch" for gpu in inventory.gpus)
+    return Places(functions, {address: int(node) for address, node in nodes.items() if node}, roots, switched)
+
+
+def complete(gpu: Gpu, total: int | None, reason: str, places: Places) -> Gpu:
+    """A device with its place, and with the machine's memory where it has none of its own.
 
     `total` are that memory's MiB, `reason` says why they could not be read. Some drivers (GB10) give them as the
     device's.
     """
-    pci_class = gpu.pci_class or functions.get(gpu.pci_address, "")
+    address = gpu.pci_address
+    gpu = replace(
+        gpu,
+        pci_class=gpu.pci_class or places.classes.get(address, ""),
+        numa_node=places.nodes.get(address),
+        pcie_root=places.roots.get(address, ""),
+        nvlink_peers=places.switched - 1 if gpu.nvlink_peer == "switch" else gpu.nvlink_peers,
+    )
     if gpu.memory is not None:
-        return replace(gpu, pci_class=pci_class, memory_unified=gpu.memory_unified or gpu.memory == total)
-    gpu = replace(gpu, pci_class=pci_class)
+        unified = gpu.memory_unified or gpu.memory == total
+        return gpu if unified == gpu.memory_unified else replace(gpu, memory_unified=unified)
     if not gpu.memory_unified:
         return gpu
     if not reason:

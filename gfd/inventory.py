@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from nfd.features import Features
@@ -58,6 +58,11 @@ class Fact(StrEnum):
     UNREPAIRABLE = "unrepairable"
     NVLINK = "nvlink"
     PCIE = "pcie"
+    VBIOS = "vbios"
+    GSP = "gsp"
+
+
+_NOTHING: frozenset[str] = frozenset()
 
 
 def join_facts(facts: Iterable[Fact]) -> str:
@@ -123,6 +128,16 @@ class Gpu:
     nvlink_count: int | None = None
     nvlink_peer: str = ""
     """What its first link leads to: gpu, cpu, switch."""
+    nvlink_version: str = ""
+    """`4.0`."""
+    nvlink_peers: int | None = None
+    """GPUs of the machine that its NVLinks lead to, through switches too."""
+    numa_node: int | None = None
+    pcie_root: str = ""
+    """`pci0000:64`."""
+    vbios: str = ""
+    gsp: str = ""
+    """Version of the firmware of the GPU's system processor."""
     pcie_width: int | None = None
     """PCIe lanes in use."""
     pcie_width_max: int | None = None
@@ -147,7 +162,9 @@ class Gpu:
     @property
     def unknown(self) -> frozenset[str]:
         """Facts that are not known, neither from this reading nor from one before."""
-        return frozenset(Fact) if self.mute and not self.name else frozenset(self.unread.split())
+        if self.mute and not self.name:
+            return frozenset(Fact)
+        return frozenset(self.unread.split()) if self.unread else _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,10 +307,10 @@ def from_features(features: Features) -> Inventory | None:
     reading = features.attributes.get(DRIVER, {})
     return Inventory(
         backend=reading.get("backend", ""),
-        driver=_value(Driver, reading),
-        gpus=tuple(_value(Gpu, one) for one in features.instances.get(GPU, ())),
-        migs=tuple(_value(MigDevice, one) for one in features.instances.get(MIG, ())),
-        node=_value(Node, node),
+        driver=_value(Driver, tuple(reading.items())),
+        gpus=tuple(_value(Gpu, tuple(one.items())) for one in features.instances.get(GPU, ())),
+        migs=tuple(_value(MigDevice, tuple(one.items())) for one in features.instances.get(MIG, ())),
+        node=_value(Node, tuple(node.items())),
         trouble=Trouble(reading["trouble"]) if "trouble" in reading else None,
         reason=reading.get("reason", ""),
         stale=reading.get("stale") == "true",
@@ -323,9 +340,12 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _value(model: type[T], texts: Mapping[str, str]) -> T:
-    known = (column for column in _columns(model) if column.attribute in texts)  # type: ignore[arg-type]  # types are hashable
-    return model(**{column.field: _parsed(column.kind, texts[column.attribute]) for column in known})
+@lru_cache(maxsize=512)
+def _value(model: type[Any], texts: tuple[tuple[str, str], ...]) -> Any:
+    """One scan makes the same devices of the same texts several times; they are frozen."""
+    known = dict(texts)
+    columns = (column for column in _columns(model) if column.attribute in known)  # type: ignore[arg-type]  # as above
+    return model(**{column.field: _parsed(column.kind, known[column.attribute]) for column in columns})
 
 
 def _parsed(kind: str, text: str) -> Any:

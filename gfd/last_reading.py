@@ -176,7 +176,7 @@ def _merged(fresh: Inventory, gpu: Gpu, last: Inventory, before: Gpu) -> tuple[G
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     Fact.NAME: ("name",),
-    Fact.PCI: ("pci_address", "pci_class"),
+    Fact.PCI: ("pci_address", "pci_class", "numa_node", "pcie_root"),
     Fact.MEMORY: ("memory", "memory_unified"),
     Fact.COMPUTE: ("compute_major", "compute_minor"),
     Fact.MIG: ("mig_capable", "mig_enabled"),
@@ -184,8 +184,10 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     Fact.RECOVERY: ("recovery",),
     Fact.REMAP: ("remap",),
     Fact.UNREPAIRABLE: ("unrepairable",),
-    Fact.NVLINK: ("nvlink_up", "nvlink_count", "nvlink_peer"),
+    Fact.NVLINK: ("nvlink_up", "nvlink_count", "nvlink_peer", "nvlink_version", "nvlink_peers"),
     Fact.PCIE: ("pcie_width", "pcie_width_max"),
+    Fact.VBIOS: ("vbios",),
+    Fact.GSP: ("gsp",),
 }
 """Fields of a device by the fact that they are."""
 

@@ -50,9 +50,8 @@ def may_have_gpus(host: Host, inventory: Inventory) -> bool:
 
     So it is on Tegra, whose GPU is part of the chip, and where a library is loaded that does not work.
     """
-    return inventory.trouble in (Trouble.DRIVER_ERROR, Trouble.MISMATCH) or (
-        inventory.trouble is not None and is_tegra(host)
-    )
+    broken = inventory.trouble in (Trouble.DRIVER_ERROR, Trouble.MISMATCH)
+    return broken or (inventory.trouble is not None and is_tegra(host))
 
 
 def booted_at(host: Host) -> int:

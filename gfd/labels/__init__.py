@@ -25,6 +25,7 @@ LABELERS: tuple[Labeler, ...] = (
     gpus.per_model,
     gpus.mode,
     gpus.clique,
+    gpus.topology,
     node.guest,
     faults.details,
     state.health,

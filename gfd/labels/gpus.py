@@ -218,6 +218,24 @@ def mode(inventory: Inventory, settings: LabelSettings) -> Labelled:
     return Labelled({"gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"})
 
 
+def topology(inventory: Inventory, settings: LabelSettings) -> Labelled:
+    """How the GPUs are connected. The version is that of the links that are up, if it is the same for all.
+
+    Labels:
+        gpu.nvlink.version = text: version of NVLink, such as `4.0`, where GPUs are connected by it
+        gpu.numa.aligned = true, false: whether all GPUs are at one NUMA node, where there are several GPUs
+    """
+    gpus = inventory.compute_gpus
+    labels: dict[str, str] = {}
+    versions = {gpu.nvlink_version for gpu in gpus if gpu.nvlink_version}
+    if len(versions) == 1:
+        labels["gpu.nvlink.version"] = versions.pop()
+    nodes = {gpu.numa_node for gpu in gpus}
+    if len(gpus) > 1 and None not in nodes:
+        labels["gpu.numa.aligned"] = _text(len(nodes) == 1)
+    return Labelled(labels)
+
+
 def clique(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """None if they differ.
 

@@ -20,6 +20,9 @@ MIB = 1024 * 1024
 _EMPTY_SLOT = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 _HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED})
 """What a device may lack of that which every library can ask for."""
+_VBIOS, _GSP = "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetGspFirmwareVersion"
+_FIRMWARE = 64
+"""Bytes of a text with a version of firmware; more than NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE."""
 _NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
 _TELLING = ("name", "memory", "pci_address", "mig_capable")
 """A device that answers none of them, and has no compute capability, does not answer."""
@@ -74,6 +77,8 @@ class Device:
             "mig_capable": capable,
             "mig_enabled": bool(mode[0]),
             "mig_changing": mode[0] != mode[1],
+            "vbios": self._ask(Fact.VBIOS, "VBIOS", lambda: read_text(_VBIOS, _FIRMWARE, handle), ABSENT) or "",
+            "gsp": self._ask(Fact.GSP, "GSP firmware", lambda: read_text(_GSP, _FIRMWARE, handle), ABSENT) or "",
         }
 
     def _read_health(self, handle: Any) -> dict[str, Any]:
@@ -94,6 +99,8 @@ class Device:
             "nvlink_up": links.up if links else None,
             "nvlink_count": links.total if links else None,
             "nvlink_peer": links.peer if links else "",
+            "nvlink_version": links.version if links else "",
+            "nvlink_peers": links.peers if links else None,
             "pcie_width": width,
             "pcie_width_max": widest,
         }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
 from gfd.nvml.library import UNKNOWN_HERE
+
+T = TypeVar("T")
 
 ABSENT = UNKNOWN_HERE | {
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
@@ -72,11 +74,15 @@ class FieldValues:
 
 
 class Links(NamedTuple):
-    """The NVLinks of a device: how many are up, how many there are, what is at the other end of the first one."""
+    """The NVLinks of a device: how many are up, how many there are; of the first that is up what it leads to, and its
+    version. `peers` are the GPUs that they lead to directly, None where they lead to switches.
+    """
 
     up: int
     total: int
-    peer: str
+    peer: str = ""
+    version: str = ""
+    peers: int | None = None
 
 
 _PEERS = {
@@ -84,30 +90,43 @@ _PEERS = {
     pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "cpu",
     pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch",
 }
+_VERSIONS = ("", "1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0", "6.0")
+"""By the number that NVML gives."""
 
 
 def read_links(handle: Any) -> Links | None:
     """None for a device without NVLink. Raises: NVMLError."""
-    up: list[int] = []
+    states: list[int] = []
     state = pynvml.nvmlDeviceGetNvLinkState
     try:
         for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-            up.append(state(handle, link))
+            states.append(state(handle, link))
     except pynvml.NVMLError as error:
         if error.value not in ABSENT:
             raise
+    up = [link for link, active in enumerate(states) if active]
     if not up:
-        return None
-    return Links(sum(map(bool, up)), len(up), read_peer(handle, up.index(1)) if 1 in up else "")
+        return Links(0, len(states)) if states else None
+    peer = _PEERS.get(_unless_absent(lambda: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, up[0])), "")
+    number = _unless_absent(lambda: pynvml.nvmlDeviceGetNvLinkVersion(handle, up[0])) or 0
+    version = _VERSIONS[number] if number < len(_VERSIONS) else ""
+    peers = _unless_absent(lambda: count_peers(handle, up)) if peer == "gpu" else None
+    return Links(len(up), len(states), peer, version, peers)
 
 
-def read_peer(handle: Any, link: int) -> str:
-    """What a link leads to: gpu, cpu, switch; empty if that is not known. Raises: NVMLError."""
+def count_peers(handle: Any, links: Sequence[int]) -> int:
+    """How many devices these links lead to. Raises: NVMLError."""
+    found = [pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link) for link in links]
+    return len({type(info).busId.__get__(info) for info in found})
+
+
+def _unless_absent(ask: Callable[[], T]) -> T | None:
+    """The answer; None where there is no such thing. Raises: NVMLError."""
     try:
-        return _PEERS.get(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link), "")
+        return ask()
     except pynvml.NVMLError as error:
         if error.value in ABSENT:
-            return ""
+            return None
         raise
 
 

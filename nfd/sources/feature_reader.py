@@ -10,6 +10,7 @@ from typing import TypeVar
 from nfd.errors import HostError
 from nfd.features import Features, join
 from nfd.host import Host
+from nfd.host.pcie import numa_node
 from nfd.host.text import BLANK, parse_decimal
 from nfd.source import Partial
 
@@ -109,6 +110,12 @@ def gather(host: Host, parts: Mapping[str, Part]) -> Features | Partial:
 def attributes(feature: str, elements: Mapping[str, str] | None) -> Features:
     """One attribute feature; None: there is no such feature."""
     return Features() if elements is None else Features(attributes={feature: elements})
+
+
+def place(reader: FeatureReader, file: str, root: str) -> dict[str, str]:
+    """Attributes `numa_node`, from that file, and `pcie_root`, as far as they are known."""
+    node = numa_node(reader.value(file))
+    return {**({"numa_node": node} if node else {}), **({"pcie_root": root} if root else {})}
 
 
 def is_positive(text: str | None) -> bool:

@@ -1,6 +1,6 @@
-"""Memory: NUMA nodes, swap, persistent memory and huge pages.
+"""Memory: NUMA nodes, tiers, swap, persistent memory and huge pages.
 
-Features `memory.numa`, `memory.swap`, `memory.hugepages` (attributes) and `memory.nv` (instances).
+Features `memory.numa`, `memory.swap`, `memory.hugepages` (attributes), `memory.nv` and `memory.tier` (instances).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from nfd.source import Partial, Source
 from nfd.sources.feature_reader import FeatureReader, attributes, gather, is_positive
 
 NUMA, SWAP, NV, HUGEPAGES = "memory.numa", "memory.swap", "memory.nv", "memory.hugepages"
+TIER = "memory.tier"
 
 NODES = "sys/bus/node/devices"
 NVDIMMS = "sys/bus/nd/devices"
+TIERS = "sys/devices/virtual/memory_tiering"
 PAGE_SIZES = "sys/kernel/mm/hugepages"
 
 _LARGEST = (1 << 63) - 1
@@ -26,7 +28,8 @@ _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 def discover(host: Host, config: Section) -> Features | Partial:
     """Read what the kernel reports about memory."""
-    return gather(host, {NUMA: read_numa, SWAP: read_swap, NV: read_nvdimms, HUGEPAGES: read_hugepages})
+    parts = {NUMA: read_numa, SWAP: read_swap, NV: read_nvdimms, HUGEPAGES: read_hugepages, TIER: read_tiers}
+    return gather(host, parts)
 
 
 def read_numa(reader: FeatureReader) -> Features:
@@ -42,7 +45,7 @@ def read_numa(reader: FeatureReader) -> Features:
 
 
 def read_swap(reader: FeatureReader) -> Features:
-    """`enabled`: whether any swap area is in use.
+    """`enabled`: whether any swap area is in use. Beyond NFD `kind`: partition, file, zram, or mixed.
 
     Reads: proc/swaps, a header and one line per area  (proc(5))
     """
@@ -50,7 +53,28 @@ def read_swap(reader: FeatureReader) -> Features:
     if text is None:
         return Features()
     lines = [line for line in text.split("\n") if line.strip(BLANK)]
-    return attributes(SWAP, {"enabled": _flag(len(lines) > 1)})
+    kinds = {swap_kind(line) for line in lines[1:]}
+    kind = {"kind": kinds.pop() if len(kinds) == 1 else "mixed"} if kinds else {}
+    return attributes(SWAP, {"enabled": _flag(len(lines) > 1), **kind})
+
+
+def swap_kind(line: str) -> str:
+    """The kind of one area: `/dev/zram0  partition  8388604  0  100`."""
+    name, kind = [*line.split(), "", ""][:2]
+    return "zram" if name.startswith("/dev/zram") else kind
+
+
+def read_tiers(reader: FeatureReader) -> Features:
+    """Memory by speed, such as DRAM and CXL memory: `name`, `memory_tier4`, and `nodes`, the NUMA nodes of the tier.
+
+    Reads: sys/devices/virtual/memory_tiering/memory_tier*/nodelist  (kernel ABI/testing/sysfs-kernel-mm-memory-tiers)
+    Absent: a kernel without tiers has no such directory, and then there is no feature.
+    """
+    if not reader.host.exists(TIERS):
+        return Features()
+    names = [name for name in reader.host.names(TIERS) if name.startswith("memory_tier")]
+    found = ({"name": name, **dict(reader.values(f"{TIERS}/{name}", {"nodes": "nodelist"}))} for name in names)
+    return Features(instances={TIER: tuple(found)})
 
 
 def read_nvdimms(reader: FeatureReader) -> Features:

@@ -1,16 +1,27 @@
-"""Network interfaces: features `network.device` (with hardware behind them) and `network.virtual`."""
+"""Network interfaces: features `network.device` (with hardware behind them) and `network.virtual`.
+
+And the ports of RDMA devices: feature `rdma.device`.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
 
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
+from nfd.host.pcie import read_roots
 from nfd.source import Partial, Source
-from nfd.sources.feature_reader import FeatureReader, gather, is_positive
+from nfd.sources.feature_reader import FeatureReader, gather, is_positive, place
 
 DEVICE, VIRTUAL = "network.device", "network.virtual"
+RDMA = "rdma.device"
 
 INTERFACES = "sys/class/net"
+RDMA_DEVICES = "sys/class/infiniband"
+_NAMED_AFTER_ADDRESS = re.compile(r"(?:en|wl|ww|ib)x[0-9a-f]{12,}", re.ASCII)
+"""systemd.net-naming-scheme(7)"""
 NO_INTERFACE = "bonding_masters"
 """A control file of the bonding driver, the one entry that is no interface."""
 
@@ -22,14 +33,15 @@ def discover(host: Host, config: Section) -> Features | Partial:
     """List the interfaces of the network namespace that sysfs belongs to.
 
     Reads: sys/class/net/*/{operstate,speed,mtu}  (kernel ABI/testing/sysfs-class-net),
-    device/sriov_{numvfs,totalvfs} beside  (ABI/testing/sysfs-bus-pci)
+    device/sriov_{numvfs,totalvfs} beside  (ABI/testing/sysfs-bus-pci), device/numa_node and the links of the folder;
+    sys/class/infiniband/*/{fw_ver,ports/*/{link_layer,state,rate}}  (ABI/stable/sysfs-class-infiniband)
     Absent: no such directory means no feature; a value that the driver does not have now is left out.
     """
-    return gather(host, {DEVICE: read_devices, VIRTUAL: read_virtual})
+    return gather(host, {DEVICE: read_devices, VIRTUAL: read_virtual, RDMA: read_rdma})
 
 
 def read_devices(reader: FeatureReader) -> Features:
-    """Interfaces with a device behind them."""
+    """Interfaces with a device behind them. Beyond NFD: `numa_node`, and `pcie_root`, such as `pci0000:64`."""
     return _read(reader, DEVICE, FILES | HARDWARE_FILES, hardware=True)
 
 
@@ -43,11 +55,42 @@ def _read(reader: FeatureReader, feature: str, files: dict[str, str], *, hardwar
     if not host.exists(INTERFACES):
         return Features()
     found: list[Instance] = []
+    roots = read_roots(host, INTERFACES) if hardware else {}
     for name in host.names(INTERFACES):
         folder = f"{INTERFACES}/{name}"
         if name != NO_INTERFACE and reader.has(f"{folder}/device") == hardware:
-            found.append({"name": printable(name), **dict(reader.values(folder, files))})
+            where = place(reader, f"{folder}/device/numa_node", roots.get(name, "")) if hardware else {}
+            found.append({"name": printable(name), **dict(reader.values(folder, files)), **where})
     return Features(instances={feature: tuple(found)})
+
+
+def read_rdma(reader: FeatureReader) -> Features:
+    """One instance for each port, without GUIDs and addresses.
+
+    Attributes: `port`, `link_layer` (InfiniBand, Ethernet), `state` (ACTIVE, DOWN …), `rate` in Gb/s, `firmware`,
+    `numa_node`, `pcie_root`, and `netdev`, the network interface of the device, unless it is named after an address.
+    Absent: no such class means no feature.
+    """
+    if not reader.host.exists(RDMA_DEVICES):
+        return Features()
+    roots = read_roots(reader.host, RDMA_DEVICES)
+    found = [port for name in reader.host.names(RDMA_DEVICES) for port in read_ports(reader, name, roots.get(name, ""))]
+    return Features(instances={RDMA: tuple(found)})
+
+
+def read_ports(reader: FeatureReader, name: str, root: str) -> Iterator[Instance]:
+    folder = f"{RDMA_DEVICES}/{name}"
+    device = dict(reader.values(folder, {"firmware": "fw_ver"})) | place(reader, f"{folder}/device/numa_node", root)
+    netdevs = [one for one in reader.names(f"{folder}/device/net") if not _NAMED_AFTER_ADDRESS.fullmatch(one)]
+    if len(netdevs) == 1:
+        device["netdev"] = printable(netdevs[0])
+    for port in reader.names(f"{folder}/ports"):
+        values = dict(reader.values(f"{folder}/ports/{port}", {name: name for name in ("link_layer", "state", "rate")}))
+        if "state" in values:  # `4: ACTIVE`
+            values["state"] = values["state"].rpartition(" ")[2]
+        if "rate" in values:  # `400 Gb/sec (4X NDR)`
+            values["rate"] = values["rate"].partition(" ")[0]
+        yield {"port": printable(port), **device, **values}
 
 
 def labels(features: Features, config: Section) -> Labels:

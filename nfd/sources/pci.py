@@ -7,10 +7,11 @@ from typing import Annotated
 from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance, printable
 from nfd.host import Host
+from nfd.host.pcie import read_roots
 from nfd.host.text import BLANK
 from nfd.source import Labelled, Partial, Source
 from nfd.sources.device_labels import choose_fields, is_listed
-from nfd.sources.feature_reader import FeatureReader, gather
+from nfd.sources.feature_reader import FeatureReader, gather, place
 
 DEVICE = "pci.device"
 
@@ -38,22 +39,26 @@ def discover(host: Host, config: Config) -> Features | Partial:
 
     Reads: sys/bus/pci/devices/*/{class,vendor,device,subsystem_vendor,subsystem_device,sriov_totalvfs}
     (kernel ABI/testing/sysfs-bus-pci), iommu_group/type and iommu/intel-iommu/version
-    (ABI/testing/sysfs-kernel-iommu_groups, sysfs-class-iommu-intel-iommu)
+    (ABI/testing/sysfs-kernel-iommu_groups, sysfs-class-iommu-intel-iommu), numa_node, and the links in the folder
     Absent: no such directory means no feature; a device without one of the first five files is left out.
     """
     return gather(host, {DEVICE: read_devices})
 
 
 def read_devices(reader: FeatureReader) -> Features:
-    """Values without `0x`; `class` has four digits. The address is no attribute."""
+    """Values without `0x`; `class` has four digits. The address is no attribute.
+
+    Beyond NFD: `numa_node`, a number, and `pcie_root`, such as `pci0000:64`.
+    """
     host = reader.host
     if not host.exists(DEVICES):
         return Features()
-    found = (read_device(reader, name) for name in host.names(DEVICES))
+    roots = read_roots(host, DEVICES)
+    found = (read_device(reader, name, roots.get(name, "")) for name in host.names(DEVICES))
     return Features(instances={DEVICE: tuple(device for device in found if device is not None)})
 
 
-def read_device(reader: FeatureReader, name: str) -> Instance | None:
+def read_device(reader: FeatureReader, name: str, root: str) -> Instance | None:
     """One device, None if it lacks a mandatory value."""
     device: dict[str, str] = {}
     for field in (*FIELDS, *MORE):
@@ -64,7 +69,7 @@ def read_device(reader: FeatureReader, name: str) -> Instance | None:
             reader.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
             return None
     device["class"] = device["class"][:CLASS_DIGITS]
-    return device
+    return device | place(reader, f"{DEVICES}/{name}/numa_node", root)
 
 
 def labels(features: Features, config: Config) -> Labelled:

@@ -28,7 +28,7 @@ HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
         ({}, "memory.swap", None),
         ({"proc/swaps": ""}, "memory.swap", {"enabled": "false"}),
         ({"proc/swaps": HEADER + "\n"}, "memory.swap", {"enabled": "false"}),
-        ({"proc/swaps": HEADER + "/dev/zram0 partition 1 0 100\n"}, "memory.swap", {"enabled": "true"}),
+        ({"proc/swaps": HEADER + "/dev/zram0 partition 1 0 100\n"}, "memory.swap", {"enabled": "true", "kind": "zram"}),
         ({}, "memory.hugepages", {"enabled": "false"}),
         (
             {

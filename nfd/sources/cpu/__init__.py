@@ -1,7 +1,8 @@
 """Processors: instruction set flags, model, topology, power, cache allocation, trusted execution.
 
 Features `cpu.cpuid` (flags; attributes on x86), `cpu.coretype` (flags), and as attributes `cpu.model`, `cpu.topology`,
-`cpu.cstate`, `cpu.pstate`, `cpu.sst`, `cpu.rdt`, `cpu.security`, `cpu.coprocessor`; names and values are NFD's.
+`cpu.cstate`, `cpu.pstate`, `cpu.sst`, `cpu.rdt`, `cpu.security`, `cpu.coprocessor`; names and values are NFD's. Beyond
+NFD: `cpu.microcode` and `cpu.vulnerability`, for rules alone.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ def discover(host: Host, config: Config) -> Features | Partial:
         "cpu.rdt": dict,
         "cpu.security": lambda: security.read_s390x(host) if arch == "s390x" else {},
         "cpu.coprocessor": lambda: read_coprocessor(host) if arch == "ppc64le" else {},
+        "cpu.microcode": lambda: security.read_microcode(host),
+        "cpu.vulnerability": lambda: security.read_vulnerabilities(host),
     }
     if cpuid is not None:
         readers |= _x86_readers(host, cpuid, found)

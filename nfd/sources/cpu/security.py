@@ -74,3 +74,26 @@ def _capacity(host: Host, resource: str, element: str) -> dict[str, str]:
 
 def _is_on(host: Host, parameter: str) -> bool:
     return (host.value(f"{_KVM_AMD}/{parameter}", trimmed=False) or "")[:1] in ("1", "Y")
+
+
+_CPUS = "sys/devices/system/cpu"
+
+
+def read_microcode(host: Host) -> dict[str, str] | None:
+    """`version` of the first processor's microcode, `0xd0003d1`; None where the kernel has none.
+
+    Reads: sys/devices/system/cpu/cpu0/microcode/version  (kernel ABI/testing/sysfs-devices-system-cpu)
+    """
+    version = host.value(f"{_CPUS}/cpu0/microcode/version")
+    return {"version": version} if version else None
+
+
+def read_vulnerabilities(host: Host) -> dict[str, str] | None:
+    """What the kernel says of each vulnerability, in its words: `Not affected`, `Mitigation: …`, `Vulnerable …`.
+
+    Reads: sys/devices/system/cpu/vulnerabilities/*  (kernel admin-guide/hw-vuln)
+    Absent: None for a kernel without that directory.
+    """
+    folder = f"{_CPUS}/vulnerabilities"
+    found = {name: host.value(f"{folder}/{name}") for name in host.names(folder)}
+    return {name: text for name, text in found.items() if text} or None

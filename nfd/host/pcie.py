@@ -1,0 +1,79 @@
+"""Where devices are attached, as the links of sysfs into sys/devices tell it: the PCIe root above all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from nfd.host import Host
+
+_ROOT = re.compile(r"/(pci[0-9a-f]{4,8}:[0-9a-f]{2})/", re.ASCII)
+
+
+def read_roots(host: Host, folder: str, entries: Collection[str] | None = None) -> Mapping[str, str]:
+    """Entry → PCIe root, `pci0000:64`; entries that are not below one are left out. Reads: as `of_links`."""
+    return of_links(host, "pcie-roots", folder, _root, entries)
+
+
+def of_links(
+    host: Host,
+    name: str,
+    folder: str,
+    parse: Callable[[str, str], str],
+    entries: Collection[str] | None = None,
+) -> Mapping[str, str]:
+    """Entry → what `parse` makes of its name and of the path that its link leads to, unless that is empty.
+
+    Of these entries; None: all of the folder.
+
+    Reads: the links in the folder, such as sys/bus/pci/devices or sys/class/net  (kernel admin-guide/sysfs-rules.rst)
+    A recording has no links, so it keeps the answer as that of a probe.
+    Absent: an empty mapping, also where links cannot be read.
+    """
+
+    def live() -> Mapping[str, str]:
+        found = {entry: parse(entry, target) for entry, target in _targets(host, folder, entries)}
+        return {entry: value for entry, value in found.items() if value}
+
+    probe = f"{name}:{folder}" if entries is None else f"{name}:{folder}:{','.join(sorted(entries))}"
+    return host.probe_value(probe, live, lambda found: json.dumps(dict(found)), _parse) or {}
+
+
+def _root(entry: str, target: str) -> str:
+    found = _ROOT.search(target)
+    return found[1] if found else ""
+
+
+def numa_node(text: str | None) -> str | None:
+    """The number of a NUMA node in a file `numa_node`; None for -1, which stands for none."""
+    return text if text and text.isascii() and text.isdigit() else None
+
+
+def _targets(host: Host, folder: str, entries: Collection[str] | None) -> list[tuple[str, str]]:
+    try:
+        directory = host.directory(folder)
+    except OSError:
+        return []
+    try:
+        names = sorted(os.listdir(directory) if entries is None else entries)  # noqa: PTH208
+        return [(name, _target(name, directory)) for name in names]
+    finally:
+        os.close(directory)
+
+
+def _target(name: str, directory: int) -> str:
+    """Where an entry leads; empty for what is no link."""
+    try:
+        return os.readlink(name, dir_fd=directory)
+    except OSError:
+        return ""
+
+
+def _parse(text: str) -> Mapping[str, str]:
+    """Raises: ValueError."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise ValueError("is not a mapping of texts")
+    return found
