@@ -29,7 +29,7 @@ COMMANDS = {
     "validate": "check a rule file, as NFD's plug-in does",
     "test": "evaluate rules on a node of the cluster, as NFD's plug-in does",
     "dryrun": "evaluate rules on a file of features, as NFD's plug-in does",
-    "export": "print features or labels of this machine as JSON, as NFD's client does",
+    "export": "features or labels of this machine as NFD's client prints them; templates of nodes for planners",
     "compat": "check whether this machine is compatible with an image, as NFD's client does",
     "completion": "completion for bash, zsh and fish",
 }
@@ -37,7 +37,7 @@ COMMANDS = {
 _INTERRUPTED = 130
 _UNREAD = 141
 """The exit status of a shell after SIGPIPE: the output was closed before the result was known."""
-_VERDICTS = frozenset(("rules", "config", "validate", "test", "dryrun", "plan", "compat"))
+_VERDICTS = frozenset(("rules", "config", "validate", "test", "dryrun", "plan", "compat", "export"))
 """Commands whose exit status is their result. Other commands succeed if their output is closed."""
 
 

@@ -1,7 +1,9 @@
 """Print nodes that match an expression over labels, and the same expression as nodeAffinity. A key without a namespace
 is in feature.node.kubernetes.io, /KEY is a key without any. Operators: = != < <= > >=, in (A, B), not in (A, B),
 exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is compared as a
-version. A condition that no selector can express becomes a list of the nodes that match now, with a warning."""
+version. A condition that no selector can express becomes a list of the nodes that match now, with a warning.
+
+With --drift, print nodes whose driver, kernel, system or firmware is not that of most nodes of their group."""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from collections.abc import Sequence
 from nfd.cli.cluster import add_cluster_flags, read_fleet
 from nfd.cli.nodes import as_data
 from nfd.cli.output import Style, columns, screen_width, style_of
+from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
+from nfd.fleet.drift import Deviation, deviations
+from nfd.fleet.node_template import group_nodes
 from nfd.fleet.nodes import NodeSummary
 from nfd.fleet.query import Expression, keys_of, parse_query
 from nfd.text import visible
@@ -22,16 +27,31 @@ EXAMPLES = (
     ("find 'nvidia.com/gpu.product =~ \"A100|H100\" and not /dedicated'", "a pattern; a label without a namespace"),
     ("find 'kernel-version.full >= 5.15' -o name", "a version; only the names, for a script"),
     ("find 'cpu-model.vendor_id in (AMD, Intel)' -o affinity", "only the nodeAffinity for a pod"),
+    ("find --drift --group-by karpenter.sh/nodepool", "nodes with another driver or kernel than their pool"),
 )
+
+GROUPS = "nvidia.com/gpu.product"
+"""The label whose values are the groups of --drift."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
-    parser.add_argument("expression", metavar="EXPR", help="the expression")
+    parser.add_argument("expression", metavar="EXPR", nargs="?", default="", help="the expression; not with --drift")
+    parser.add_argument("--drift", action="store_true", help="nodes that differ from their group")
+    parser.add_argument(
+        "--group-by",
+        metavar="LABEL",
+        default="",
+        help=f"with --drift: the label that makes a group (default: {GROUPS})",
+    )
     parser.add_argument("-o", "--output", choices=("text", "name", "affinity", "json"), default="text")
 
 
 def run(args: Namespace) -> int:
+    if args.drift:
+        return _drift(args)
+    if not args.expression or args.group_by:
+        raise ConfigError("--group-by belongs to --drift" if args.group_by else "EXPR or --drift is required")
     expression = parse_query(args.expression)
     nodes = read_fleet(args).summaries
     found = [node for node in nodes if expression.holds(node.labels)]
@@ -49,6 +69,33 @@ def run(args: Namespace) -> int:
         sys.stdout.write(as_table(expression, found, style) + style.dim(f"{len(found)} of {len(nodes)} nodes") + "\n\n")
     sys.stdout.write(as_yaml(selector, style, short=args.output == "text"))
     return 0
+
+
+def _drift(args: Namespace) -> int:
+    if args.expression or args.output not in ("text", "json", "name"):
+        raise ConfigError("--drift has no EXPR, and prints text, json or name")
+    groups, without = group_nodes(read_fleet(args).nodes, args.group_by or GROUPS)
+    found = deviations(groups)
+    if args.output == "json":
+        sys.stdout.write(as_data([one.to_json() for one in found], "json"))
+    elif args.output == "name":
+        sys.stdout.write("".join(f"{name}\n" for name in dict.fromkeys(one.node for one in found)))
+    else:
+        sys.stdout.write(_drift_table(found, style_of(sys.stdout)))
+    if without:
+        sys.stderr.write(f"{len(without)} nodes have no label {args.group_by or GROUPS} and are in no group\n")
+    return 0
+
+
+def _drift_table(found: Sequence[Deviation], style: Style) -> str:
+    if not found:
+        return style.dim("no node differs from its group") + "\n"
+    rows = [
+        [one.node, one.group, one.what, one.value, f"{one.usual or 'none'} ({one.count} of {one.size} nodes)"]
+        for one in found
+    ]
+    head = ("NAME", "GROUP", "WHAT", "VALUE", "USUAL")
+    return columns(head, rows, style, [style.value, None, None, style.warn, None], screen_width())
 
 
 def as_table(expression: Expression, nodes: Sequence[NodeSummary], style: Style) -> str:

@@ -12,7 +12,7 @@ from nfd.errors import ConfigError
 Examples = tuple[tuple[str, str], ...]
 """A command line without the program's name, and its description."""
 _HEAD = "examples:"
-_PACKAGES = frozenset(("explain", "plan", "report", "up"))
+_PACKAGES = frozenset(("explain", "export", "plan", "report", "up"))
 """Commands with a package of their own, in which `command` has `add_flags` and `run`."""
 
 

@@ -1,5 +1,6 @@
-"""Print features or labels of this machine as JSON, in the form of NFD's `nfd export`. All sources except `fake` run
-with the default configuration. If one of them fails, there is no output and the exit status is 1."""
+"""Print features or labels of this machine as JSON, in the form of NFD's `nfd export`, or what a group of nodes has in
+common, in the form of an autoscaler or a queue. For features and labels, all sources except `fake` run with the default
+configuration. If one of them fails, there is no output and the exit status is 1."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nfd.cli.export import nodes_template
 from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
@@ -19,11 +21,12 @@ from nfd.text import visible
 EXAMPLES = (
     ("export features", "raw features, as in a NodeFeature's spec.features"),
     ("export labels --path labels.json", "labels with their full keys, to a file"),
+    *nodes_template.EXAMPLES,
 )
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="features|labels")
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="features|labels|nodes-template")
     for name, about in (
         ("features", "raw features"),
         ("labels", "labels as a default master writes them"),
@@ -31,9 +34,13 @@ def add_flags(parser: ArgumentParser) -> None:
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
         job.add_argument("-p", "--path", metavar="FILE", type=path, help="write to this file, without a final newline")
         add_machine_flags(job)
+    about = "what all nodes of a group have: labels, taints and extended resources, for a planner"
+    nodes_template.add_flags(jobs.add_parser("nodes-template", help=about, allow_abbrev=False))
 
 
 def run(args: Namespace) -> int:
+    if args.job == "nodes-template":
+        return nodes_template.run(args)
     plan, _ = plan_of(Namespace(config=None, sources=None))
     seen = scan(host_of(args), plan)
     failed = {name: found.error for name, found in seen.discovery.scans.items() if found.error is not None}
