@@ -74,8 +74,8 @@ def run(args: Namespace) -> int:
         raise ConfigError(f"--group-by {args.group_by}: {problem}")
     planner = PLANNERS[args.planner]
     configured = read_configured(args.check, planner) if args.check else []
-    nodes: list[Json] = ask_cluster(args.kubeconfig, read_nodes)
-    chosen = ask_cluster(args.kubeconfig, lambda client: read_nodes(client, args.selector)) if args.selector else nodes
+    nodes: list[Json] = ask_cluster(args, read_nodes)
+    chosen = ask_cluster(args, lambda client: read_nodes(client, args.selector)) if args.selector else nodes
     groups = make_groups(args, planner, chosen, nodes)
     if args.check:
         return check(args, planner, groups, configured)
