@@ -15,6 +15,8 @@ NfdError
       ├── Invalid       the content is refused; sending it again cannot help
       ├── Expired       the version asked for is no longer known; list again
       └── Unavailable   no answer, or a request to wait
+
+Endless is none of them: a computation without end is a defect, and handled as any unexpected exception.
 """
 
 from __future__ import annotations
@@ -59,6 +61,20 @@ class HostError(NfdError):
 
 class Overdue(NfdError):
     """Work that has a time limit has not ended in time; it is asked to end, and not done again before it has."""
+
+
+class Endless(RuntimeError):
+    """A computation was ended, since it did not end by itself. `rest` is how long to wait in seconds before it is tried
+    again: most of the time must remain for everything else."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"did not end within {seconds:g} s of CPU time")
+        self.rest = 6 * seconds
+
+
+def rest_after(error: BaseException | None) -> float:
+    """The least seconds until what failed in this way is tried again."""
+    return error.rest if isinstance(error, Endless) else 0.0
 
 
 class RuleError(NfdError):

@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from nfd.errors import rest_after
 from nfd.events.kernel import KernelEvents, NoKernelEvents
 from nfd.events.listing import POLLED, Listings
 from nfd.host import Host
@@ -149,6 +150,7 @@ class Events:
             if now >= until:
                 break
             burst.add(self._poll_for(min(until, max(self._next_poll, self._deaf_until)) - now))
+            self._signals.drain()  # also after a signal that asks for nothing, such as that of a timer
         self._signals.drain()
         if self._signals.reload:
             self._signals.reload = False
@@ -176,7 +178,7 @@ class Events:
     def _turn_deaf(self, error: Exception) -> dict[str, frozenset[str]]:
         """Events failed with an unexpected error, so any change is possible; they are watched again after a while."""
         failed("events", error)
-        self._deaf_until = time.monotonic() + self._interval
+        self._deaf_until = time.monotonic() + max(self._interval, rest_after(error))
         named = frozenset(source.name for source in self._sources if source.wakes or source.watches)
         return {"events failed": named, **{f"{topic} may have changed": frozenset({topic}) for topic in self._topics}}
 

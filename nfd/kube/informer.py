@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from nfd.errors import Expired, Forbidden, KubeError, NfdError, NotFound, Unavailable
+from nfd.errors import Expired, Forbidden, KubeError, NfdError, NotFound, Unavailable, rest_after
 from nfd.kube.client import JSON, METADATA_ONLY, KubeClient, Request
 from nfd.kube.lists import pages, read_object
 from nfd.kube.paths import object_path
@@ -202,7 +202,7 @@ class Informer:
             except Exception as error:  # a defect that one object brings out must not end the watch: list again
                 failed("watch", error, path=self._path)
                 self._version = ""
-                await self._wait(KubeError(str(error)))
+                await self._wait(Unavailable(str(error), retry_after=rest_after(error)))
             finally:
                 self.connected = False
 

@@ -12,7 +12,7 @@ from functools import partial
 from aiohttp.web import RouteDef
 
 from nfd import __version__
-from nfd.errors import Forbidden, KubeError, Unavailable
+from nfd.errors import Forbidden, KubeError, Unavailable, rest_after
 from nfd.master.http.metrics import Metrics
 from nfd.master.http.reports_api import TimedReport
 from nfd.master.http.server import HttpServer
@@ -281,7 +281,7 @@ class Service:
             self._postpone(name, error)
         except Exception as error:  # a defect with one node must not stop the others
             failed("node pass", error, node=name)
-            self._postpone(name, None)
+            self._postpone(name, None, rest_after(error))
         else:
             self.queue.succeeded(name)
             if again is not None:
@@ -292,11 +292,12 @@ class Service:
             return True
         return False
 
-    def _postpone(self, name: str, error: KubeError | None) -> None:
+    def _postpone(self, name: str, error: KubeError | None, at_least: float = 0.0) -> None:
         """Queue the node again with back-off. An unavailable API server is logged once, not for each node."""
         self.metrics.add("node_update_failures")
         away = isinstance(error, Unavailable)
-        failures = self.queue.retry(name, (error.retry_after if isinstance(error, Unavailable) else None) or 0.0)
+        asked = (error.retry_after if isinstance(error, Unavailable) else None) or 0.0
+        failures = self.queue.retry(name, max(asked, at_least))
         if error is not None and failures == 1 and not (away and self._failing):
             log_call = _log.error if isinstance(error, Forbidden) else _log.warning
             log_call("cannot update node; trying again", node=name, error=error)

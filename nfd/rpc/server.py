@@ -16,7 +16,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from nfd.errors import ReportError
+from nfd.errors import ReportError, rest_after
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, seconds_to_wait
 from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
@@ -124,9 +124,9 @@ class LabelerServer:
             await self._reject(context, _status(error), str(error), _trailers(error))
         except Exception as error:  # a defect of the master must not look like an invalid report
             failed("report", error, **about)
-            await self._reject(
-                context, grpc.StatusCode.INTERNAL, "the master failed to handle this report; see its log"
-            )
+            said = ReportError("the master failed to handle this report; see its log", retry=True)
+            said.retry_after = rest_after(error) or None
+            await self._reject(context, grpc.StatusCode.INTERNAL, str(said), _trailers(said))
         raise AssertionError("abort always raises")
 
     async def _reject(self, context: Any, status: Any, reason: str, trailers: tuple[tuple[str, str], ...] = ()) -> None:

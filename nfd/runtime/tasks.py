@@ -13,8 +13,9 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from nfd.errors import NfdError
+from nfd.errors import NfdError, rest_after
 from nfd.runtime import log
+from nfd.runtime.cpu_limit import CpuLimit
 from nfd.runtime.failures import COUNTS, failed
 from nfd.runtime.signals import Signals
 
@@ -24,6 +25,10 @@ LASTING = 60.0
 """Seconds after which a running task counts as recovered."""
 INSIST = 1.0
 """Seconds after which a task that has not ended is cancelled again."""
+PIECE: Any = asyncio.Handle._run
+"""Every callback of the event loop, also each step of a task, is a call of this function."""
+PIECE_SECONDS = 5.0
+"""CPU time in which such a call ends, or is ended."""
 CALLBACK = "callback"
 """The name in the log of a failure in a callback of the event loop."""
 
@@ -46,7 +51,7 @@ async def supervised(
     clock = asyncio.get_running_loop().time
     delay = BACKOFF[0]
     while True:
-        began = clock()
+        began, rest = clock(), 0.0
         try:
             return await work()
         except foreseen:
@@ -57,9 +62,10 @@ async def supervised(
             failed(task, error)  # something that it waited for was cancelled, which is not its own end
         except Exception as error:
             failed(task, error)
+            rest = rest_after(error)
         if clock() - began >= LASTING:
             delay = BACKOFF[0]
-        await asyncio.sleep(delay * random.uniform(1.0, 1.25))
+        await asyncio.sleep(max(delay * random.uniform(1.0, 1.25), rest))
         delay = min(delay * 2, BACKOFF[1])
 
 
@@ -163,11 +169,12 @@ class Asked:
 def serve(work: Callable[[Asked], Coroutine[Any, Any, T]]) -> T:
     """`run` for a program that works until a signal. From here on none of them ends it in another way than `work` does.
 
-    After a signal that stays so, to the end of the process.
+    After a signal that stays so, to the end of the process. A callback that does not end is ended (`cpu_limit`).
     """
     signals = Signals()
     try:
-        return run(_listen(signals, work))
+        with CpuLimit(PIECE, PIECE_SECONDS):
+            return run(_listen(signals, work))
     finally:
         if not signals.stop:
             signals.close()

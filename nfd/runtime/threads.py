@@ -7,6 +7,7 @@ so the caller has to continue without it.
 from __future__ import annotations
 
 import ctypes
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -37,6 +38,7 @@ def start_thread(task: str, run: Callable[[], None], *, again: bool = False) -> 
 
 
 def _supervise(task: str, run: Callable[[], None], again: bool) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])  # the timer of `cpu_limit` interrupts no driver
     while True:
         try:
             run()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nfd import __version__
 from nfd.discovery import Discovery, Plan, discover
-from nfd.errors import ConfigError, FileGone, ReportError
+from nfd.errors import ConfigError, FileGone, ReportError, rest_after
 from nfd.events import POLL, Events, Wake
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
@@ -32,6 +32,8 @@ ONESHOT_SECONDS = 30.0
 MIN_INTERVAL = 1.0
 AGAIN = (1.0, 60.0)
 """Seconds until the next pass after an unexpected exception: the first time, and at most."""
+TURN_SECONDS = 20.0
+"""CPU time in which a turn of the loop ends, or is ended. Sources have threads with limits of their own."""
 NEVER = 3600.0
 """Longest single wait in seconds, when there is no timer."""
 REASONS = 10
@@ -106,19 +108,19 @@ class Agent:
         try:
             while not self._signals.stop:
                 try:
-                    self._turn(whole=owed)
+                    self.turn(whole=owed)
                     owed, delay = False, AGAIN[0]
                 except Exception as error:
                     self.busy_since = None
                     failed("pass", error, node=self._node)
-                    self._signals.wait(delay)
+                    self._signals.wait(max(delay, rest_after(error)))
                     owed, delay = True, min(delay * 2, AGAIN[1])
         except Interrupted:
             self._log.debug("interrupted while reporting")
         finally:
             self._events.close()
 
-    def _turn(self, *, whole: bool) -> None:
+    def turn(self, *, whole: bool) -> None:
         """Report changes, then wait for an event and handle it; or scan everything."""
         if whole:
             self._scan_all()
@@ -244,7 +246,8 @@ class Agent:
             return
         except Exception as error:
             failed("report", error, node=self._node)
-            self._failed(ReportError(f"{type(error).__name__}: {error}", retry=True))
+            reason, rest = f"{type(error).__name__}: {error}", rest_after(error) or None
+            self._failed(ReportError(reason, retry=True, retry_after=rest))
             return
         finally:
             self.busy_since = None

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nfd import names
 from nfd.config.flags import (
@@ -32,11 +32,12 @@ from nfd.host.replay import open_host
 from nfd.report import Reply, Report
 from nfd.rpc import host_of, is_loopback, port_problem
 from nfd.runtime import log
+from nfd.runtime.cpu_limit import CpuLimit
 from nfd.runtime.file_watches import Folder, visible_names
 from nfd.runtime.health import Family, HttpServer, alive_answer, probes
 from nfd.runtime.signals import Signals, begin
 from nfd.runtime.stdout import say
-from nfd.worker.agent import Agent, WorkerSettings
+from nfd.worker.agent import TURN_SECONDS, Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ def run(parsed: Parsed) -> int:
     if parsed["oneshot"]:
         return 0 if agent.run_once() else 1
     server = serve(agent, parsed["http-port"])
-    agent.run()
+    turn: Any = Agent.turn
+    with CpuLimit(turn, TURN_SECONDS):
+        agent.run()
     if server is not None:
         server.close()
     return 0

@@ -19,6 +19,7 @@ from nfd.master.service import Options, Service
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
+from tests.faults.injected import limited as limited
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import kinds as kinds
 from tests.master.places import PROOF, Cluster

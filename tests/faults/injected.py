@@ -1,20 +1,50 @@
-"""Faults injected into a stage of a program: what raises, and the table of all stages in `docs/testing.md`."""
+"""Faults injected into a stage of a program: what raises or never ends, and the table in `docs/testing.md`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 import pytest
 
+from nfd.errors import Endless
 from nfd.runtime import failures, tasks
+from nfd.runtime.cpu_limit import CpuLimit
 
 PAGE = "docs/testing.md"
 BEGIN, END = "<!-- injected faults -->\n", "<!-- end of injected faults -->\n"
 ERRORS = (RecursionError("too deep"), MemoryError(), KeyError("x"), OSError(5, "Input/output error"))
 
-each = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+LIMIT = 0.4
+"""CPU time in seconds that a computation has in these tests."""
+ENDLESS = Endless(LIMIT)
+"""A computation that does not end; this is what ends it."""
+PATIENCE = 20.0
+
+each = pytest.mark.parametrize("error", [*ERRORS, ENDLESS], ids=lambda error: type(error).__name__)
+raising = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+never_ended: list[str] = []
+"""Computations that nothing has ended."""
+
+
+@pytest.fixture
+def limited() -> Iterator[None]:
+    """Callbacks of the event loop have a time limit, as in a program."""
+    never_ended.clear()
+    with CpuLimit(tasks.PIECE, LIMIT):
+        yield
+    assert not never_ended
+
+
+def compute(what: str) -> None:
+    """Without end, but for a test that would not end."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        pass
+    never_ended.append(what)
 
 
 @dataclass
@@ -38,9 +68,11 @@ class Broken:
         patch.setattr(owner, name, broken)
 
     def trip(self) -> None:
-        """Raise, while it is on."""
+        """Raise, or never end, while it is on."""
         if self.on:
             self.raised += 1
+            if self.error is ENDLESS:
+                compute(self.thing)
             raise type(self.error)(*self.error.args)
 
 
@@ -49,6 +81,12 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "BACKOFF", (0.05, 0.1))
     patch.setattr("nfd.kube.informer.BACKOFF", (0.05, 0.1))
     failures._logged.clear()
+
+
+async def answers(port: int) -> bool:
+    """Whether a probe is answered."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as response:
+        return response.status == 200
 
 
 def told(caplog: pytest.LogCaptureFixture, task: str) -> bool:
@@ -66,57 +104,62 @@ class Row:
     bound: str
 
 
-GRAMMAR = "linear in the input, whose size is limited"
-REQUEST = "a request has a time limit"
-NO_INPUT = "no input from outside is processed"
+CALL = "5 s of CPU time"
+PATTERN = "regular expressions are limited in size"
+REQUEST = f"{CALL}; a request has a time limit"
 
 MASTER = (
-    Row("report", "this report: its worker sends it again", GRAMMAR),
-    Row("desired state", "this node: it keeps what it has", GRAMMAR),
-    Row("plan", "this node", GRAMMAR),
+    Row("report", "this report: its worker sends it again", CALL),
+    Row("desired state", "this node: it keeps what it has", CALL),
+    Row("plan", "this node", CALL),
     Row("write", "this node", REQUEST),
-    Row("rule compile", "this rule: its earlier keys stay", "the size of a compiled pattern is limited"),
-    Row("rule run", "this rule on this node: its earlier keys stay", "steps and CPU time; the rule is suspended"),
+    Row("rule compile", "this rule: its earlier keys stay", f"{CALL}; {PATTERN}"),
+    Row(
+        "rule run",
+        "this rule on this node: its earlier keys stay",
+        f"50 ms or {CALL}, then suspended; {PATTERN}",
+    ),
     Row("status", "the status of this rule object", REQUEST),
-    Row("list", "this object: its earlier keys stay", GRAMMAR),
-    Row("watch event", "this object", GRAMMAR),
+    Row("list", "this object: its earlier keys stay", CALL),
+    Row("watch event", "this object", CALL),
     Row("whole list", "changes of one resource", REQUEST),
     Row("list of Nodes", "the start: the master is not ready before it knows the Nodes", REQUEST),
-    Row("whole watch", "nothing: it lists again", "a watch without data for two minutes ends"),
-    Row("rule revisions", "the earlier rules stay in force", "rules are compiled in slices, 5 s an object"),
-    Row("rules of waiting nodes", "nodes without changes keep their keys", "nodes are evaluated in slices"),
+    Row("whole watch", "nothing: it lists again", f"{CALL}; a watch without data ends after two minutes"),
+    Row("rule revisions", "the earlier rules stay in force", f"{CALL}; 5 s for an object, in slices"),
+    Row("rules of waiting nodes", "nodes without changes keep their keys", f"{CALL}; nodes are evaluated in slices"),
     Row("statuses", "the status of rules", REQUEST),
     Row("definitions", "the warning about an older definition", REQUEST),
-    Row("resync", "the hourly pass over all nodes", NO_INPUT),
-    Row("sweep", "memory: reports for Nodes that never exist stay", NO_INPUT),
-    Row("given-up worker", "the labels of this node stay after `staleAfter`", NO_INPUT),
+    Row("resync", "the hourly pass over all nodes", CALL),
+    Row("sweep", "memory: reports for Nodes that never exist stay", CALL),
+    Row("given-up worker", "the labels of this node stay after `staleAfter`", CALL),
     Row("lease", "nothing, while the lease lasts; then another master leads", REQUEST),
     Row("take-over", "the first write of a new leader is delayed", REQUEST),
     Row("certificates", "the renewal: the certificate in use stays", REQUEST),
     Row("watch of the Secret", "nothing: the API server is asked each time", REQUEST),
     Row("watch of the ConfigMap", "nothing: the API server is asked each time", REQUEST),
     Row("key of proofs", "proofs: keys in the lists are removed only if the policy allows them", REQUEST),
-    Row("http connections", "this connection", "a request has a size and a time limit"),
-    Row("http handler", "this request: it is answered 500", NO_INPUT),
-    Row("configuration", "changes of the configuration", NO_INPUT),
-    Row("reload", "the new configuration: the one in use stays", GRAMMAR),
+    Row("http connections", "this connection", f"{CALL}; a request has a size and a time limit"),
+    Row("http handler", "this request: it is answered 500", CALL),
+    Row("configuration", "changes of the configuration", CALL),
+    Row("reload", "the new configuration: the one in use stays", CALL),
 )
 
+TURN = "20 s of CPU time"
 DEADLINE = "30 s (`Source.limit`), in a thread"
 WORKER = (
     Row("source", "this source: its last good result stays", DEADLINE),
     Row("label", "the labels of this source: those on the Node stay", DEADLINE),
-    Row("devices", "the number of this source's devices among the metrics", NO_INPUT),
-    Row("report", "this report: it is sent again with the newest state", GRAMMAR),
-    Row("sending", "this report", "10 s for a call"),
+    Row("devices", "the number of this source's devices among the metrics", TURN),
+    Row("report", "this report: it is sent again with the newest state", TURN),
+    Row("sending", "this report", f"{TURN}; 10 s for a call"),
     Row(
         "event of a listing",
         "changes: everything is scanned, and the timer scans all sources",
-        GRAMMAR,
+        TURN,
     ),
-    Row("event of a file", "changes between two scans, as above", GRAMMAR),
-    Row("reload", "the new configuration: the one in use stays", GRAMMAR),
-    Row("pass", "this pass: a full scan follows", NO_INPUT),
+    Row("event of a file", "changes between two scans, as above", TURN),
+    Row("reload", "the new configuration: the one in use stays", TURN),
+    Row("pass", "this pass: a full scan follows", TURN),
 )
 
 HEAD = "| stage | what suffers | what bounds a computation |\n| --- | --- | --- |\n"

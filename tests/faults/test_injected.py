@@ -20,7 +20,7 @@ from nfd.master.service import Service
 from nfd.runtime.failures import COUNTS
 from nfd.store.kube import KubeStore
 from tests.faults.conftest import FaultMasters, Made
-from tests.faults.injected import Broken, each
+from tests.faults.injected import Broken, answers, each
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import Worker, send
 from tests.master.places import Cluster, labels_of
@@ -97,6 +97,7 @@ async def stage_of(masters: FaultMasters, proxy: FaultProxy, place: Cluster, mak
     return scene
 
 
+@pytest.mark.usefixtures("limited")
 @each
 @pytest.mark.parametrize("stage", STAGES)
 async def test_one_fault_harms_itself_alone(
@@ -123,6 +124,7 @@ async def test_one_fault_harms_itself_alone(
     for name in (BAD, GOOD):
         kinds.edit_rules(name, rule(name, labels={name: "2"}))
     await until(lambda: broken.raised > 0)
+    assert await answers(scene.master.http_port)
     kept = "2" if stage == "status" else "1"
     if at.over == "node":
         await until(lambda: scene.shows(scene.other, cpu_a="2", injected_bad="2", injected_good="2"))
@@ -146,6 +148,7 @@ async def test_one_fault_harms_itself_alone(
     await until(lambda: scene.has_status(BAD))
 
 
+@pytest.mark.usefixtures("limited")
 @each
 @pytest.mark.parametrize("at", ["list", "watch event"])
 async def test_one_object_that_cannot_be_taken_in_stops_no_other(

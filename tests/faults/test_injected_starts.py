@@ -43,6 +43,7 @@ def test_every_stage_has_a_row() -> None:
     assert {row.stage for row in MASTER} == stages
 
 
+@pytest.mark.usefixtures("limited")
 @each
 async def test_a_worker_that_is_given_up(
     error: Exception,
@@ -70,6 +71,7 @@ async def test_a_worker_that_is_given_up(
     await until(lambda: labels_of(place, one) == {})
 
 
+@pytest.mark.usefixtures("limited")
 @each
 async def test_the_list_of_nodes(
     error: Exception,
@@ -94,6 +96,7 @@ async def test_the_list_of_nodes(
     await until(lambda: labels_of(place, node) == {F + "cpu-a": "1", "theirs": "1"})
 
 
+@pytest.mark.usefixtures("limited")
 @each
 @pytest.mark.parametrize("stage", ["configuration", "reload"])
 async def test_the_configuration(

@@ -39,7 +39,7 @@ from nfd.runtime.failures import COUNTS
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.conftest import NAMESPACE, FaultMasters, Made
-from tests.faults.injected import Broken, each, hurry, told
+from tests.faults.injected import Broken, answers, each, hurry, told
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import Worker
 from tests.master.places import Cluster, labels_of, until
@@ -297,6 +297,7 @@ async def scene_of(
     return Scene(master, place, kinds, clock, renewal, certificates, folder)
 
 
+@pytest.mark.usefixtures("limited")
 @each
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_task_harms_itself_alone(
@@ -335,6 +336,7 @@ async def test_a_task_harms_itself_alone(
     else:
         await until(lambda: broken.raised >= 1 and COUNTS[at.task] > before)
         assert told(caplog, at.task)
+    assert stage == "http connections" or await answers(scene.master.http_port)
     if stage != "take-over":  # a new leader writes nothing before it knows all rules
         await scene.say(other, "2")
         await until(lambda: scene.shows(other, "cpu-a", "2"))

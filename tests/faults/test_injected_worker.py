@@ -32,7 +32,7 @@ from nfd.worker import schedule
 from nfd.worker.agent import BOOT_ID, Agent, WorkerSettings
 from nfd.worker.config import model
 from tests.faults.conftest import FaultMasters, Made
-from tests.faults.injected import WORKER, Broken, each, told
+from tests.faults.injected import WORKER, Broken, raising, told
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import BOOT
 from tests.master.places import Cluster, labels_of, until
@@ -52,23 +52,24 @@ def signals() -> Iterator[Signals]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_module, "AGAIN", (0.05, 0.2))
-    monkeypatch.setattr(agent_module, "POLL", 0.5)
-    monkeypatch.setattr(schedule, "BACK_OFF", (0.05, 0.2))
+    hasten(monkeypatch)
     failures._logged.clear()
+
+
+def hasten(patch: pytest.MonkeyPatch) -> None:
+    """Make retries almost immediate."""
+    patch.setattr(agent_module, "AGAIN", (0.05, 0.2))
+    patch.setattr(agent_module, "POLL", 0.5)
+    patch.setattr(schedule, "BACK_OFF", (0.05, 0.2))
 
 
 @dataclass
 class Machine:
-    """A worker at work, whose sources can be made to fail; `settings` is what a reload gives."""
+    """A machine at `root` with a worker."""
 
     root: Path
     place: Cluster
     node: str
-    signals: Signals
-    broken: Broken
-    settings: WorkerSettings
-    agent: Agent
 
     def write(self, value: str) -> None:
         """Another label of source `local`."""
@@ -84,6 +85,13 @@ class Machine:
 
     def shows(self, key: str, value: str = "true") -> bool:
         return labels_of(self.place, self.node).get(key) == value
+
+
+@dataclass
+class AtWork(Machine):
+    """The worker is a thread of this process."""
+
+    agent: Agent
 
     def metric(self, line: str) -> bool:
         return line in render(self.agent.metrics.families(time.monotonic()), openmetrics=False)
@@ -124,8 +132,22 @@ async def at_work(
     broken: Broken,
     stage: str,
     seconds: float = 30.0,
-) -> AsyncIterator[Machine]:
-    """The worker's loop in a thread; stage `source`, `label` or `devices` fails over source `local`."""
+) -> AsyncIterator[AtWork]:
+    """The worker's loop in a thread."""
+    agent = agent_of(node, port, root, signals, broken, stage, seconds)
+    running = asyncio.create_task(asyncio.to_thread(agent.run))
+    try:
+        yield AtWork(root, place, node, agent)
+    finally:
+        broken.on, signals.stop = False, True
+        os.kill(os.getpid(), signal.SIGHUP)  # wakes it
+        await asyncio.wait_for(running, 20)
+
+
+def agent_of(
+    node: str, port: int, root: Path, signals: Signals, broken: Broken, stage: str, seconds: float = 30.0
+) -> Agent:
+    """Stage `source`, `label` or `devices` fails over source `local`."""
 
     def faulty(source: str, at: str, true: Any) -> Any:
         if (source, at) != ("local", stage):
@@ -140,11 +162,11 @@ async def at_work(
     def load() -> WorkerSettings:
         if stage == "reload":
             broken.trip()
-        return machine.settings
+        return settings
 
     settings = WorkerSettings(plan_of(faulty, seconds), interval=1.0)
     folder = Folder("configuration", str(root), lambda name: os.open(name, os.O_RDONLY), deep=False)
-    agent = Agent(
+    return Agent(
         Host(root),
         node,
         settings,
@@ -155,14 +177,6 @@ async def at_work(
         changed=lambda: False,
         live=False,
     )
-    machine = Machine(root, place, node, signals, broken, settings, agent)
-    running = asyncio.create_task(asyncio.to_thread(agent.run))
-    try:
-        yield machine
-    finally:
-        broken.on, signals.stop = False, True
-        os.kill(os.getpid(), signal.SIGHUP)  # wakes it
-        await asyncio.wait_for(running, 20)
 
 
 @dataclass(frozen=True)
@@ -192,7 +206,7 @@ def test_every_stage_has_a_row() -> None:
     assert {row.stage for row in WORKER} == STAGES.keys()
 
 
-@each
+@raising
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_stage_harms_itself_alone(
     stage: str,

@@ -67,9 +67,16 @@ class Worker:
 
 @asynccontextmanager
 async def worker(*flags: str, node: str = "n1", **variables: str) -> AsyncIterator[Worker]:
-    environment = {**os.environ, "NODE_NAME": node, **variables}
+    async with program("nfd.worker", *flags, NODE_NAME=node, **variables) as running:
+        yield running
+
+
+@asynccontextmanager
+async def program(*words: str, **variables: str) -> AsyncIterator[Worker]:
+    """A module with its arguments, which logs as the worker does."""
+    environment = {**os.environ, **variables}
     none, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-    words = (sys.executable, "-W", "error", "-m", "nfd.worker", *flags)
+    words = (sys.executable, "-W", "error", "-m", *words)
     process = await asyncio.create_subprocess_exec(*words, env=environment, stdin=none, stdout=none, stderr=pipe)
     running = Worker(process)
     reader = asyncio.create_task(running.read())

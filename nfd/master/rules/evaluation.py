@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from nfd.errors import RuleError, reason_of
+from nfd.errors import Endless, RuleError, reason_of
 from nfd.features import Features
 from nfd.master.node.desired import Contribution
 from nfd.master.rules.ruleset import GroupKey, PlacedRule, Problems, Steps, size_of
@@ -243,7 +243,7 @@ class _Run:
         self.problems[index] = (reason_of(error),)
         self.errors += 1
         self.unsure.add(placed.origin)
-        if isinstance(error, Exhausted):
+        if isinstance(error, Exhausted | Endless):
             self.slow.append(index)
 
     def cut_off(self, start: int, rules: Sequence[PlacedRule]) -> None:
