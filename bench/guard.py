@@ -22,13 +22,12 @@ from bench import rules
 from bench.fleet import cluster, machines
 from nfd.features import Features
 from nfd.master.http.metrics import Metrics
-from nfd.master.node.cache import DesiredCache, ReportInterner
 from nfd.master.node.desired import derive_desired, derive_freshness
-from nfd.master.node.outcome import NO_RULES, evaluate_report
+from nfd.master.node.outcome import NO_RULES, DesiredCache, evaluate_report
 from nfd.master.node.patch import patches
 from nfd.master.node.plan import Goal, plan_node
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
-from nfd.master.reports.store import ReportStore
+from nfd.master.reports.store import ReportInterner, ReportStore
 from nfd.master.rules.evaluation import Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining

@@ -161,15 +161,10 @@ def _scan(host: Host, source: Source, config: Any, before: Scan | None, run: Run
     """One source, isolated: whatever it raises is its own failure, as is a run that does not end."""
     start = time.perf_counter()
     host.take_notes()
-
-    def read() -> Features | Partial:
-        found = source.discover(host, config)
-        if source.resume is not None and before is not None and not isinstance(found, Partial):
-            found = source.resume(found, before.features)
-        return found
-
     try:
-        found = run(source.name, source.limit(config), read)
+        found = run(source.name, source.limit(config), partial(source.discover, host, config))
+        if source.resume is not None and before is not None and not isinstance(found, Partial):
+            found = run(source.name, source.limit(config), partial(source.resume, found, before.features))
         scan = _partial(before, found) if isinstance(found, Partial) else Scan(found)
     except NfdError as error:
         scan = _stale(before, str(error))

@@ -17,9 +17,9 @@ from nfd.rules import policy as policies
 from nfd.rules.check import POLICY
 from nfd.rules.compile import Group
 from nfd.rules.evaluate import Given
-from nfd.rules.keys import EXTENDED_RESOURCE, LABEL, TAINT
+from nfd.rules.keys import TAINT
 from nfd.rules.model import RuleObject, Taint
-from nfd.rules.policy import Dropped, Policy
+from nfd.rules.policy import EXTENDED_RESOURCE, LABEL, Dropped, Policy
 from nfd.text import visible
 
 

@@ -65,17 +65,20 @@ class Host:
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
         """The bytes of a regular file, at most `limit` of them."""
         try:
-            return self._tree_of(path).read(path, limit)
+            data = self._tree_of(path).read(path, limit + 1)
         except OSError as error:
             _check_absent(path, error)
             return None
+        if len(data) > limit:
+            raise HostError(path, f"is larger than {limit} bytes", errno.EFBIG)
+        return data
 
     def head(self, path: str, size: int) -> bytes | None:
         """The first bytes of a regular file, for what costs to read: each word of a PCI configuration space is an
         access to the device, which in a virtual machine leads out of it.
         """
         try:
-            return self._tree_of(path).head(path, size)
+            return self._tree_of(path).read(path, size)
         except OSError as error:
             _check_absent(path, error)
             return None

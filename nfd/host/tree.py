@@ -49,15 +49,8 @@ class Tree:
             raise OSError(errno.EINVAL, "has a NUL byte in its name")
         return self._open(path.lstrip("/") or ".", flags)
 
-    def read(self, path: str, limit: int) -> bytes:
-        """Contents of a regular file; EFBIG above `limit` bytes, EISDIR or EINVAL for anything but a file."""
-        contents = self.head(path, limit + 1)
-        if len(contents) > limit:
-            raise OSError(errno.EFBIG, f"is larger than {limit} bytes")
-        return contents
-
-    def head(self, path: str, size: int) -> bytes:
-        """The first `size` bytes of a regular file, and no read beyond them; errors as `read`."""
+    def read(self, path: str, size: int) -> bytes:
+        """The first `size` bytes of a regular file, and no read beyond them; EISDIR or EINVAL for anything else."""
         descriptor = self.open(path, READ)
         try:
             _check_regular(descriptor)

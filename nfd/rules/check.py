@@ -28,7 +28,7 @@ from nfd.rules.parse import (
     read_objects,
     unreadable,
 )
-from nfd.rules.policy import Policy
+from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.refused import NO_TIME
 from nfd.rules.time_limit import FREE, Meter
@@ -162,9 +162,9 @@ def _check_items(rule: Rule, path: Path, policy: Policy) -> Iterator[Mistake]:
     labels, annotations = _prefixed(rule.labels, policy), _prefixed(rule.annotations, policy)
     resources = _prefixed(rule.extended_resources, policy)
     dropped = [
-        *(("labels", one) for one in policies.allow_labels(labels, _zero, policy).dropped),
-        *(("annotations", one) for one in policies.allow_annotations(annotations, _zero, policy).dropped),
-        *(("extendedResources", one) for one in policies.allow_extended_resources(resources, _zero, policy).dropped),
+        *(("labels", one) for one in policies.allow(LABEL, labels, _zero, policy).dropped),
+        *(("annotations", one) for one in policies.allow(ANNOTATION, annotations, _zero, policy).dropped),
+        *(("extendedResources", one) for one in policies.allow(EXTENDED_RESOURCE, resources, _zero, policy).dropped),
     ]
     for field, one in dropped:
         yield Mistake((*path, field, _written(one.key)), f"{one.kind} {_written(one.key)!r}: {one.reason}", False)

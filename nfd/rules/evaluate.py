@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from nfd.errors import RuleError, reason_of
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule, Terms
-from nfd.rules.keys import LABEL, Ledger, Overwrite, rule_named
+from nfd.rules.keys import Ledger, Overwrite, rule_named
+from nfd.rules.policy import LABEL
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import Clock, Data, Template, TemplateError
 from nfd.rules.template.budget import TooLong

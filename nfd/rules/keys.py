@@ -12,7 +12,7 @@ from nfd.config.yamltext import Path
 from nfd.names import FEATURE_NS
 from nfd.rules import policy as policies
 from nfd.rules.model import GroupRule, Rule, Taint
-from nfd.rules.policy import Policy
+from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Policy
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import TemplateError, parse_template
 from nfd.rules.template.nodes import Action, Body, Branch, Range, Text
@@ -36,7 +36,7 @@ def stated_by(rule: GroupRule) -> Iterator[Stated]:
     """Every key of a rule that is known in advance, prefixed."""
     if isinstance(rule, Rule):
         yield from _labels(rule)
-        yield from _pairs(policies.ANNOTATION, "annotations", rule.annotations)
+        yield from _pairs(ANNOTATION, "annotations", rule.annotations)
         yield from _pairs(EXTENDED_RESOURCE, "extendedResources", rule.extended_resources)
         for index, taint in enumerate(rule.taints or ()):
             for key, value in policies.taint_values([taint]).items():
@@ -99,7 +99,7 @@ def _between(bodies: Sequence[Body]) -> str:
     return "".join(f"{_MAYBE}{_flat(body)}{_MAYBE}" for body in bodies)
 
 
-LABEL, EXTENDED_RESOURCE, TAINT, VAR = "label", "extendedResource", "taint", "var"
+TAINT, VAR = "taint", "var"
 REPORT = "the report of the node"
 """Who gives what no rule gives."""
 
@@ -141,12 +141,8 @@ class Ledger:
 def is_loss(one: Overwrite, policy: Policy) -> bool:
     """Whether the node would have got the lost value, as far as is known without looking up references."""
     wanted = {one.key: one.lost}
-    if one.kind == LABEL:
-        return bool(policies.allow_labels(wanted, _legal, policy).values)
-    if one.kind == policies.ANNOTATION:
-        return bool(policies.allow_annotations(wanted, _legal, policy).values)
-    if one.kind == EXTENDED_RESOURCE:
-        return bool(policies.allow_extended_resources(wanted, _legal, policy).values)
+    if one.kind in (LABEL, ANNOTATION, EXTENDED_RESOURCE):
+        return bool(policies.allow(one.kind, wanted, _legal, policy).values)
     key, _, effect = one.key.rpartition(":")
     return one.kind == VAR or bool(policies.allow_taints([Taint(key=key, effect=effect, value=one.lost)], policy)[0])
 

@@ -24,7 +24,7 @@ MAX_ANNOTATION = 1024
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _KUBERNETES = "kubernetes.io"
 _K8S = "k8s.io"
-LABEL, ANNOTATION = "label", "annotation"
+LABEL, ANNOTATION, EXTENDED_RESOURCE = "label", "annotation", "extendedResource"
 _REFERENCE = re.compile(r"@[\w-]+\.[\w-]+\.\S+", re.ASCII)
 """In an annotation, which may have any text: `@team` and `@team see a.b.c` are text."""
 _LEGAL = "0"
@@ -49,6 +49,15 @@ class Policy:
     disable_labels: bool = False
     disable_annotations: bool = False
     disable_extended_resources: bool = False
+
+    def disables(self, kind: str) -> bool:
+        """Whether the node gets no labels, annotations or extended resources at all."""
+        options = {
+            LABEL: self.disable_labels,
+            ANNOTATION: self.disable_annotations,
+            EXTENDED_RESOURCE: self.disable_extended_resources,
+        }
+        return options[kind]
 
     def denies(self, namespace: str) -> bool:
         """Whether the deny list names this namespace; a leading `*` makes an entry match by its end."""
@@ -83,40 +92,28 @@ def prefix_keys(wanted: Mapping[str, str], policy: Policy) -> dict[str, str]:
     return prefixed
 
 
-def allow_labels(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
-    """Labels that the node gets, references looked up."""
-    if policy.disable_labels:
-        return Allowed()
-    return _allow(LABEL, wanted, lambda key, value: _label_problem(key, value, policy), lookup)
+def origin_of(key: str, values: Mapping[str, str], origins: Mapping[str, str]) -> str | None:
+    """The source of a prefixed key of a report; `values` and `origins` are those of the report."""
+    return origins.get(key if key in values else key.rpartition("/")[2])
 
 
-def allow_sources(kind: str, wanted: Mapping[str, str], origins: Mapping[str, str | None], policy: Policy) -> Allowed:
-    """Of a report's labels or annotations those whose source may write in their namespace.
+def allow_sources(
+    kind: str, values: Mapping[str, str], origins: Mapping[str, str], policy: Policy
+) -> tuple[Allowed, dict[str, str | None]]:
+    """A report's labels or annotations with prefixes, if their source may write in their namespace; and all origins.
 
     A source that is missing in the report counts as one that is not named.
     """
-    limits = policy.source_namespaces
+    wanted, limits = prefix_keys(values, policy), policy.source_namespaces
+    named = {key: origin_of(key, values, origins) for key in wanted}
     dropped: dict[str, Dropped] = {}
-    for key in wanted if limits else ():
-        source, namespace = origins.get(key) or "*", namespace_of(key)
+    for key, origin in named.items() if limits else ():
+        source, namespace = origin or "*", namespace_of(key)
         allowed = limits.get(source, limits.get("*"))
         if allowed is not None and not _names_namespace(allowed, namespace):
             dropped[key] = Dropped(kind, key, f"source {source!r} may not write in namespace {namespace!r}")
-    return Allowed({key: value for key, value in wanted.items() if key not in dropped}, tuple(dropped.values()))
-
-
-def allow_annotations(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
-    """Annotations that the node gets, references looked up; any other text is taken as written."""
-    if policy.disable_annotations:
-        return Allowed()
-    return _allow(ANNOTATION, wanted, lambda key, value: _annotation_problem(key, value, policy), lookup)
-
-
-def allow_extended_resources(wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
-    """Extended resources that the node gets, references looked up, amounts as written."""
-    if policy.disable_extended_resources:
-        return Allowed()
-    return _allow("extendedResource", wanted, lambda key, value: _resource_problem(key, value, policy), lookup)
+            del wanted[key]
+    return Allowed(wanted, tuple(dropped.values())), named
 
 
 def allow_taints(wanted: Iterable[Taint], policy: Policy) -> tuple[tuple[Taint, ...], tuple[Dropped, ...]]:
@@ -169,29 +166,35 @@ def is_protected(kind: str, namespace: str) -> bool:
     return foreign and not any(_is_below(namespace, one) for one in own)
 
 
-def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> tuple[dict[str, str], dict[str, str], Allowed]:
-    """Labels that `resourceLabels` turns into extended resources: the labels left, the resources, and what failed.
+def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> Allowed:
+    """The labels that `resourceLabels` turns into extended resources, and what failed.
 
     An option of NFD 0.16 and before. A value that is no integer stays a label.
     """
     names = frozenset(prefix_keys(dict.fromkeys(policy.resource_labels, ""), policy))
     resources = {key: value for key, value in labels.items() if key in names and _is_integer(value)}
     dropped = tuple(
-        Dropped("extendedResource", key, f"{labels[key]!r} is not a whole number")
+        Dropped(EXTENDED_RESOURCE, key, f"{labels[key]!r} is not a whole number")
         for key in sorted(names & labels.keys() - resources.keys())
     )
-    left = {key: value for key, value in labels.items() if key not in resources}
-    return left, resources, Allowed(resources, dropped)
+    return Allowed(resources, dropped)
 
 
-def _allow(kind: str, wanted: Mapping[str, str], problem_of: Callable[[str, str], str], lookup: Lookup) -> Allowed:
+def allow(kind: str, wanted: Mapping[str, str], lookup: Lookup, policy: Policy) -> Allowed:
+    """The labels, annotations or extended resources that the node gets, references looked up.
+
+    Any other text of an annotation is taken as written, as are amounts.
+    """
     kept: dict[str, str] = {}
+    if policy.disables(kind):
+        return Allowed()
+    problem_of = _PROBLEMS[kind]
     dropped: list[Dropped] = []
     for key, text in wanted.items():
         value, unresolved = resolve(text, lookup) if is_reference(kind, text) else (text, None)
         if kind == LABEL and text and not value:
             unresolved = f"reference {text!r}: the attribute is an empty text"
-        problem = _joined(problem_of(key, _LEGAL if unresolved else value), unresolved)
+        problem = _joined(problem_of(key, _LEGAL if unresolved else value, policy), unresolved)
         if problem:
             dropped.append(Dropped(kind, key, problem))
         else:
@@ -253,6 +256,14 @@ def _annotation_problem(key: str, value: str, policy: Policy) -> str:
 def _resource_problem(key: str, value: str, policy: Policy) -> str:
     problem = quantity_problem(value, fraction_allowed=namespace_of(key).endswith(_KUBERNETES))
     return _joined(_key_problem(key, policy) or _namespace_problem(key), problem and f"amount {problem}")
+
+
+_PROBLEMS: Mapping[str, Callable[[str, str, Policy], str]] = {
+    LABEL: _label_problem,
+    ANNOTATION: _annotation_problem,
+    EXTENDED_RESOURCE: _resource_problem,
+}
+"""By kind, what is wrong with a key and its value; "" if nothing is."""
 
 
 def taint_problems(taint: Taint) -> Iterator[tuple[str, str]]:

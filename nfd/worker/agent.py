@@ -184,11 +184,11 @@ class Agent:
 
     def _scan_all(self) -> None:
         """The first scan, and the one after a reload."""
-        found = self._scan()
-        for pattern in unused_patterns(self._settings.unpublished, found):
+        self._scan()
+        for pattern in unused_patterns(self._settings.unpublished, self._found or Discovery()):
             self._log.warning("core.noPublishFeatures matches no feature", feature=pattern)
 
-    def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> Discovery:
+    def _scan(self, only: Collection[str] | None = None, *, timer: bool = True) -> None:
         started = self.busy_since = time.monotonic()
         with self._events.scan(only):
             found = discover(self._host, self._settings.plan, self._found, only, self._limits.run)
@@ -203,7 +203,6 @@ class Agent:
         if content != self._content:
             self._content = content
             self._pace.changed(now)
-        return found
 
     def _allow(self, seconds: float) -> None:
         self.busy_since = time.monotonic() + seconds

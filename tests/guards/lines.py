@@ -188,8 +188,8 @@ NODES = (
 WRITES = (
     Guard(  # a lost race is a conflict
         "nfd/master/node/patch.py",
-        'guard = {"resourceVersion": node.version} | ',
-        "guard: dict[str, str] = {} | ",
+        'return {"resourceVersion": node.version} | ',
+        "return {} | ",
         "tests/master/test_on_cluster.py::test_lost_race_is_a_conflict_and_planned_again",
     ),
     Guard(  # and a Node of the same name is not the same

@@ -110,8 +110,8 @@ PROOFS = (
     ),
     Guard(  # a key of this process is no reason to write to every Node
         "nfd/master/node/plan.py",
-        "if name in wanted and not goal.proof.lasting and differ_in_proof_alone(present, wanted[name]):",
-        "if False:",
+        "(not before.doubt or not goal.proof.lasting)",
+        "not before.doubt",
         KEYS + "test_a_key_that_does_not_last_is_no_reason_to_write",
     ),
     Guard(  # rotation of certificates leaves the key

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nfd.features import Features
-from nfd.master.node.cache import KNOWN, LONGEST, DesiredCache, ReportInterner, same_content
 from nfd.master.node.desired import ALL_FRESH, Contribution, derive_desired
-from nfd.master.node.outcome import Outcome
+from nfd.master.node.outcome import DesiredCache, Outcome
+from nfd.master.reports.store import INTERNED, LONGEST, ReportInterner, same_content
 from nfd.master.rules.evaluation import Evaluation
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
@@ -69,9 +69,9 @@ def test_two_nodes_share_equal_values_and_no_others() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     pool = ReportInterner()
-    for number in range(KNOWN + 10):
+    for number in range(INTERNED + 10):
         pool.share(report(labels={"a": str(number)}, origins={}, sources={}), None)
-    assert len(pool._known) == KNOWN
+    assert len(pool._known) == INTERNED
 
 
 @pytest.mark.parametrize("kind", [Kind.LABELS, Kind.ANNOTATIONS, Kind.RESOURCES])

@@ -19,9 +19,8 @@ from nfd.cli.rules import eval_files
 from nfd.features import Features, to_json
 from nfd.labels import Naming, derive
 from nfd.master.http.metrics import Metrics
-from nfd.master.node.cache import DesiredCache
 from nfd.master.node.desired import RULE_ORIGIN, Desired
-from nfd.master.node.outcome import NO_RULES, Outcome, evaluate_node, evaluate_report
+from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node, evaluate_report
 from nfd.master.rules.evaluation import Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import FeatureObject, Joining, join_objects

@@ -18,7 +18,7 @@ def nothing(_feature: str, _element: str) -> None:
 
 def labels(wanted: dict[str, str], **options: Any) -> dict[str, str]:
     policy = Policy(**options)
-    return dict(policies.allow_labels(policies.prefix_keys(wanted, policy), nothing, policy).values)
+    return dict(policies.allow(policies.LABEL, policies.prefix_keys(wanted, policy), nothing, policy).values)
 
 
 def is_allowed(namespace: str, **options: Any) -> bool:
@@ -47,8 +47,8 @@ def test_namespaces(namespace: str, label: bool, annotation: bool) -> None:
     key = f"{namespace}/x"
     policy = Policy(enable_taints=True)
     assert is_allowed(namespace) == label
-    assert bool(policies.allow_annotations({key: "1"}, nothing, policy).values) == annotation
-    assert bool(policies.allow_extended_resources({key: "1"}, nothing, policy).values) == annotation
+    assert bool(policies.allow(policies.ANNOTATION, {key: "1"}, nothing, policy).values) == annotation
+    assert bool(policies.allow(policies.EXTENDED_RESOURCE, {key: "1"}, nothing, policy).values) == annotation
     assert bool(policies.allow_taints([Taint(key=key, effect="NoExecute")], policy)[0]) == annotation
 
 
@@ -91,7 +91,7 @@ def test_without_automatic_prefix_names_stay() -> None:
 @pytest.mark.parametrize("key", ["", ".", "..", "/", "a/", "/a", "a/b/c", "-a", "a b", "x" * 64, "é", "\udc80", "a\n"])
 def test_odd_names_are_dropped(key: str) -> None:
     policy = Policy()
-    given = policies.allow_labels(policies.prefix_keys({key: "1"}, policy), nothing, policy)
+    given = policies.allow(policies.LABEL, policies.prefix_keys({key: "1"}, policy), nothing, policy)
     assert not given.values
     assert len(given.dropped) == 1
 
@@ -102,7 +102,9 @@ def test_references() -> None:
         f"v.io/{index}": text
         for index, text in enumerate(("@a.b.c.d", "@a.b", "@", "@a.b.x", "@a.b.twice", "@a.b.bad"))
     }
-    given = policies.allow_labels(wanted, lambda feature, element: attributes.get((feature, element)), Policy())
+    given = policies.allow(
+        policies.LABEL, wanted, lambda feature, element: attributes.get((feature, element)), Policy()
+    )
     assert given.values == {"v.io/0": "found"}
     assert len(given.dropped) == 5
 
@@ -115,7 +117,9 @@ def test_annotations() -> None:
         "v.io/ref": "@a.b.c", "v.io/dangling": "@a.b.x", "v.io/long": "@a.b.long", "v.io/twice": "@a.b.twice",
         "v.io/team": "@team", "v.io/mail": "@team see a.b.c", "v.io/at": "@",
     }  # fmt: skip
-    given = policies.allow_annotations(wanted, lambda feature, element: attributes.get((feature, element)), policy)
+    given = policies.allow(
+        policies.ANNOTATION, wanted, lambda feature, element: attributes.get((feature, element)), policy
+    )
     assert given.values == {
         "v.io/full": "x" * 1024, "v.io/ref": "found: (any text)", "v.io/twice": "@a.b.c",
         "v.io/team": "@team", "v.io/mail": "@team see a.b.c", "v.io/at": "@",
@@ -151,7 +155,7 @@ def test_no_amounts(text: str) -> None:
 def test_fractions_are_for_kubernetes_names() -> None:
     policy = Policy()
     wanted = policies.prefix_keys({"half": "1.5", "vendor.io/half": "1.5", "a.mykubernetes.io/half": "1.5"}, policy)
-    allowed = policies.allow_extended_resources(wanted, nothing, policy)
+    allowed = policies.allow(policies.EXTENDED_RESOURCE, wanted, nothing, policy)
     assert set(allowed.values) == {"feature.node.kubernetes.io/half", "a.mykubernetes.io/half"}
 
 
@@ -177,14 +181,13 @@ def test_taints() -> None:
 def test_resource_labels() -> None:
     policy = Policy(resource_labels=frozenset(("n", "v.io/m", "v.io/word")))
     given = {"feature.node.kubernetes.io/n": "3", "v.io/m": "4", "v.io/word": "many", "v.io/other": "5"}
-    left, resources, outcome = policies.split_resource_labels(given, policy)
-    assert left == {"v.io/word": "many", "v.io/other": "5"}
-    assert resources == {"feature.node.kubernetes.io/n": "3", "v.io/m": "4"}
+    outcome = policies.split_resource_labels(given, policy)
+    assert outcome.values == {"feature.node.kubernetes.io/n": "3", "v.io/m": "4"}
     assert [one.key for one in outcome.dropped] == ["v.io/word"]
 
 
 def test_restrictions() -> None:
     policy = Policy(disable_labels=True, disable_annotations=True, disable_extended_resources=True)
-    assert not policies.allow_labels({"v.io/a": "1"}, nothing, policy).values
-    assert not policies.allow_annotations({"v.io/a": "1"}, nothing, policy).values
-    assert not policies.allow_extended_resources({"v.io/a": "1"}, nothing, policy).values
+    assert not policies.allow(policies.LABEL, {"v.io/a": "1"}, nothing, policy).values
+    assert not policies.allow(policies.ANNOTATION, {"v.io/a": "1"}, nothing, policy).values
+    assert not policies.allow(policies.EXTENDED_RESOURCE, {"v.io/a": "1"}, nothing, policy).values

@@ -10,7 +10,7 @@ from nfd.discovery import Discovery, Plan, discover
 from nfd.features import Features
 from nfd.host import MAX_FILE
 from nfd.host.replay import RECORD, Replay
-from nfd.rules.policy import Allowed, Policy, allow_annotations, allow_labels
+from nfd.rules.policy import ANNOTATION, LABEL, Allowed, Policy, allow
 from nfd.sources import BUILT_IN, custom, fake, local
 from tests.sources.hosts import make_host, scan
 
@@ -76,8 +76,8 @@ def test_a_reference_to_an_empty_text_is_no_label() -> None:
         return features.attributes.get(feature, {}).get(element)
 
     wanted = {f"feature.node.kubernetes.io/{name}": f"@system.dmiid.{name}" for name in ("sku", "name")}
-    given = allow_labels({**wanted, "feature.node.kubernetes.io/mine": ""}, lookup, Policy())
+    given = allow(LABEL, {**wanted, "feature.node.kubernetes.io/mine": ""}, lookup, Policy())
     assert given.values == {"feature.node.kubernetes.io/name": "box", "feature.node.kubernetes.io/mine": ""}
     assert [one.reason for one in given.dropped] == ["reference '@system.dmiid.sku': the attribute is an empty text"]
-    notes: Allowed = allow_annotations(wanted, lookup, Policy())
+    notes: Allowed = allow(ANNOTATION, wanted, lookup, Policy())
     assert notes.values["feature.node.kubernetes.io/sku"] == ""

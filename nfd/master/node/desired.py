@@ -11,8 +11,6 @@ from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.report import Report, State
 from nfd.rules import policy as policies
 from nfd.rules.keys import (
-    EXTENDED_RESOURCE,
-    LABEL,
     REPORT,
     TAINT,
     VAR,
@@ -23,7 +21,7 @@ from nfd.rules.keys import (
     rule_named,
 )
 from nfd.rules.model import Taint
-from nfd.rules.policy import Dropped, Lookup, Policy
+from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Dropped, Lookup, Policy
 from nfd.rules.terms import MATCHED
 from nfd.store.base import Kind
 
@@ -144,11 +142,9 @@ def derive_desired(
 
     `matched` is `rule.matched` after all rules, for references to it.
     """
-    origins: dict[Kind, dict[str, Origin]] = {kind: {} for kind in Kind}
-    own_labels = _prefix(report.labels, report.origins, policy, origins[Kind.LABELS])
-    own_annotations = _prefix(report.annotations, report.origins, policy, origins[Kind.ANNOTATIONS])
-    by_source = policies.allow_sources("label", own_labels, origins[Kind.LABELS], policy)
-    noted_by_source = policies.allow_sources("annotation", own_annotations, origins[Kind.ANNOTATIONS], policy)
+    by_source, label_origins = policies.allow_sources(LABEL, report.labels, report.origins, policy)
+    noted_by_source, note_origins = policies.allow_sources(ANNOTATION, report.annotations, report.origins, policy)
+    origins = {Kind.LABELS: label_origins, Kind.ANNOTATIONS: note_origins, Kind.RESOURCES: {}, Kind.TAINTS: {}}
     labels, annotations = dict(by_source.values), dict(noted_by_source.values)
     resources: dict[str, str] = {}
     taints: list[Taint] = []
@@ -159,16 +155,16 @@ def derive_desired(
         taints += one.taints
         _credit(one, origins)
     lookup = lookup_in(report.features, matched)
-    allowed = policies.allow_labels(labels, lookup, policy)
-    left, moved, split = policies.split_resource_labels(allowed.values, policy)
-    origins[Kind.RESOURCES] = {key: origins[Kind.LABELS].get(key) for key in moved} | origins[Kind.RESOURCES]
-    allowed_annotations = policies.allow_annotations(annotations, lookup, policy)
-    allowed_resources = policies.allow_extended_resources({**moved, **resources}, lookup, policy)
+    allowed = policies.allow(LABEL, labels, lookup, policy)
+    moved = policies.split_resource_labels(allowed.values, policy)
+    origins[Kind.RESOURCES] = {key: label_origins.get(key) for key in moved.values} | origins[Kind.RESOURCES]
+    allowed_annotations = policies.allow(ANNOTATION, annotations, lookup, policy)
+    allowed_resources = policies.allow(EXTENDED_RESOURCE, {**moved.values, **resources}, lookup, policy)
     allowed_taints, bad_taints = policies.allow_taints(taints, policy)
     order = report.order
     return Desired(
         {
-            Kind.LABELS: left,
+            Kind.LABELS: {key: value for key, value in allowed.values.items() if key not in moved.values},
             Kind.ANNOTATIONS: allowed_annotations.values,
             Kind.RESOURCES: allowed_resources.values,
             Kind.TAINTS: {_taint_key(taint): taint.value or "" for taint in allowed_taints},
@@ -179,7 +175,7 @@ def derive_desired(
             *by_source.dropped,
             *noted_by_source.dropped,
             *allowed.dropped,
-            *split.dropped,
+            *moved.dropped,
             *allowed_annotations.dropped,
             *allowed_resources.dropped,
             *bad_taints,
@@ -200,7 +196,7 @@ def find_overwrites(
     reported = {key: value for key, value in policies.prefix_keys(report.labels, policy).items() if key in names}
     kinds = (
         (LABEL, [*asked, reported]),
-        (policies.ANNOTATION, [one.annotations for one in contributions]),
+        (ANNOTATION, [one.annotations for one in contributions]),
         (EXTENDED_RESOURCE, [one.extended_resources for one in contributions]),
         (VAR, [one.vars if with_vars else {} for one in contributions]),
         (TAINT, [policies.taint_values(one.taints) for one in contributions]),
@@ -209,8 +205,7 @@ def find_overwrites(
         return []
     ledger = Ledger()
     for key, value in reported.items():
-        origin = report.origins.get(key if key in report.labels else key.rpartition("/")[2]) or ""
-        ledger.add(origin, LABEL, {key: value})
+        ledger.add(policies.origin_of(key, report.labels, report.origins) or "", LABEL, {key: value})
     for index, one in enumerate(contributions):
         for kind, parts in kinds:
             ledger.add(one.origin, kind, parts[index])
@@ -235,16 +230,6 @@ def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synce
     seen = {name.partition(".")[0] for name in report.features.names()}
     sources = {name: name not in failed for name in report.sources}
     return Freshness(sources, rules_synced, objects_synced, blind=bool(failed - seen - FEATURELESS))
-
-
-def _prefix(
-    values: Mapping[str, str], named: Mapping[str, str], policy: Policy, origins: dict[str, Origin]
-) -> dict[str, str]:
-    """A report's values with prefixes, and their origins; a key with a prefix wins over one without, as in NFD."""
-    prefixed = policies.prefix_keys(values, policy)
-    for key in prefixed:
-        origins[key] = named.get(key if key in values else key.rpartition("/")[2])
-    return prefixed
 
 
 def _credit(one: Contribution, origins: dict[Kind, dict[str, Origin]]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nfd.master.node.desired import (
     ALL_FRESH,
@@ -36,12 +37,15 @@ from nfd.master.rules.ruleset import PlacedRule, RuleSet, exhaust
 from nfd.report import Report
 from nfd.rules.evaluate import Watch
 from nfd.rules.keys import Overwrite
-from nfd.rules.policy import Policy
+from nfd.rules.policy import Policy, refers
 from nfd.rules.terms import MATCHED
+from nfd.runtime.cache import LruCache
 from nfd.store.base import Node
 
 GIVEN = MATCHED.partition(".")[0]
 """Stands for rules among sources: a failed rule may have set what a reference to `rule.matched` does not find."""
+CACHED = 256
+"""Desired states that are cached; the least recently used is dropped."""
 NO_RULES = RuleSet()
 """With unknown rules: keys that a rule set before are kept as if it still existed."""
 
@@ -107,6 +111,33 @@ class Outcome:
         return find_overwrites(self.report, self.policy, self.evaluation.contributions, with_vars=with_vars)
 
 
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """A desired state and its inputs. Their identities are the key, so the entry keeps them alive."""
+
+    inputs: tuple[Any, ...]
+    desired: Desired
+
+
+class DesiredCache:
+    """The desired states of outcomes under one policy. Reports that share their values share an entry."""
+
+    def __init__(self) -> None:
+        self._known = LruCache[tuple[int, ...], _Derived](CACHED)
+
+    def derive(self, outcome: Outcome) -> Desired:
+        report, contributions = outcome.report, outcome.evaluation.contributions
+        inputs = (report.labels, report.annotations, report.origins, tuple(contributions))
+        key, order = tuple(map(id, inputs)), report.order
+        if (known := self._known.use(key)) is not None:
+            boot_id, at = (order.boot_id, (order.started, order.sequence)) if order is not None else ("", None)
+            return replace(known.desired, boot_id=boot_id, at=at)
+        desired = derive_desired(report, outcome.policy, contributions, outcome.evaluation.matched)
+        if not refers(report.labels, report.annotations) and not any(one.refers for one in contributions):
+            self._known.put(key, _Derived(inputs, desired))
+        return desired
+
+
 def evaluate_node(
     node: Node,
     report: Report | None,
@@ -122,8 +153,9 @@ def evaluate_node(
     `evaluate` returns the evaluation of rules from a cache, for example.
     """
     evaluate = evaluate or at_once(rules, joining)
-    others = tuple(one for one in objects if not joining.is_workers(one))
-    report, unused = _choose_report(node, report, objects, joining, known)
+    others, unused = tuple(one for one in objects if not joining.is_workers(one)), REPORTED
+    if report is None:
+        report, unused = _report_of_object(node, objects, joining, known)
     alone = report is None and _speak_alone(node, others, joining, known, evaluate)
     if alone:
         report = Report(node.name)
@@ -166,16 +198,14 @@ def at_once(rules: RuleSet, joining: Joining, watch: Watch | None = None) -> Eva
     return evaluate
 
 
-def _choose_report(
-    node: Node, report: Report | None, objects: Sequence[FeatureObject], joining: Joining, known: Known
+def _report_of_object(
+    node: Node, objects: Sequence[FeatureObject], joining: Joining, known: Known
 ) -> tuple[Report | None, str]:
-    """The report of nfd-worker, else the object of NFD's own worker, or the reason why it is not used.
+    """The report in the object of NFD's own worker, or the reason why it is not used.
 
     The object is not used if the node's worker is known to report to this master. Where that is likely, it is used once
     it changes.
     """
-    if report is not None:
-        return report, REPORTED
     one = next((one for one in objects if joining.is_workers(one)), None)
     if one is None:
         return None, ""

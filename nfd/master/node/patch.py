@@ -23,36 +23,39 @@ def patches(planned: NodePlan) -> list[Patch]:
         return []
     if not resources:
         body = {"metadata": _metadata(planned, planned.records, planned.forgotten)} | _spec(planned.node, taints)
-        return [guarded(Patch(body), planned.node)]
+        return [Patch(body)]
     if not taints:
         body = {"metadata": _metadata(planned, planned.records, planned.forgotten), "status": _status(resources)}
-        return [guarded(Patch(body, "status"), planned.node)]
+        return [Patch(body, "status")]
     instance = planned.goal.instance
     late = (annotation(LISTS[Kind.TAINTS], instance), annotation(ORIGINS, instance))
     first = _metadata(planned, _between(planned), planned.forgotten.difference(late))
     final = render_owned(planned.owned, instance, planned.node.uid, planned.goal.proof)
     second = {"metadata": {"annotations": {key: final.get(key) for key in late}}} | _spec(planned.node, taints)
-    return [guarded(Patch({"metadata": first, "status": _status(resources)}, "status"), planned.node), Patch(second)]
+    return [Patch({"metadata": first, "status": _status(resources)}, "status"), Patch(second)]
 
 
 def guarded(patch: Patch, node: Node) -> Patch:
-    """The patch with the Node's uid and resourceVersion, so that it applies to no other version."""
-    guard = {"resourceVersion": node.version} | ({"uid": node.uid} if node.uid else {})
-    return replace(patch, body={**patch.body, "metadata": {**patch.body.get("metadata", {}), **guard}})
+    """The patch with the uid and resourceVersion of this Node."""
+    return replace(patch, body={**patch.body, "metadata": {**patch.body.get("metadata", {}), **_precondition(node)}})
+
+
+def _precondition(node: Node) -> dict[str, str]:
+    """The Node's uid and resourceVersion, so that a patch applies to no other version."""
+    return {"resourceVersion": node.version} | ({"uid": node.uid} if node.uid else {})
 
 
 def _metadata(planned: NodePlan, records: Mapping[str, str], forgotten: frozenset[str]) -> dict[str, Any]:
-    labels = _merge(planned.changes[Kind.LABELS])
-    annotations = _merge(planned.changes[Kind.ANNOTATIONS]) | dict(records) | dict.fromkeys(forgotten)
-    return ({"labels": labels} if labels else {}) | ({"annotations": annotations} if annotations else {})
-
-
-def _merge(change: Change) -> dict[str, Any]:
-    return dict(change.write) | dict.fromkeys(change.remove)
+    labels, noted = planned.changes[Kind.LABELS], planned.changes[Kind.ANNOTATIONS]
+    found: dict[str, Any] = {
+        "labels": {**labels.write, **dict.fromkeys(labels.remove)},
+        "annotations": {**noted.write, **dict.fromkeys(noted.remove), **records, **dict.fromkeys(forgotten)},
+    }
+    return {name: values for name, values in found.items() if values} | _precondition(planned.node)
 
 
 def _status(change: Change) -> dict[str, Any]:
-    amounts = _merge(change)
+    amounts = {**change.write, **dict.fromkeys(change.remove)}
     return {"capacity": amounts, "allocatable": amounts}
 
 

@@ -161,15 +161,19 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         alone=goal.fresh.alone or (before.alone and not goal.fresh.reported),
         at=desired.at if desired.boot_id else before.at,
     )
-    told = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
-    wanted = _records(replace(owned, keys=told), goal, node, proven=not before.doubt)
+    listed_after = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
+    wanted = render_owned(replace(owned, keys=listed_after), goal.instance, node.uid, goal.proof)
     ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
     left = goal.leaving(Kind.ANNOTATIONS)
     return NodePlan(
         node=node,
         changes=changes,
         owned=owned,
-        records={key: text for key, text in wanted.items() if node.annotations.get(key) != text and key not in left},
+        records={
+            key: text
+            for key, text in wanted.items()
+            if key not in left and not _is_current(key, text, goal, before, node)
+        },
         forgotten=frozenset((ours & node.annotations.keys()) - wanted.keys() - left),
         goal=goal,
         before=listed,
@@ -204,16 +208,14 @@ def _bare(kind: Kind, key: str) -> str:
     return key.rpartition(":")[0] if kind is Kind.TAINTS else key
 
 
-def _records(owned: Owned, goal: Goal, node: Node, *, proven: bool) -> dict[str, str]:
-    """The bookkeeping as it should be. A newer report alone, or a proof that ends with this process, is no reason to
-    write.
+def _is_current(key: str, text: str, goal: Goal, before: Owned, node: Node) -> bool:
+    """Whether a bookkeeping annotation need not be written. A newer report alone, or a proof that ends with this
+    process, is no reason to write.
     """
-    wanted = render_owned(owned, goal.instance, node.uid, goal.proof)
-    name = annotation(ORIGINS, goal.instance)
-    present = node.annotations.get(name, "")
-    if name in wanted and (proven or not goal.proof.lasting) and are_equivalent(present, wanted[name]):
-        return wanted | {name: present}
-    return wanted
+    present = node.annotations.get(key, "")
+    if key == annotation(ORIGINS, goal.instance) and (not before.doubt or not goal.proof.lasting):
+        return present == text or are_equivalent(present, text)
+    return present == text
 
 
 def _owned_before(goal: Goal, node: Node) -> Owned:

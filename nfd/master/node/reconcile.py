@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.http.metrics import PLAN, Metrics
 from nfd.master.node.annotation_budget import fitting_plan
-from nfd.master.node.cache import DesiredCache, same_content
 from nfd.master.node.desired import Contribution, Desired, derive_freshness
 from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
-from nfd.master.node.outcome import NO_RULES, Outcome, evaluate_report
+from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node
 from nfd.master.node.plan import SHARED, Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
 from nfd.master.node.rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.writer import Budget, Writer, apply_plan
-from nfd.master.reports.store import ReportStore, Standing
+from nfd.master.reports.store import ReportStore, Standing, same_content
 from nfd.master.rules.evaluation import Evaluation
+from nfd.master.rules.nodefeatures import Joining
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.runtime import log
@@ -55,7 +55,7 @@ class ReconcileOptions:
     def outcome_of(self, node: Node, report: Report | None) -> Outcome | None:
         if self.evaluate is not None:
             return self.evaluate(node, report)
-        return None if report is None else evaluate_report(report, NO_RULES, self.policy)
+        return None if report is None else evaluate_node(node, report, NO_RULES, (), Joining(self.policy))
 
 
 @dataclass(frozen=True, slots=True)

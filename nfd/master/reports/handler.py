@@ -10,12 +10,11 @@ from nfd import names
 from nfd.errors import ReportError
 from nfd.master.http.metrics import Metrics
 from nfd.master.leadership import Leadership
-from nfd.master.node.cache import ReportInterner
 from nfd.master.node.ownership import parse_owned
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.queue import Queue
 from nfd.master.reports.heartbeats import Heartbeats
-from nfd.master.reports.store import Inherited, ReportStore
+from nfd.master.reports.store import Inherited, ReportInterner, ReportStore
 from nfd.report import Reply, Report
 from nfd.rpc.caller import Peer
 from nfd.rpc.feature_cache import FeatureCache

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nfd.errors import ReportError
 from nfd.report import Order, Report
+from nfd.runtime.cache import LruCache
 from nfd.store.base import Node
 
 WAITING = 1000
@@ -214,3 +217,45 @@ def _check_order(order: Order, before: Order | None, node: Node | None, applied_
 
 def _other_boot(order: Order, node: Node) -> ReportError:
     return ReportError(f"the Node has boot id {node.boot_id}, not {order.boot_id}", retry=True)
+
+
+INTERNED = 256
+"""Mappings that are interned; the least recently used is dropped."""
+LONGEST = 32 * 1024
+"""Letters of the largest mapping that is interned; the labels of a report have about 3,000."""
+
+_SHARED = ("labels", "annotations", "origins", "sources")
+_CONTENT = tuple(one.name for one in fields(Report) if one.name != "order")
+
+
+class ReportInterner:
+    """Replaces equal mappings by one object: nodes of a fleet have equal labels, and a heartbeat changes nothing.
+
+    So later comparisons are by identity, and a pass without changes is cheap.
+    """
+
+    def __init__(self) -> None:
+        self._known = LruCache[frozenset[tuple[str, Any]], Mapping[str, Any]](INTERNED)
+
+    def share(self, report: Report, before: Report | None) -> Report:
+        """The report, with values of the node's last report, or of other nodes' reports, in place of equal ones."""
+        if before is not None and same_content(report, before):
+            return replace(before, order=report.order)
+        shared: dict[str, Any] = {}
+        for name in _SHARED:
+            values: Mapping[str, Any] = getattr(report, name)
+            key = frozenset(values.items())
+            if (known := self._known.use(key)) is None:
+                known = {
+                    sys.intern(item): sys.intern(one) if isinstance(one, str) else one for item, one in values.items()
+                }
+                if sum(map(len, known)) + sum(len(one) for one in known.values() if isinstance(one, str)) <= LONGEST:
+                    self._known.put(key, known)
+            shared[name] = known
+        return replace(report, **shared)
+
+
+def same_content(one: Report, other: Report) -> bool:
+    """Whether the reports are equal apart from their sequence numbers."""
+    boots = [report.order.boot_id if report.order else None for report in (one, other)]
+    return boots[0] == boots[1] and all(getattr(one, name) == getattr(other, name) for name in _CONTENT)

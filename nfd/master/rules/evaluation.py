@@ -342,9 +342,9 @@ def _evaluate_group(group: Group, view: View, spending: Spending) -> Steps[tuple
 def _refused(asked: Contribution, lookup: Lookup, policy: Policy) -> list[str]:
     """What the policy denies of a contribution, as text."""
     dropped = [
-        *policies.allow_labels(asked.labels, lookup, policy).dropped,
-        *policies.allow_annotations(asked.annotations, lookup, policy).dropped,
-        *policies.allow_extended_resources(asked.extended_resources, lookup, policy).dropped,
+        *policies.allow(policies.LABEL, asked.labels, lookup, policy).dropped,
+        *policies.allow(policies.ANNOTATION, asked.annotations, lookup, policy).dropped,
+        *policies.allow(policies.EXTENDED_RESOURCE, asked.extended_resources, lookup, policy).dropped,
         *policies.allow_taints(asked.taints, policy)[1],
     ]
     return [f"{one.kind} {one.key.removeprefix(DEFAULT)!r}: {one.reason}" for one in dropped]

@@ -18,7 +18,7 @@ from nfd.master.node.desired import OBJECT_ORIGIN
 from nfd.master.node.ownership import Origin, Owned
 from nfd.names import NFD_NS
 from nfd.report import Report
-from nfd.rules.policy import Policy, prefix_keys
+from nfd.rules.policy import Policy, origin_of, prefix_keys
 from nfd.runtime import log
 from nfd.runtime.cache import LruCache
 
@@ -143,7 +143,7 @@ def join_objects(report: Report, objects: Iterable[FeatureObject], joining: Join
         _add_labels(one, joining, labels, origins)
     reported = prefix_keys(report.labels, joining.policy)
     labels |= reported
-    origins |= {key: _reported_origin(report, key) for key in reported}
+    origins |= {key: origin_of(key, report.labels, report.origins) for key in reported}
     for one in after:
         _add_labels(one, joining, labels, origins)
     features = merge([*(one.features for one in before), report.features, *(one.features for one in after)])
@@ -158,10 +158,6 @@ def _add_labels(one: FeatureObject, joining: Joining, labels: dict[str, str], or
     found = prefix_keys(one.labels, joining.policy)
     labels |= found
     origins |= dict.fromkeys(found, one.origin)
-
-
-def _reported_origin(report: Report, key: str) -> Origin:
-    return report.origins.get(key if key in report.labels else key.rpartition("/")[2])
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
