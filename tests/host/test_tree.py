@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nfd.host import tree
+from nfd.errors import HostError
+from nfd.host import Host, tree
 from nfd.host.tree import LOOK, MAX_LINKS, Tree
 
 OUTSIDE = "OUTSIDE"
@@ -141,8 +142,11 @@ def test_what_is_no_file_or_too_large(tmp_path: Path, way: str) -> None:
     os.mkfifo(root / "pipe")
     found = open_tree(root, way)
     assert outcome(found, "pipe") == 0
-    assert outcome(found, "big") == errno.EFBIG
-    assert found.read("big", 101) == b"x" * 101
+    assert found.read("big", 100) == b"x" * 100
+    host = Host(root)
+    assert host.data("big", 101) == b"x" * 101
+    with pytest.raises(HostError, match="is larger than 100 bytes"):
+        host.data("big", 100)
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
