@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from gfd.node_config import FALLBACKS, LABEL, choose
 from gfd.nodefeature import with_client
 from nfd.config.flags import Extra, parse
 from nfd.config.text import parse_bool, parse_integer, split_items
-from nfd.errors import ConfigError, HostError, KubeError, NfdError, Unavailable
+from nfd.errors import ConfigError, HostError, NfdError, Unavailable
 from nfd.runtime import log, tasks
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 PROCESS = "nvidia-device-plugin"
 NOTHING = "/dev/null"
-WATCH_SECONDS = 300
-RETRY_SECONDS = 5.0
 VARIABLES: Mapping[str, tuple[str, Any]] = {
     "NODE_NAME": ("the node; required", ""),
     "CONFIG_FILE_SRCDIR": ("folder of the configurations; required", ""),
@@ -155,70 +153,40 @@ def send(process: str, number: int) -> None:
 
 async def follow(settings: ManagerSettings, client: KubeClient) -> None:
     """Update at every change of the label; one that cannot be followed ends it. Raises NfdError."""
-    wanted: str | None = None
-    async for labels in watch_labels(settings, client):
-        found = labels.get(settings.label, "")
-        if found != wanted:
-            update(settings, found)
-            wanted = found
-        if settings.oneshot:
-            return
-
-
-async def watch_labels(settings: ManagerSettings, client: KubeClient) -> AsyncIterator[Mapping[str, str]]:
-    """The node's labels, now and after each change. Raises KubeError if the first look at them fails."""
-    first = True
-    while True:
-        try:
-            version, labels = await read_node(settings, client)
-            yield labels
-            first = False
-            async for labels in changes(settings, client, version):
-                yield labels
-        except KubeError as error:
-            if first:
-                raise
-            _log.warning("watch interrupted", node=settings.node, error=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
-
-
-async def read_node(settings: ManagerSettings, client: KubeClient) -> tuple[str, Mapping[str, str]]:
-    """Version and labels of the node."""
+    from nfd.kube.informer import Informer, Store
     from nfd.kube.lists import read_object
     from nfd.kube.paths import NODES, object_path
 
-    item = await read_object(client, object_path(NODES, settings.node), metadata_only=True)
-    return str(item["metadata"].get("resourceVersion") or ""), labels_of(item)
+    def read(item: Mapping[str, Any]) -> str:
+        return read_label(item, settings.label)
+
+    wanted = read(await read_object(client, object_path(NODES, settings.node), metadata_only=True))
+    update(settings, wanted)
+    if settings.oneshot:
+        return
+    changes = asyncio.Queue[str | None]()
+    nodes = Store[str](read, lambda before, now: changes.put_nowait(now))
+    query = {"fieldSelector": f"metadata.name={settings.node}"}
+    informer = Informer(client, NODES, nodes, query=query, metadata_only=True)
+
+    async def update_each() -> None:
+        last = wanted
+        while True:
+            found = await changes.get()
+            if found is not None and found != last:
+                update(settings, found)
+                last = found
+
+    await tasks.first_of(informer.run(), update_each())
 
 
-def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
-    """Raises: Unavailable for labels that are none: they are not taken for missing ones."""
+def read_label(item: Mapping[str, Any], label: str) -> str:
+    """The value of a Node's label, "" if it has none. Raises: Unavailable for labels that are none: they are not taken
+    for missing ones."""
     labels = item["metadata"].get("labels") or {}
     if not isinstance(labels, Mapping):
         raise Unavailable(f"node {item['metadata']['name']}: its labels are not a mapping")
-    return labels
-
-
-async def changes(settings: ManagerSettings, client: KubeClient, version: str) -> AsyncIterator[Mapping[str, str]]:
-    """Labels of the node after each change from that version on, until the server ends the watch."""
-    from nfd.kube.client import METADATA_ONLY, Request
-    from nfd.kube.informer import lines
-    from nfd.kube.responses import parse_event, place_of
-
-    nodes = "/api/v1/nodes"
-    query = {
-        "watch": "true",
-        "fieldSelector": f"metadata.name={settings.node}",
-        "resourceVersion": version,
-        "timeoutSeconds": str(WATCH_SECONDS),
-    }
-    request = Request("GET", nodes, query, accept=METADATA_ONLY)
-    async with client.open(request, read_timeout=WATCH_SECONDS + 30) as response:
-        async for line in lines(response.content.iter_any()):
-            event = parse_event(line, place_of(nodes, metadata_only=True))
-            if event.type not in ("ADDED", "MODIFIED"):
-                return
-            yield labels_of(event.item)
+    return str(labels.get(label, ""))
 
 
 async def run(settings: ManagerSettings, asked: Asked) -> None:

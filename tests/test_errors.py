@@ -1,4 +1,4 @@
-"""What is said of an exception."""
+"""`nfd.errors.said`: the text of an exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partial failure keeps of the last good run."""
+"""`nfd.features.hold`: what a partial failure keeps of the last good run."""
 
 from __future__ import annotations
 

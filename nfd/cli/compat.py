@@ -20,7 +20,7 @@ from nfd.config.yamltext import parse, scalar_text
 from nfd.errors import ConfigError, NfdError, RuleError
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule, compile_rule
-from nfd.rules.evaluate import run_rule
+from nfd.rules.evaluate import Given, run_custom
 from nfd.rules.model import Expression, GroupRule, ParsedRule
 from nfd.rules.model import Term as WrittenTerm
 from nfd.rules.ops import compile_matcher
@@ -182,23 +182,26 @@ def evaluate_sets(
     sets: Sequence[CompatibilitySet], features: Features, tags: Collection[str]
 ) -> tuple[list[Json], list[str]]:
     """The result of each set with one of these tags, in NFD's JSON form, and the rules that failed, with reasons."""
-    view, errors = View(features), list[str]()
-    found = []
+    found, pairs = list[Json](), list[tuple[ParsedRule, list[Json]]]()
     for one in sets:
         if not tags or one.tag in tags:
-            rules = [_evaluate_rule(rule, view, errors) for rule in one.rules]
+            rules: list[Json] = []
+            pairs += ((rule, rules) for rule in one.rules)
             extras = {"description": one.description, "weight": one.weight, "tag": one.tag}
             found.append({"rules": rules, **{key: value for key, value in extras.items() if value}})
-    return found, errors
+    order = iter(pairs)
+
+    def record(rule: CompiledRule, view: View, given: Given | RuleError | None) -> None:
+        parsed, rules = next(order)
+        rules.append(_status_of(parsed, rule, view, matches=isinstance(given, Given)))
+
+    outcome = run_custom([compile_rule(rule) for rule, _ in pairs], features, watch=record)
+    return found, [f"rule {one.rule!r}: {one.reason}" for one in outcome.errors]
 
 
-def _evaluate_rule(parsed: ParsedRule, view: View, errors: list[str]) -> Json:
-    """Evaluate one rule. If it matches, its result is in `rule.matched` for later rules."""
-    rule, status = compile_rule(parsed), Json(name=parsed.name, isMatch=False)
-    try:
-        status["isMatch"] = run_rule(rule, view) is not None
-    except RuleError as error:
-        errors.append(f"rule {parsed.name!r}: {error}")
+def _status_of(parsed: ParsedRule, rule: CompiledRule, view: View, *, matches: bool) -> Json:
+    """The result of one rule and of each of its expressions."""
+    status = Json(name=parsed.name, isMatch=matches)
     written = parsed.rule
     if written is not None and written.match_features:
         status["matchedExpressions"] = _statuses(written.match_features, rule.match_features, view)

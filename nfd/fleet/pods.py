@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,15 +47,6 @@ def ask_of(pod: Json) -> Ask | None:
     index = str((metadata.get("annotations") or {}).get(GPU_INDEX, ""))
     gpu = int(index) if index.isascii() and index.isdigit() else None
     return Ask(node, metadata.get("namespace") or "", metadata.get("name") or "", resources, gpu)
-
-
-def asks_by_node(pods: Iterable[Json]) -> dict[str, list[Ask]]:
-    """Node → what the pods on it hold."""
-    found: dict[str, list[Ask]] = {}
-    for pod in pods:
-        if (ask := ask_of(pod)) is not None:
-            found.setdefault(ask.node, []).append(ask)
-    return found
 
 
 def _effective(spec: Json) -> dict[str, int]:

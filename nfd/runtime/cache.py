@@ -12,18 +12,11 @@ V = TypeVar("V")
 
 
 class LruCache(OrderedDict[K, V]):
-    """The latest `size` values by key. `use` and `put` count as a use; use no other way to write."""
+    """The latest `size` values by key: a `put` is a use, and a hit after `move_to_end`. Use no other way to write."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self._size = size
-
-    def use(self, key: K) -> V | None:
-        """The value, which then is the latest."""
-        value = self.get(key)
-        if value is not None:
-            self.move_to_end(key)
-        return value
 
     def put(self, key: K, value: V) -> None:
         self[key] = value

@@ -56,10 +56,6 @@ class Log:
         """An error, with the traceback of what was raised: for defects, not for what is foreseen."""
         self._log(logging.ERROR, event, fields, raised)
 
-    def wants(self, level: str) -> bool:
-        """Whether lines of that level are written, for fields that cost something to gather."""
-        return self._logger.isEnabledFor(LEVELS[level])
-
     def _log(self, level: int, event: str, fields: dict[str, object], raised: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, "%s", event, exc_info=raised, extra={"fields": fields})

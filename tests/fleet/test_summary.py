@@ -9,7 +9,7 @@ import pytest
 from nfd.fleet.gpu_resources import Device
 from nfd.fleet.gpus import Amount, group
 from nfd.fleet.nodes import cpu_name, summarize, summarize_all, to_json, with_reports
-from nfd.fleet.pods import ask_of, asks_by_node
+from nfd.fleet.pods import Ask, ask_of
 
 F = "feature.node.kubernetes.io/"
 N = "nvidia.com/"
@@ -149,21 +149,25 @@ def test_pods_hold_the_greater_of_containers_and_init_containers() -> None:
     assert ask_of(pod({"cpu": "1"})) is None
 
 
+def asks_of(pods: list[dict[str, Any]]) -> list[Ask]:
+    return [ask for one in pods if (ask := ask_of(one)) is not None]
+
+
 def test_gpushare_says_on_which_gpu() -> None:
     def placed(index: str, amount: str) -> dict[str, Any]:
         return pod({"aliyun.com/gpu-mem": amount}, annotations={"ALIYUN_COM_GPU_MEM_IDX": index})
 
-    asks = asks_by_node([placed("0", "8"), placed("1", "3"), placed("1", "4"), placed("-1", "2"), placed("9", "1")])
+    asks = asks_of([placed("0", "8"), placed("1", "3"), placed("1", "4"), placed("-1", "2"), placed("9", "1")])
     offered = {"aliyun.com__gpu_mem": "30", "aliyun.com__gpu_count": "2"}
-    resource = summarize(node(T4, **offered), asks["n"]).resources[0]
+    resource = summarize(node(T4, **offered), asks).resources[0]
     assert resource.devices == (Device(0, 15, 8), Device(1, 15, 7))
     assert (resource.allocated, resource.unplaced) == (18, 3)
 
 
 def test_resources_that_are_gone_count_while_pods_hold_them() -> None:
-    asks = asks_by_node([pod({"nvidia.com/gpu": "1"})])
+    asks = asks_of([pod({"nvidia.com/gpu": "1"})])
     assert summarize(node(T4, nvidia_com__gpu="0")).resources == ()
-    assert [one.allocated for one in summarize(node(T4, nvidia_com__gpu="0"), asks["n"]).resources] == [1]
+    assert [one.allocated for one in summarize(node(T4, nvidia_com__gpu="0"), asks).resources] == [1]
 
 
 def test_nodes_come_by_name_and_groups_by_size() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.guards.guard import Guard
 
-TASKS = "tests/test_tasks.py::"
+TASKS = "tests/runtime/test_tasks.py::"
 TERMS = "tests/faults/test_terms.py::"
 
 LIVES = (

@@ -360,8 +360,8 @@ def test_table(rules: list[Json], labels: dict[str, str], expected: Json) -> Non
 CALLERS = {
     "derive_desired": {"master/node/outcome.py"},
     "evaluation_steps": {"master/node/outcome.py", "master/rules/evaluator.py"},
-    "run_rule": {"rules/evaluate.py", "master/rules/evaluation.py", "cli/compat.py"},
-    "run_custom": {"sources/custom.py"},
+    "run_rule": {"rules/evaluate.py", "master/rules/evaluation.py"},
+    "run_custom": {"sources/custom.py", "cli/compat.py"},
     "join_objects": {"master/node/outcome.py", "master/rules/evaluator.py"},
     "speak_alone": {"master/node/outcome.py"},
     "report_of": {"master/node/outcome.py"},

@@ -129,7 +129,8 @@ class DesiredCache:
         report, contributions = outcome.report, outcome.evaluation.contributions
         inputs = (report.labels, report.annotations, report.origins, tuple(contributions))
         key, order = tuple(map(id, inputs)), report.order
-        if (known := self._known.use(key)) is not None:
+        if (known := self._known.get(key)) is not None:
+            self._known.move_to_end(key)
             boot_id, at = (order.boot_id, (order.started, order.sequence)) if order is not None else ("", None)
             return replace(known.desired, boot_id=boot_id, at=at)
         desired = derive_desired(report, outcome.policy, contributions, outcome.evaluation.matched)

@@ -245,7 +245,9 @@ class ReportInterner:
         for name in _SHARED:
             values: Mapping[str, Any] = getattr(report, name)
             key = frozenset(values.items())
-            if (known := self._known.use(key)) is None:
+            if (known := self._known.get(key)) is not None:
+                self._known.move_to_end(key)
+            else:
                 known = {
                     sys.intern(item): sys.intern(one) if isinstance(one, str) else one for item, one in values.items()
                 }
