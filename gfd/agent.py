@@ -13,7 +13,7 @@ from gfd.discover import ReadSettings, discover
 from gfd.families import Families, overlay
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
-from gfd.labels.settings import LabelSettings
+from gfd.labels.settings import LabelSettings, settings_for
 from gfd.last_reading import resume
 from gfd.options import KEPT, Choice, Config, Loaded
 from gfd.output import Output
@@ -57,7 +57,7 @@ def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
     return Run(
         loaded,
         ReadSettings(flags.device_discovery_strategy, flags.gfd.machine_type_file, config.nvml_timeout),
-        LabelSettings(flags.mig_strategy, config.sharing, families, alone=True),
+        settings_for(config.profile, flags.mig_strategy, config.sharing, families, alone=True),
         None if flags.gfd.no_timestamp else int(now),
     )
 
@@ -186,7 +186,8 @@ class Agent:
             self._remembered = output.read()
         if not is_needed(inventory):
             self._remembered = {}
-        return complete(labels, self._remembered, inventory)
+        found = complete(labels, self._remembered, inventory)
+        return {key: value for key, value in found.items() if self._run.settings.applies(key.partition("/")[2])}
 
     def _reload(self, output: Output) -> Output:
         """Reload the configuration file; an invalid one changes nothing."""

@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT, ReadSettings
 from gfd.families import overlay, parse_rows
-from gfd.labels.settings import LabelSettings
+from gfd.labels.settings import LabelSettings, settings_for
 from gfd.node_config import NodeConfigs
 from gfd.sharing import Sharing
 from nfd.config.section import Duration, Section
@@ -39,6 +39,10 @@ class Config(Section):
     """File below the host root with the machine's name; empty for `unknown`."""
     sharing: Sharing = Sharing()
     """`timeSlicing` and `mps`, as in the device plugin's configuration."""
+    profile: Literal["auto", "device-plugin", "dra"] = "auto"
+    """What hands out the GPUs. With `dra`, labels of the device plugin (sharing, MIG strategy) are left out. `auto` is
+    `dra` on nodes on which the GPU operator deploys NVIDIA's DRA driver, else `device-plugin`.
+    """
     families: Annotated[Mapping[str, str], AfterValidator(check_families)] = {}
     """Names of architectures by compute capability (`"14.0": vera`), added to the built-in ones."""
     node_configs: NodeConfigs = NodeConfigs()
@@ -50,4 +54,4 @@ class Config(Section):
         return ReadSettings(self.device_discovery_strategy, self.machine_type_file, self.timeout)
 
     def settings(self) -> LabelSettings:
-        return LabelSettings(self.mig_strategy, self.sharing, overlay(self.families))
+        return settings_for(self.profile, self.mig_strategy, self.sharing, overlay(self.families))

@@ -1,24 +1,28 @@
-"""Which of the device plugin's configurations a node has: its label `nvidia.com/device-plugin.config` names it.
+"""What the labels of a node choose: whether DRA hands out the GPUs, or one of the device plugin's configurations.
 
-`config-manager` follows the label for `gpu-feature-discovery`. The worker chooses among the files in `FOLDER`.
+The label `nvidia.com/device-plugin.config` names the configuration. `config-manager` follows it for
+`gpu-feature-discovery`. The worker chooses among the files in `FOLDER`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from gfd.labels.settings import DEVICE_PLUGIN, DRA
 from gfd.sharing import Sharing
 from nfd import names
 from nfd.config.section import Section
 from nfd.errors import ConfigError
 from nfd.host import PLUGIN_D, Host
+from nfd.host.replay import LIBRARY_VARIABLE
 
 if TYPE_CHECKING:
     from gfd.config import Config
 
 LABEL = f"{names.NVIDIA_NS}/device-plugin.config"
+AUTO = "auto"
 NAMED = "default"
 FALLBACKS = ("named", "single", "empty")
 _IN_USE = ""
@@ -59,6 +63,33 @@ def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[
 
 
 def for_node(host: Host, config: Config) -> Config | None:
+    """The configuration with what the node's labels choose; None while they are not known, and matter.
+
+    Raises: as `with_file`.
+    """
+    if config.profile == AUTO:
+        if host.node_labels is None and has_driver(host):
+            return None
+        profile = DRA if is_dra(host.node_labels or {}) else DEVICE_PLUGIN
+        config = config.model_copy(update={"profile": profile})
+    return config if config.profile == DRA else with_file(host, config)
+
+
+def has_driver(host: Host) -> bool:
+    """Whether NVIDIA's driver may be loaded; without it, labels are the same with DRA. Reads: proc/driver/nvidia."""
+    return bool(host.env(LIBRARY_VARIABLE)) or host.exists("proc/driver/nvidia")
+
+
+def is_dra(labels: Mapping[str, str]) -> bool:
+    """Whether the GPU operator deploys the DRA driver on the node, and not the device plugin.
+
+    Values other than `true` say that a component is paused (NVIDIA/gpu-operator, controllers/state_manager.go).
+    """
+    driver, plugin = (labels.get(f"{names.DEPLOY_LABELS}{name}", "false") for name in ("dra-driver", "device-plugin"))
+    return driver not in ("", "false") and plugin in ("", "false")
+
+
+def with_file(host: Host, config: Config) -> Config | None:
     """The configuration with MIG strategy and sharing of the file that the node's label names; None while the label is
     not known.
 

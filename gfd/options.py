@@ -193,6 +193,10 @@ class Config(Part):
     """Recorded machine to label instead of this one."""
     families_file: Annotated[str, Flag("families-file", env=("GFD_FAMILIES_FILE",), outside=True)] = ""
     """YAML: names of architectures by compute capability ("14.0": vera), added to the built-in ones."""
+    profile: Annotated[Literal["device-plugin", "dra"], Flag("profile", env=("GFD_PROFILE",), outside=True)] = (
+        "device-plugin"
+    )
+    """What hands out the GPUs: the device plugin, or NVIDIA's DRA driver."""
     nvml_timeout: Annotated[
         Duration, AfterValidator(check_timeout), Flag("nvml-timeout", env=("GFD_NVML_TIMEOUT",), outside=True)
     ] = TIMEOUT

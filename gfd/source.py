@@ -12,7 +12,7 @@ from gfd.labels import label
 from gfd.labels.faults import count_faults
 from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
-from gfd.last_reading import gaps
+from gfd.last_reading import gaps, unread
 from gfd.last_reading import resume as resume_inventory
 from gfd.node_config import for_node
 from gfd.pci import read_functions
@@ -89,7 +89,7 @@ def labels(features: Features, config: Config) -> Labelled:
     settings = config.settings()
     found = label(inventory, settings)
     certain = {key: value for key, value in found.labels.items() if is_known(inventory, settings, key)}
-    return found._replace(labels=certain, error=gaps(inventory))
+    return found._replace(labels=certain, error=unread(inventory) if settings.dra else gaps(inventory))
 
 
 def is_known(inventory: Inventory, settings: LabelSettings, key: str) -> bool:

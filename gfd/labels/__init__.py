@@ -40,4 +40,5 @@ def label(inventory: Inventory, settings: LabelSettings) -> Labelled:
         found = labeler(inventory, settings)
         labels.update(found.labels)
         notes.extend(found.notes)
-    return Labelled({f"{names.NVIDIA_NS}/{name}": value for name, value in labels.items()}, tuple(notes))
+    kept = {f"{names.NVIDIA_NS}/{name}": value for name, value in labels.items() if settings.applies(name)}
+    return Labelled(kept, tuple(notes))

@@ -54,6 +54,8 @@ def state_of(inventory: Inventory, settings: LabelSettings) -> str:
         return "degraded"
     if any(gpu.failing for gpu in inventory.gpus) or find_faults(inventory):
         return "degraded"
+    if settings.dra:
+        return ""  # a claim may leave a GPU in MIG mode without MIG devices
     if settings.mig_strategy == SINGLE and layout_problem(inventory) and not is_pending(inventory):
         return "mig-invalid"
     return "mig-pending" if is_pending(inventory) else ""

@@ -66,8 +66,11 @@ class Walk:
 
 def trace(nodes: Path, *walks: Walk) -> None:
     """Run one pass over a recorded machine with a driver, and fill the walks."""
+    config = nodes.with_name("worker.conf")
+    config.write_text("sources: {nvidia: {profile: device-plugin}}\n")  # else the first report lacks GPU labels
+    arguments = ["--host-root", str(MACHINE), "--nodes", str(nodes), "--sources", SOURCES, "--config", str(config)]
     with redirect_stdout(sys.stderr), _profiled(walks):
-        status = nfd(["up", "--host-root", str(MACHINE), "--nodes", str(nodes), "--sources", SOURCES, "--oneshot"])
+        status = nfd(["up", *arguments, "--oneshot"])
     assert status == 0
 
 
