@@ -125,6 +125,8 @@ class Master:
 
 async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     """Make the master; on a cluster with custom resources and leader election. Raises: ConfigError."""
+    if parsed["replication-token-file"] and not parsed["enable-leader-election"]:
+        raise ConfigError("--replication-token-file needs --enable-leader-election")
     if parsed["node-store"] != "kubernetes":
         if parsed["node-selector"]:
             raise ConfigError("--node-selector needs --node-store=kubernetes")
@@ -212,6 +214,7 @@ def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Op
         resync=config.resync_period,
         stale_after=config.stale_after,
         service_name=parsed["service-name"],
+        snapshot=Path(parsed["snapshot-file"]) if parsed["snapshot-file"] else None,
         settings=ReconcileOptions(
             policy=config.policy(auto_prefix=not gates["DisableAutoPrefix"]),
             overwrite=config.restrictions.allow_overwrite,

@@ -115,6 +115,7 @@ FLAGS = (
         False,
         switch=True,
     ),
+    Extra("snapshot-file", "file that keeps the reports for the next process of this master, such as in an emptyDir"),
     *SECURITY_FLAGS,
     Extra("crd-controller", "accepted, without effect", True, switch=True, hidden=True),
     Extra("featurerules-controller", "accepted, without effect", True, switch=True, hidden=True),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from aiohttp.web import RouteDef
 
@@ -21,11 +22,16 @@ from nfd.master.node.ownership import Origin, parse_owned
 from nfd.master.node.queue import Queue
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
 from nfd.master.node.rejections import Unwritten
+from nfd.master.reports.followers import Followers
 from nfd.master.reports.handler import ReportHandler
 from nfd.master.reports.heartbeats import Heartbeats
+from nfd.master.reports.replication import Replication
+from nfd.master.reports.snapshot import Snapshot
+from nfd.master.reports.store import Inherited
 from nfd.master.rules.resources import CustomResources
 from nfd.master.security.proof_key import SecretKey
 from nfd.master.security.setup import Security
+from nfd.rpc.copies import Copy
 from nfd.rpc.server import LabelerServer
 from nfd.runtime import log, tasks
 from nfd.runtime.failures import failed
@@ -35,6 +41,8 @@ DRAIN = 7.0
 """Seconds for calls and passes in progress when the master stops; releasing the lease also fits in the grace period."""
 TICK = 10.0
 """Seconds between two checks of the periodic tasks."""
+COPIED_WITHIN = 20.0
+"""Seconds that a new master waits for the reports of the leader before it is Ready."""
 SWEEP = 3600.0
 """The least seconds that a report is kept for a Node that does not exist."""
 
@@ -62,6 +70,7 @@ class Options:
     key: SecretKey | None = None
     election: Election | None = None
     service_name: str = ""
+    snapshot: Path | None = None
     drain: float = DRAIN
     tick: float = TICK
     now: Callable[[], float] = time.monotonic
@@ -98,12 +107,35 @@ class Service:
         self._labeler = LabelerServer(self._handler.accept, security.authenticator, security.tls, options.service_name)
         self._handler.features = self._labeler.features
         self._labeler.rejected = lambda status: self.metrics.add("reports_refused", code=status)
+        self._followers, self._replication = self._share_reports(options)
+        if options.snapshot is not None:
+            self._handler.snapshot = Snapshot(options.snapshot, self._handler.reports, self._proof)
         self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
         self._leads = asyncio.Event()
         self._terms = 0
         self._replacing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._failing = False
+
+    def _share_reports(self, options: Options) -> tuple[Followers | None, Replication | None]:
+        """Both sides of the replication between masters; None if they share no reports."""
+        security, election = options.security, options.election
+        if security.masters is None or security.tls is None or election is None:
+            return None, None
+        followers = Followers(self._handler.reports, self.leadership, security.masters.authenticator)
+        self._handler.followers, self._labeler.replicate = followers, followers.serve
+        replication = Replication(
+            election.lease,
+            security.masters,
+            security.tls,
+            options.service_name,
+            self._inherit,
+            self._labeler.features.known,
+        )
+        return followers, replication
+
+    def _inherit(self, one: Copy) -> None:
+        self._handler.inherit(Inherited(one.report, one.uid), one.parts)
 
     def serve(self, routes: Iterable[RouteDef]) -> None:
         """Add HTTP paths; before the start."""
@@ -153,22 +185,44 @@ class Service:
         await self._store.start(self._node_changed)
         if self._resources is not None:
             await self._resources.start(self._store, self.queue, self._leads, self._proof)
+        if (snapshot := self._handler.snapshot) is not None:
+            self._load(snapshot)
         self._tasks = [tasks.start("node passes", self._work) for _ in range(options.parallelism)]
         self._tasks.append(tasks.start("chores", self._periodic_tasks))
+        if snapshot is not None:
+            self._tasks.append(tasks.start("snapshot", snapshot.run))
         self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
         if options.election is not None:
             await options.election.lease.start(options.election.identity(self.port), self._leadership_changed)
+        if self._replication is not None:
+            self._tasks.append(tasks.start("replication", self._replication.run))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COPIED_WITHIN):
+                    await self._replication.settled.wait()
         self.leadership.started()
         self._leadership_changed()
         await self._labeler.serving(True)
         _log.info("master ready", nodes=len(self._store.names()), port=self.port, phase=self.leadership.phase)
+
+    def _load(self, snapshot: Snapshot) -> None:
+        """Take over the reports in the snapshot."""
+        found = snapshot.load(self._labeler.features.known)
+        for one in found:
+            self._inherit(one)
+        if found:
+            _log.info("snapshot loaded", reports=len(self._handler.reports))
 
     async def stop(self) -> None:
         """Reject further reports, finish queued passes, release the lease, then close."""
         self.leadership.drain()
         clock = asyncio.get_running_loop().time
         until = clock() + self._options.drain
-        await self._labeler.stop(self._options.drain / 2)
+        stopping = tasks.ask("end of calls", self._labeler.stop(self._options.drain / 2))
+        if self._followers is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._options.drain / 2):
+                    await self._followers.finish(lambda: not self._labeler.calls)
+        await stopping
         finished = not self._leads.is_set()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
@@ -220,11 +274,15 @@ class Service:
         return replace(settings, evaluate=self._resources.evaluate) if self._resources is not None else settings
 
     def _leadership_changed(self) -> None:
-        """A new leader queues every node; a master that no longer leads forgets all reports."""
+        """A new leader queues every node. A master that no longer leads forgets all reports, or copies newer ones."""
         if not self.leadership.leading:
             self._terms += 1
             self._leads.clear()
-            self._handler.clear()
+            if self._followers is not None:
+                self._followers.end()
+            self._handler.end_term()
+            if self._followers is None and self._handler.snapshot is None:
+                self._handler.clear()
             if self._resources is not None:
                 self._resources.clear()
         elif not self._leads.is_set() and self.leadership.phase is not Phase.DRAINING:
@@ -244,6 +302,8 @@ class Service:
             self._leads.set()
             self._heartbeats.clear()
             self._add_all()
+            if self._handler.snapshot is not None:
+                self._handler.snapshot.changed()
 
     def _add_all(self) -> None:
         for name in {*self._store.names(), *self._handler.reports.names()}:

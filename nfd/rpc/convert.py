@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -97,7 +97,7 @@ def encode(report: Report, digests: Digests | None = None) -> Outgoing:
         labels=texts(report.labels),
         annotations=texts(report.annotations),
         origins=texts(report.origins),
-        sources={text(name): _state(state) for name, state in report.sources.items()},
+        sources={text(name): encode_state(state) for name, state in report.sources.items()},
     )
     if report.order is not None:
         order = report.order
@@ -120,32 +120,43 @@ def encode(report: Report, digests: Digests | None = None) -> Outgoing:
     return Outgoing(message.SerializeToString(), {one.digest: one.content for _, one in named})
 
 
-def decode(data: bytes) -> Incoming:
-    """A `Report` call."""
+def decode(data: bytes, *, content: bool = False) -> Incoming:
+    """A `Report` call; with `content`, what the reports of many nodes have in common: one without node and order."""
     check_report(data)
     message = parse(pb.ReportRequest, data)
-    order = Order(_word(message.order.boot_id, "boot id"), message.order.started, message.order.sequence)
-    if problem := order.problem():
-        raise ValueError(problem)
     report = Report(
-        node=_node_name(message.node_name),
-        version=_word(message.version, "version"),
-        node_uid=_word(message.node_uid, "node uid"),
-        order=order if message.HasField("order") else None,
+        node="" if content else decode_node_name(message.node_name),
+        version=word(message.version, "version"),
+        node_uid=word(message.node_uid, "node uid"),
+        order=decode_order(message.order) if message.HasField("order") else None,
         labels=_entries(message.labels, "labels"),
         annotations=_entries(message.annotations, "annotations"),
         origins=_entries(message.origins, "origins"),
-        sources={name: _source_state(one) for name, one in _entries(message.sources, "sources").items()},
+        sources=decode_sources(message.sources),
     )
-    _check_features(len(message.features))
-    return Incoming(
-        report, tuple((_string(one.name, "feature"), one.digest) for one in message.features), tuple(message.blobs)
-    )
+    return Incoming(report, decode_refs(message.features), tuple(message.blobs))
+
+
+def decode_order(message: pb.Order) -> Order:
+    order = Order(word(message.boot_id, "boot id"), message.started, message.sequence)
+    if problem := order.problem():
+        raise ValueError(problem)
+    return order
+
+
+def decode_sources(found: Mapping[str, pb.SourceState]) -> dict[str, SourceState]:
+    return {name: _source_state(one) for name, one in _entries(found, "sources").items()}
+
+
+def decode_refs(found: Sequence[pb.FeatureRef]) -> tuple[tuple[str, bytes], ...]:
+    """Names and digests of features."""
+    _check_features(len(found))
+    return tuple((_string(one.name, "feature"), one.digest) for one in found)
 
 
 def node_name(data: bytes) -> str:
     """The node that a call of either kind is for; raises ValueError as `decode` does."""
-    return _node_name(parse(pb.Addressee, data).node_name)
+    return decode_node_name(parse(pb.Addressee, data).node_name)
 
 
 def encode_plain(report: Report) -> bytes:
@@ -180,9 +191,9 @@ def decode_plain(data: bytes) -> Incoming:
         domains = _entries(message.features, "features")
         parts = [(f"{key}.{name}", part) for key in domains for name, part in _plain_sets(message.features[key])]
     _check_features(len(parts))
-    node = _node_name(message.node_name)
+    node = decode_node_name(message.node_name)
     blobs = [(name, to_blob(part)) for name, part in parts]
-    report = Report(node, _word(message.nfd_version, "nfd_version"), labels=_entries(message.labels, "labels"))
+    report = Report(node, word(message.nfd_version, "nfd_version"), labels=_entries(message.labels, "labels"))
     return Incoming(report, tuple((name, digest(blob)) for name, blob in blobs), tuple(blob for _, blob in blobs))
 
 
@@ -224,7 +235,7 @@ def _plain_sets(features: pb.Features) -> Iterator[tuple[str, Set]]:
     yield from _entries(features.instances, "features.instances").items()
 
 
-def _state(state: SourceState) -> pb.SourceState:
+def encode_state(state: SourceState) -> pb.SourceState:
     return pb.SourceState(state=state.state.name, error=text(state.error), since=state.since)
 
 
@@ -255,7 +266,7 @@ def _string(value: str | bytes, where: str) -> str:
     return value
 
 
-def _word(value: str | bytes, where: str) -> str:
+def word(value: str | bytes, where: str) -> str:
     """A text field that fits on a line."""
     word = _string(value, where)
     if len(word) > LONGEST_WORD or not word.isprintable():
@@ -263,7 +274,7 @@ def _word(value: str | bytes, where: str) -> str:
     return word
 
 
-def _node_name(value: str) -> str:
+def decode_node_name(value: str) -> str:
     name = _string(value, "node name")
     if problem := names.subdomain_problem(name):
         raise ValueError(f"node name {name[:80]!r} {problem}")

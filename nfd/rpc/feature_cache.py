@@ -5,11 +5,12 @@ Thousands of nodes share most of their features, for example the kernel configur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nfd.rpc.convert import Content, Incoming, digest, from_blob
+from nfd.rpc.copies import Part
 
 MAX_BYTES = 8 * 1024 * 1024
 """Features of one report, as blobs; usually they have some 50 kB."""
@@ -65,6 +66,19 @@ class FeatureCache:
         self._acquire(keys)
         self._release(self._nodes.get(node, ()))
         self._nodes[node] = keys
+
+    def known(self, key: bytes) -> Content | None:
+        """The content of a feature that a node's latest report uses."""
+        kept = self._kept.get(key)
+        return kept.content if kept is not None else None
+
+    def adopt(self, node: str, parts: Mapping[bytes, Part]) -> None:
+        """Keep the features of a report that another master has accepted, or that was in a snapshot."""
+        for key, part in parts.items():
+            self._kept.setdefault(key, _Kept(part.content, part.size))
+        self._acquire(parts)
+        self._release(self._nodes.get(node, ()))
+        self._nodes[node] = frozenset(parts)
 
     def forget(self, node: str) -> None:
         """Drop the features that only this node's latest report uses."""

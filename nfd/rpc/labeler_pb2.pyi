@@ -265,6 +265,55 @@ class Feature(_message.Message):
     instances: InstanceFeatureSet
     def __init__(self, flags: _Optional[_Union[FlagFeatureSet, _Mapping]] = ..., attributes: _Optional[_Union[AttributeFeatureSet, _Mapping]] = ..., instances: _Optional[_Union[InstanceFeatureSet, _Mapping]] = ...) -> None: ...
 
+class ReplicateRequest(_message.Message):
+    __slots__ = ("received",)
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    def __init__(self, received: _Optional[int] = ...) -> None: ...
+
+class Copies(_message.Message):
+    __slots__ = ("number", "blobs", "contents", "copies", "complete")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    blobs: _containers.RepeatedScalarFieldContainer[bytes]
+    contents: _containers.RepeatedScalarFieldContainer[bytes]
+    copies: _containers.RepeatedCompositeFieldContainer[Copy]
+    complete: bool
+    def __init__(self, number: _Optional[int] = ..., blobs: _Optional[_Iterable[bytes]] = ..., contents: _Optional[_Iterable[bytes]] = ..., copies: _Optional[_Iterable[_Union[Copy, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class Copy(_message.Message):
+    __slots__ = ("node_name", "node_uid", "uid", "order", "pod", "issued", "content", "features", "sources")
+    class SourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: SourceState
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[SourceState, _Mapping]] = ...) -> None: ...
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_UID_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    node_name: str
+    node_uid: str
+    uid: str
+    order: Order
+    pod: str
+    issued: float
+    content: bytes
+    features: _containers.RepeatedCompositeFieldContainer[FeatureRef]
+    sources: _containers.MessageMap[str, SourceState]
+    def __init__(self, node_name: _Optional[str] = ..., node_uid: _Optional[str] = ..., uid: _Optional[str] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., pod: _Optional[str] = ..., issued: _Optional[float] = ..., content: _Optional[bytes] = ..., features: _Optional[_Iterable[_Union[FeatureRef, _Mapping]]] = ..., sources: _Optional[_Mapping[str, SourceState]] = ...) -> None: ...
+
 class RawElements(_message.Message):
     __slots__ = ("elements",)
     class Element(_message.Message):

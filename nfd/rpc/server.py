@@ -18,11 +18,12 @@ from grpc_reflection.v1alpha import reflection
 
 from nfd.errors import ReportError, rest_after
 from nfd.report import Reply, Report
-from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert, seconds_to_wait
+from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rpc.interceptors import DELAYED, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
-from nfd.rpc.tls import Pem, ServerTls, names_of, server_credentials
+from nfd.rpc.masters import FORWARDED, forward
+from nfd.rpc.tls import ServerTls, server_credentials
 from nfd.runtime.failures import failed
 from nfd.runtime.ports import check_free, connections
 
@@ -52,12 +53,16 @@ Accept = Callable[[Report, Peer], Awaitable[Reply]]
 
 Decode = Callable[[bytes], convert.Incoming]
 
+Replicate = Callable[[Peer, Any], Awaitable[None]]
+"""Sends reports to another master through the `read` and `write` of a gRPC call; it may raise ReportError."""
+
 
 class LabelerServer:
     """Serves the API. The master calls `features.forget` for a deleted node.
 
     `rejected` is called with the gRPC status of each report that is not accepted. `name` is in the certificates of all
-    masters: it verifies another master to which a `SetLabels` is forwarded.
+    masters: it verifies another master to which a `SetLabels` is forwarded. `replicate` serves other masters. `calls`
+    is the number of reports that are being handled.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class LabelerServer:
     ) -> None:
         self.features = FeatureCache()
         self.rejected: Callable[[str], None] = lambda status: None
+        self.replicate: Replicate | None = None
+        self.calls = 0
         self._accept = accept
         self._authenticator = authenticator or NoAuthentication()
         self._limits = Limits()
@@ -82,6 +89,7 @@ class LabelerServer:
         methods = {"SetLabels": self._set_labels, "Report": self._report}
         # a unary call is a stream of one message on the wire; handled as a stream, this code decides when to read it
         handlers = {name: grpc.stream_unary_rpc_method_handler(method) for name, method in methods.items()}
+        handlers["Replicate"] = grpc.stream_stream_rpc_method_handler(self._replicate)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
@@ -113,9 +121,22 @@ class LabelerServer:
     async def _report(self, _: Any, context: Any) -> bytes:
         return convert.encode_answer(await self._answer(context, convert.decode))
 
+    async def _replicate(self, _: Any, context: Any) -> None:
+        """Serve another master."""
+        try:
+            if self.replicate is None:
+                raise ReportError("this master does not share its reports", retry=False, code="UNIMPLEMENTED")
+            await self.replicate(_peer(context), context)
+        except ReportError as error:
+            await context.abort(_status(error), str(error)[:MAX_DETAILS], _trailers(error))
+        except Exception as error:
+            failed("replication", error)
+            await context.abort(grpc.StatusCode.INTERNAL, "the master failed; see its log")
+
     async def _answer(self, context: Any, decode: Decode) -> convert.Answer:
         """Handle a call. Any error ends it with a gRPC status."""
         about: dict[str, str] = {}
+        self.calls += 1
         try:
             return await self._handle(context, decode, about)
         except ValueError as error:
@@ -127,6 +148,8 @@ class LabelerServer:
             said = ReportError("the master failed to handle this report; see its log", retry=True)
             said.retry_after = rest_after(error) or None
             await self._reject(context, grpc.StatusCode.INTERNAL, str(said), _trailers(said))
+        finally:
+            self.calls -= 1
         raise AssertionError("abort always raises")
 
     async def _reject(self, context: Any, status: Any, reason: str, trailers: tuple[tuple[str, str], ...] = ()) -> None:
@@ -217,47 +240,3 @@ def _trailers(error: ReportError) -> tuple[tuple[str, str], ...]:
     if error.leader:
         trailers.append((LEADER, error.leader))
     return tuple(trailers)
-
-
-FORWARDED = "nfd-forwarded"
-"""Metadata of a forwarded call, which is not forwarded again."""
-DEADLINE = 10.0
-
-
-async def forward(leader: str, data: bytes, authorization: str, tls: ServerTls | None, name: str) -> None:
-    """Make the caller's call with the caller's token, and over TLS with this master's certificate.
-
-    All masters' certificates have the same names, `name` or others. Raises: ReportError with the leader's answer,
-    OSError, ValueError.
-    """
-    metadata = [(FORWARDED, "1")] + ([("authorization", authorization)] if authorization else [])
-    async with _channel(leader, tls, name) as channel:
-        try:
-            await channel.unary_unary(f"/{SERVICE}/SetLabels")(data, timeout=DEADLINE, metadata=metadata)
-        except grpc.aio.AioRpcError as error:
-            raise _failure(error, leader) from error
-
-
-def _channel(leader: str, tls: ServerTls | None, name: str) -> Any:
-    options: list[tuple[str, Any]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-    if tls is None:
-        return grpc.aio.insecure_channel(leader, options)
-    pem = tls.read()
-    if name := _name_of_masters(pem, name):
-        options.append(("grpc.ssl_target_name_override", name))
-    credentials = grpc.ssl_channel_credentials(pem.masters_ca or pem.ca, pem.key, pem.cert)
-    return grpc.aio.secure_channel(leader, credentials, options)
-
-
-def _name_of_masters(pem: Pem, name: str) -> str:
-    """A name by which the leader's certificate can be verified."""
-    own_names = names_of(pem.cert or b"").alternative
-    return name if name in own_names else next((one for one in own_names if not one.startswith("*")), name)
-
-
-def _failure(error: Any, leader: str) -> ReportError:
-    """The leader's error as a ReportError. A call that did not reach the leader is to be retried later."""
-    code = error.code().name
-    code = "UNAVAILABLE" if code in ("FAILED_PRECONDITION", "DEADLINE_EXCEEDED") else code
-    seconds = seconds_to_wait(dict(error.trailing_metadata() or ()))
-    return ReportError(f"the leading master, {leader}: {error.details()}", retry=True, retry_after=seconds, code=code)

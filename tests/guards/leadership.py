@@ -61,14 +61,14 @@ LEADERSHIP = (
     ),
     Guard(
         "nfd/master/service.py",
-        "            self._handler.clear()\n",
-        "",
+        "                self._handler.clear()\n",
+        "                pass\n",
         LEADERS + "test_what_a_deposed_leader_knows_is_forgotten",
     ),
     Guard(  # a report that was not written is not answered as if it were
         "nfd/master/reports/handler.py",
-        "        written = await self._wait(name)\n        self._leadership.require()\n",
-        "        written = await self._wait(name)\n",
+        "        self._leadership.require()\n        node =",
+        "        node =",
         LEADERS + "test_a_report_that_a_deposed_leader_could_not_write_is_not_answered",
     ),
     Guard(  # the deadline counts from before the renewal was sent

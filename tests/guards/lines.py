@@ -9,6 +9,7 @@ from tests.guards.inherited import INHERITED
 from tests.guards.leadership import LEADERSHIP
 from tests.guards.lives import LIVES
 from tests.guards.proofs import PROOFS
+from tests.guards.replication import REPLICATION
 from tests.guards.rules import RULES
 from tests.guards.trust import TRUST
 from tests.guards.writes import IN_THE_WAY
@@ -265,4 +266,5 @@ GUARDS = (
     *IN_THE_WAY,
     *ANSWERS,
     *INHERITED,
+    *REPLICATION,
 )

@@ -126,7 +126,7 @@ async def test_who_is_refused(site: Site, nodes: list[str]) -> None:
         site.token(node, audience=None): "UNAUTHENTICATED: .*not for audience",
         site.token(node, account="default"): "PERMISSION_DENIED: .*/default, which is not one of the workers",
         unbound: "UNAUTHENTICATED: .*not bound to a pod",
-        "x.y.z": "UNAUTHENTICATED: .*not one of a service account",
+        "x.y.z": "UNAUTHENTICATED: .*not a service-account token",
     }.items():
         with pytest.raises(ReportError, match=reason):
             await site.send(Worker(node), token, {F + "cpu-a": "1"})
@@ -150,7 +150,7 @@ def expired(token: str, key_file: Path) -> str:
 async def test_token_that_has_expired(site: Site, nodes: list[str]) -> None:
     token = expired(site.token(nodes[0]), site.place.plane.folder / "service-account.key")
     mark = site.place.plane.mark()
-    with pytest.raises(ReportError, match=r"UNAUTHENTICATED: .*refuses the token"):
+    with pytest.raises(ReportError, match=r"UNAUTHENTICATED: .*rejects the token"):
         await site.send(Worker(nodes[0]), token, {F + "cpu-a": "1"})
     assert site.place.plane.writes(mark) == []
 

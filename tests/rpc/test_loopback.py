@@ -251,7 +251,7 @@ async def test_health_and_reflection() -> None:
         assert services == {
             "labeler.Labeler", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
         }  # fmt: skip
-        assert methods == {"SetLabels", "Report"}
+        assert methods == {"SetLabels", "Report", "Replicate"}
         await master.server.serving(False)
         states, _, _ = await master.call(look)  # type: ignore[misc]
         assert states == [health_pb2.HealthCheckResponse.NOT_SERVING]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nfd import names
 from nfd.errors import ReportError
@@ -13,10 +13,13 @@ from nfd.master.leadership import Leadership
 from nfd.master.node.ownership import parse_owned
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.queue import Queue
+from nfd.master.reports.followers import Followers
 from nfd.master.reports.heartbeats import Heartbeats
-from nfd.master.reports.store import Inherited, ReportInterner, ReportStore
+from nfd.master.reports.snapshot import Snapshot
+from nfd.master.reports.store import Inherited, ReportInterner, ReportStore, same_content
 from nfd.report import Reply, Report
 from nfd.rpc.caller import Peer
+from nfd.rpc.copies import Part
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.runtime import log
 from nfd.store.base import Node, NodeStore
@@ -33,7 +36,7 @@ _log = log.get("master")
 
 class ReportHandler:
     """`passed` is called after each pass over a node. `features` is the server's cache, from which nodes are
-    removed."""
+    removed. `followers` are the other masters, which get each report. `snapshot` is the file of reports."""
 
     def __init__(
         self,
@@ -47,6 +50,8 @@ class ReportHandler:
     ) -> None:
         self.reports = ReportStore()
         self.features: FeatureCache | None = None
+        self.followers: Followers | None = None
+        self.snapshot: Snapshot | None = None
         self._store = store
         self._leadership = leadership
         self._heartbeats = heartbeats
@@ -62,8 +67,8 @@ class ReportHandler:
     async def accept(self, report: Report, peer: Peer) -> Reply:
         """Store the report, queue its node, and answer when the pass is done or takes long.
 
-        If the node is not written by then, the worker is asked for its next report soon, in case this master stops
-        before.
+        If the node is not written by then, or another master does not have the report, the worker is asked for its next
+        report soon, in case this master stops before.
 
         Raises: ReportError if another master leads, if the report is old, if the node name is invalid, or if this
         master does not select the node.
@@ -78,12 +83,14 @@ class ReportHandler:
         if self._queue.urgent >= CROWDED:
             wait = random.uniform(5.0, 15.0)
             raise ReportError("too many nodes are queued", retry=True, retry_after=wait, code="RESOURCE_EXHAUSTED")
-        self._take(report)
-        written = await self._wait(name)
+        changed = self._take(report)
+        safe = await self._wait(name)
+        if changed and self.followers is not None:
+            safe = await self.followers.known(name) and safe
         self._leadership.require()
         node = self._store.get(name)
         labels = None if node is None else names.choosing(node.labels)
-        return Reply(self._heartbeats.next_heartbeat(soon=not written), labels)
+        return Reply(self._heartbeats.next_heartbeat(soon=not safe), labels)
 
     def passed(self, name: str, *, written: bool) -> None:
         """A pass over the node is done: answer the calls that wait for it."""
@@ -111,17 +118,23 @@ class ReportHandler:
         self.drop(self.reports.end_term())
         self._heartbeats.clear()
 
-    def inherit(self, one: Inherited) -> bool:
-        """Keep a report of another master or of a file. Returns False for one that is older than what is known."""
+    def inherit(self, one: Inherited, parts: Mapping[bytes, Part]) -> bool:
+        """Keep a report of another master or of a file, and its features by digest.
+
+        Returns False for one that is older than what is known.
+        """
         report = self._pool.share(one.report, self.reports.get(one.report.node))
         node = self._store.get(report.node)
         dropped = self.reports.inherit(one._replace(report=report), node, self._applied_boot(node))
         if dropped is None:
             return False
         self.drop(dropped)
+        if self.features is not None:
+            self.features.adopt(report.node, parts)
         return True
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: Report) -> bool:
+        """Store the report. Returns whether it says anything new."""
         node, before = self._store.get(report.node), self.reports.get(report.node)
         report = self._pool.share(report, before)
         try:
@@ -132,6 +145,12 @@ class ReportHandler:
         self._metrics.add("reports")
         self._heartbeats.note(report.node)
         self.drop(dropped)
+        if self.followers is not None:
+            self.followers.note(report.node)
+        changed = before is None or not same_content(report, before)
+        if changed and self.snapshot is not None:
+            self.snapshot.changed()
+        return changed
 
     def _applied_boot(self, node: Node | None) -> str:
         """The boot id in the bookkeeping annotation of the Node."""

@@ -15,6 +15,8 @@ from nfd.runtime.cache import Throttle
 
 AUDIENCE = "nfd-master"
 """Audience of the workers' tokens."""
+MASTERS_AUDIENCE = "nfd-master-replication"
+"""Audience of the masters' tokens for each other."""
 RETRY = 5.0
 """Seconds after which a caller may try again if the API server could not be asked."""
 LONGEST_NAME = 253
@@ -69,11 +71,8 @@ class TokenAuthenticator:
         self._rejections = LoggedRejections()
 
     async def identify(self, peer: Peer) -> Caller:
-        scheme, _, token = peer.authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise self._rejections.make("the caller has no token", "UNAUTHENTICATED", address=peer.host)
         try:
-            pod = await self._tokens.review(token.strip(), peer.host)
+            pod = await self._tokens.review(bearer(peer), peer.host)
         except Forbidden as error:
             raise self._rejections.make(str(error), "UNAUTHENTICATED", address=peer.host) from error
         except Unavailable as error:
@@ -89,17 +88,51 @@ class TokenAuthenticator:
             raise self._rejections.make(reason, "PERMISSION_DENIED", node=node)
 
 
+class MasterAuthenticator:
+    """The caller has the token of a master's pod, which the kubelet has made for `MASTERS_AUDIENCE` alone.
+
+    `account` is the masters' service account, as NAMESPACE/NAME.
+    """
+
+    def __init__(self, tokens: TokenReviews, account: str) -> None:
+        self._tokens = tokens
+        self._account = account
+        self._rejections = LoggedRejections(event="master rejected")
+
+    async def identify(self, peer: Peer) -> str:
+        """The uid of the calling master's pod. Raises: ReportError."""
+        try:
+            pod = await self._tokens.review(bearer(peer), peer.host)
+        except Forbidden as error:
+            raise self._rejections.make(str(error), "UNAUTHENTICATED", address=peer.host) from error
+        except Unavailable as error:
+            raise ReportError(str(error), retry=True, retry_after=error.retry_after or RETRY) from error
+        if pod.account != self._account:
+            reason = f"the caller's token is of service account {pod.account}, which is not that of the masters"
+            raise self._rejections.make(reason, "PERMISSION_DENIED", address=peer.host)
+        return pod.uid
+
+
+def bearer(peer: Peer) -> str:
+    """The caller's token. Raises: Forbidden without one."""
+    scheme, _, token = peer.authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Forbidden("the caller has no token")
+    return token.strip()
+
+
 class LoggedRejections:
     """Makes rejections and logs them, equal ones once a minute, so that a flood of calls does not flood the log."""
 
-    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = monotonic, event: str = "report rejected") -> None:
+        self._event = event
         self._throttle = Throttle(now=now)
         self._log = log.get("master")
 
     def make(self, reason: str, code: str, *, node: str | None = None, address: str | None = None) -> ReportError:
         """`node` is the node of the report, `address` the caller's, while the node is not known."""
         if self._throttle.is_due(node or address or "", reason):
-            self._log.warning("report rejected", node=node, address=address, error=reason)
+            self._log.warning(self._event, node=node, address=address, error=reason)
         return ReportError(reason, retry=code == "UNAUTHENTICATED", code=code)
 
 

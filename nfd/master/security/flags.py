@@ -67,6 +67,11 @@ FLAGS = (
     Extra("key-file", "the master's private key (PEM)"),
     Extra("verify-node-name", "accept reports only for the node that the certificate names", False, switch=True),
     Extra("worker-accounts", "service accounts of workers, [NAMESPACE/]NAME,…", ("nfd-worker",), _names),
+    Extra(
+        "replication-token-file",
+        "this pod's token for other masters, which share their reports then: a projected one for the audience "
+        "nfd-master-replication; needs --enable-leader-election, and has no effect with --auth=none",
+    ),
     Extra("namespace", "namespace of the master's objects (default: of the pod)", env=("KUBERNETES_NAMESPACE",)),
     Extra("service-name", "name of the Service for workers, for the master's own certificate", "nfd-master"),
     Extra(
