@@ -22,8 +22,13 @@ def shortened(text: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The nearest known name as the end of a message, if one is near and the word is none of them; case is ignored."""
+    by_lower = {name.lower(): name for name in known}
+    found = "" if word.lower() in by_lower else nearest(word.lower(), by_lower)
+    return f"; did you mean {by_lower[found]}?" if found else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known name that is most like the word, "" if none is near."""
     from difflib import get_close_matches
 
-    by_lower = {name.lower(): name for name in known}
-    close = [] if word.lower() in by_lower else get_close_matches(word.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+    return next(iter(get_close_matches(word, list(known), n=1)), "")

@@ -80,7 +80,10 @@ def _run(program: str, words: list[str]) -> int:
         return _help(program, words[1:])
     words = _flags_last(words)
     if words[0] not in COMMANDS:
-        sys.stderr.write(f"{program}: {words[0]}: unknown command; known are {', '.join(COMMANDS)}\n")
+        from nfd.text import did_you_mean
+
+        hint = did_you_mean(words[0], COMMANDS) or f"; known are {', '.join(COMMANDS)}"
+        sys.stderr.write(f"{program}: {words[0]}: unknown command{hint}\n")
         return 2
     return _command(program, words[0], words[1:])
 

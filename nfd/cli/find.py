@@ -19,7 +19,7 @@ from nfd.fleet.affinity import Selector, to_selector
 from nfd.fleet.drift import Deviation, deviations
 from nfd.fleet.node_template import group_nodes
 from nfd.fleet.nodes import NodeSummary
-from nfd.fleet.query import Expression, keys_of, parse_query
+from nfd.fleet.query import Expression, keys_of, missing_keys, parse_query
 from nfd.text import visible
 
 EXAMPLES = (
@@ -54,6 +54,8 @@ def run(args: Namespace) -> int:
         raise ConfigError("--group-by belongs to --drift" if args.group_by else "EXPR or --drift is required")
     expression = parse_query(args.expression)
     nodes = read_fleet(args).summaries
+    for line in missing_keys(expression, (node.labels for node in nodes)):
+        sys.stderr.write(f"nfd find: {line}\n")
     found = [node for node in nodes if expression.holds(node.labels)]
     selector = to_selector(expression, [node.labels for node in nodes])
     if args.output == "name":

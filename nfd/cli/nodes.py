@@ -84,9 +84,11 @@ def select(args: Namespace, nodes: Sequence[NodeSummary]) -> list[NodeSummary]:
             raise ConfigError(f"NODE {name}: no such node")
     found = [node for node in nodes if node.name in args.names or not args.names]
     if args.where:
-        from nfd.fleet.query import parse_query
+        from nfd.fleet.query import missing_keys, parse_query
 
         expression = parse_query(args.where)
+        for line in missing_keys(expression, (node.labels for node in nodes)):
+            sys.stderr.write(f"nfd nodes: --where: {line}\n")
         found = [node for node in found if expression.holds(node.labels)]
     return [node for node in found if node.problems or not args.problems]
 

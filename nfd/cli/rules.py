@@ -27,8 +27,8 @@ from nfd.store.base import Kind
 from nfd.text import visible
 
 Json = dict[str, Any]
-UNREADABLE = "ruleFile"
-"""Kind of the problem of a rule file with invalid YAML."""
+UNREADABLE, INVALID = "ruleFile", "rules"
+"""Kinds of the problem of a rule file with invalid YAML, and of one with an invalid rule."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -53,8 +53,8 @@ def run(args: Namespace) -> int:
     form = args.output or ("text" if sys.stdout.isatty() else "json")
     text = json.dumps(outcome, indent=2) if form == "json" else as_text(outcome, style_of(sys.stdout))
     sys.stdout.write(f"{text}\n")
-    unreadable = any(one["kind"] == UNREADABLE for one in outcome["problems"])
-    return 1 if unreadable or outcome["errors"] else 0
+    invalid = any(one["kind"] in (UNREADABLE, INVALID) for one in outcome["problems"])
+    return 1 if invalid or outcome["errors"] else 0
 
 
 def eval_files(rule_texts: Iterable[str], feature_text: str, *, name: str = "features") -> Json:
@@ -70,7 +70,7 @@ def eval_files(rule_texts: Iterable[str], feature_text: str, *, name: str = "fea
         parsed = parse_text(text)
         hard = [finding for finding in parsed.findings if not finding.soft]
         objects += parsed.objects
-        kind = UNREADABLE if parsed.broken else "rules"
+        kind = UNREADABLE if parsed.broken else INVALID
         problems += [{"kind": kind, "key": "", "reason": str(finding)} for finding in hard]
     features, labels, odd = parse_features(feature_text, name)
     problems += [{"kind": "features", "key": "", "reason": reason} for reason in odd]
@@ -104,7 +104,7 @@ def eval_objects(objects: Sequence[RuleObject], report: Report, problems: Sequen
 
 def validate(paths: list[str]) -> int:
     """Print `file:line: reason` for each mistake; warnings and notes are marked and are not mistakes."""
-    wrong = 0
+    wrong = count = 0
     texts = {name: text_of(name) for name in paths}
     remarks = remarks_on(texts.items())
     for name, text in texts.items():
@@ -112,7 +112,11 @@ def validate(paths: list[str]) -> int:
         sys.stdout.write("".join(f"{visible(line)}\n" for line in [*mistakes, *remarks.get(name, ())]))
         wrong += len(mistakes)
         if not mistakes:
-            warn_if_empty(name, parse_text(text).objects)
+            objects = parse_text(text).objects
+            warn_if_empty(name, objects)
+            count += sum(len(one.rules) for one in objects)
+    if count and not wrong:
+        sys.stdout.write(f"{count} rule{'' if count == 1 else 's'}, ok\n")
     return 1 if wrong else 0
 
 

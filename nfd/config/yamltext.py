@@ -69,11 +69,20 @@ def documents(text: str | bytes, name: str) -> Iterator[Document]:
                 builder = _Builder(name)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise ConfigError(f"{name}:{line}: not YAML: {error.problem or error.context}") from error
+        raise ConfigError(f"{name}:{line}: not YAML: {_problem(text, line, error)}") from error
     except yaml.reader.ReaderError as error:
         raise ConfigError(f"{name}: not YAML: {error.reason} (position {error.position})") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def _problem(text: str | bytes, line: int, error: yaml.MarkedYAMLError) -> str:
+    """What is wrong in a line; the parser has many words for a tab that indents it."""
+    lines = (text.encode() if isinstance(text, str) else text).splitlines()
+    start = lines[line - 1] if 0 < line <= len(lines) else b""
+    if b"\t" in start[: len(start) - len(start.lstrip())]:
+        return "a tab indents the line, where YAML has only blanks"
+    return str(error.problem or error.context)
 
 
 def _decode(text: str | bytes, name: str) -> str:

@@ -9,7 +9,7 @@ dots that a value starts with, missing parts being 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple, NoReturn
@@ -18,6 +18,7 @@ from nfd import names
 from nfd.errors import ConfigError
 from nfd.rules import regexp
 from nfd.rules.regexp import PatternError, compile_pattern
+from nfd.text import nearest
 
 MAX_INT = 2**63 - 1
 SELECTOR_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
@@ -300,6 +301,25 @@ def _split(text: str) -> list[_Token]:
         at = found.end()
     tokens.append(_Token("", "", end + 1))
     return tokens
+
+
+def missing_keys(expression: Expression, all_labels: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """What to tell a user about keys that no node has: the same name in another namespace, else the nearest key."""
+    have = {key for labels in all_labels for key in labels}
+    for key in keys_of(expression):
+        if key not in have:
+            yield f"no node has the label {key}{nearest_key(key, have)}"
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str:
+    """A hint at the same name in other namespaces, else at the nearest key, "" if there is none."""
+    listed, (space, _, name) = sorted(known), key.rpartition("/")
+    same = [one for one in listed if one != key and one.rpartition("/")[2] == name]
+    by_name = {
+        one.rpartition("/")[2]: one for one in (*listed, *(one for one in listed if one.startswith(f"{space}/")))
+    }
+    found = " or ".join(same) or by_name.get(nearest(name, by_name), "")
+    return f"; did you mean {found}?" if found else ""
 
 
 def keys_of(expression: Expression) -> list[str]:

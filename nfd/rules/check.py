@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nfd.config.yamltext import Document, Path
+from nfd.config.yamltext import Document, Path, documents
 from nfd.errors import ConfigError
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.keys import VAR, Stated, rule_named, stated_by
-from nfd.rules.known_features import KNOWN
+from nfd.rules.known_features import ATTRIBUTES, KNOWN
 from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.ops import compile_matcher
 from nfd.rules.parse import (
@@ -216,14 +216,16 @@ def remarks_on(files: Iterable[tuple[str, str]], *, features: bool = True) -> di
     `files` are names and texts. A later object of the same name takes the place of an earlier one, as in a cluster.
     """
     objects: dict[tuple[bool, str, str], tuple[RuleObject, _Place]] = {}
-    for name, text in files:
+    texts = dict(files)
+    for name, text in texts.items():
         for parsed, place in _objects(name, text):
             objects[parsed.is_group, parsed.namespace, parsed.name] = parsed, place
     found: list[_Found] = []
     known: dict[tuple[str, str], _Setting] = {}
     for parsed, place in sorted(objects.values(), key=lambda one: one[0].name):
-        found += _unknown(parsed, place) if features else ()
+        found += (*_unknown(parsed, place), *_unmatched(parsed, place)) if features else ()
         found += _shared(parsed, place, {} if parsed.is_group else known)
+    found += [one for name, text in texts.items() for one in _tabs(name, text)] if features else ()
     remarks: dict[str, list[str]] = {}
     for file, line, reason in sorted(found):
         remarks.setdefault(file, []).append(f"{file}:{line}: {reason}")
@@ -248,18 +250,59 @@ def _rules(parsed: RuleObject) -> Iterator[tuple[GroupRule, Path]]:
 
 
 def _unknown(parsed: RuleObject, place: _Place) -> Iterator[_Found]:
-    """Features that no source gives; those of NodeFeature objects and of plug-ins are not known here."""
+    """Features and attributes that no source gives; those of NodeFeature objects and plug-ins are not known here."""
     for rule, inside in _rules(parsed):
-        alternatives = enumerate(rule.match_any or ())
-        lists: list[tuple[Path, Sequence[Term]]] = [
-            (("matchFeatures",), rule.match_features or ()),
-            *((("matchAny", at, "matchFeatures"), one.match_features or ()) for at, one in alternatives),
-        ]
-        for path, index, term in ((path, index, term) for path, terms in lists for index, term in enumerate(terms)):
+        for path, term in _terms(rule):
             if "." in term.feature and term.feature.lower() not in KNOWN:
                 advice = did_you_mean(term.feature, KNOWN)
                 reason = f"warning: feature {term.feature!r}: no source of nfd provides it{advice}"
-                yield place.file, place.line((*inside, *path, index, "feature")), reason
+                yield place.file, place.line((*inside, *path, "feature")), reason
+            known = ATTRIBUTES.get(term.feature.lower())
+            for name in term.match_expressions or () if known is not None else ():
+                if name not in (known or ()):
+                    advice = did_you_mean(name, known or ()) or f"; it has {', '.join(sorted(known or ()))}"
+                    reason = f"warning: attribute {name!r}: feature {term.feature} does not have it{advice}"
+                    yield place.file, place.line((*inside, *path, "matchExpressions", name)), reason
+
+
+def _terms(rule: GroupRule) -> Iterator[tuple[Path, Term]]:
+    """All terms of a rule, with their places in it."""
+    for index, term in enumerate(rule.match_features or ()):
+        yield ("matchFeatures", index), term
+    for at, one in enumerate(rule.match_any or ()):
+        for index, term in enumerate(one.match_features or ()):
+            yield ("matchAny", at, "matchFeatures", index), term
+
+
+def _unmatched(parsed: RuleObject, place: _Place) -> Iterator[_Found]:
+    """Features that a template reads although no term of the rule is about them: a template has only what matched."""
+    for rule, inside in _rules(parsed):
+        matched = {term.feature for _, term in _terms(rule)}
+        templates = {"varsTemplate": rule.vars_template, "labelsTemplate": getattr(rule, "labels_template", None)}
+        for field, text in templates.items():
+            for feature in _read_by(text):
+                if feature not in matched:
+                    advice = did_you_mean(feature, matched)
+                    reason = f"warning: template: .{feature} is empty, as no term of the rule matches {feature}{advice}"
+                    yield place.file, place.line((*inside, field)), reason
+
+
+def _read_by(text: str | None) -> list[str]:
+    try:
+        return Template(text or "").features_read()
+    except TemplateError:  # which is a mistake of its own
+        return []
+
+
+def _tabs(name: str, text: str) -> Iterator[_Found]:
+    """Lines with a tab before a comment: many YAML parsers reject them, and in a template they become part of a key."""
+    try:
+        any(documents(text, name))
+    except ConfigError:  # a mistake, which says so if the tab is the reason
+        return
+    for line, written in enumerate(text.splitlines(), 1):
+        if "\t" in written.partition("#")[0]:
+            yield name, line, "warning: the line has a tab; use blanks"
 
 
 def _shared(parsed: RuleObject, place: _Place, known: dict[tuple[str, str], _Setting]) -> Iterator[_Found]:

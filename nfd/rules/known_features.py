@@ -24,3 +24,26 @@ _OF_SOURCES = {
 }
 KNOWN = frozenset({MATCHED, *(f"{source}.{name}" for source, names in _OF_SOURCES.items() for name in names.split())})
 """The features that the sources of this product and of NFD report (NFD documentation, "Available features")."""
+
+_INTERFACE = "mtu name operstate speed"
+_ATTRIBUTES = {
+    "cpu.cstate": "enabled",
+    "cpu.model": "family hypervisor id vendor_id",
+    "cpu.pstate": "scaling_governor status turbo",
+    "cpu.topology": "hardware_multithreading socket_count",
+    "kernel.kvm": "enabled",
+    "kernel.selinux": "enabled",
+    "kernel.version": "full major minor revision",
+    "memory.numa": "is_numa node_count",
+    "memory.nv": "devtype mode name",
+    "memory.swap": "enabled",
+    "network.device": f"{_INTERFACE} sriov_numvfs sriov_totalvfs",
+    "network.virtual": _INTERFACE,
+    "pci.device": "class device iommu/intel-iommu/version iommu_group/type sriov_totalvfs subsystem_device "
+    "subsystem_vendor vendor",
+    "storage.block": "dax name nr_zones rotational zoned",
+    "system.name": "nodename",
+    "usb.device": "class device serial vendor",
+}
+ATTRIBUTES = {feature: frozenset(names.split()) for feature, names in _ATTRIBUTES.items()}
+"""The attributes, or elements, of features that never have others; the kernel's and the firmware's are not listed."""

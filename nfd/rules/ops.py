@@ -15,6 +15,7 @@ from typing import Literal
 from nfd.errors import RuleError
 from nfd.rules.regexp import Pattern, PatternError, TooMuchWork, compile_pattern, encode
 from nfd.rules.scalars import parse_integer, parse_version
+from nfd.text import did_you_mean
 
 MAX_PROGRAMS = 200_000
 """Instructions that the patterns of one expression may have together."""
@@ -94,7 +95,7 @@ def compile_matcher(op: str, values: Values, kind: str = "") -> Matcher:
     """Compile an expression; never raises, mistakes come up when the expression is evaluated."""
     operator = OPERATORS.get(op)
     if operator is None:
-        return Matcher(op, values, None, f"invalid operator {op!r}", True, False, "never")
+        return Matcher(op, values, None, f"invalid operator {op!r}{did_you_mean(op, OPERATORS)}", True, False, "never")
     mistake = None
     test: Test | None = None
     try:

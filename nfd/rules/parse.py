@@ -13,22 +13,26 @@ from nfd.config.yamltext import TWICE, Document, Path, documents
 from nfd.errors import ConfigError, reason_of
 from nfd.names import API_GROUP, API_VERSION
 from nfd.rules.model import (
+    Alternative,
     CustomAlternative,
     CustomExpression,
     CustomRule,
     CustomTerm,
+    Expression,
     GroupRule,
     Mistake,
     ParsedRule,
     Part,
     Rule,
     RuleObject,
+    Taint,
+    Term,
     as_text,
     name_of,
     unquoted,
 )
 from nfd.rules.scalars import sound, text_documents
-from nfd.text import visible
+from nfd.text import did_you_mean, visible
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"
@@ -46,6 +50,8 @@ _REASONS = {
     "string_type": "must be text",
     "tuple_type": "must be a list",
 }
+_PARTS = (Expression, Term, Alternative, Taint, GroupRule, Rule)
+_RULE_KEYS = frozenset(str(field.alias) for part in _PARTS for field in part.model_fields.values())
 OBJECT_KEYS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 
 
@@ -164,7 +170,7 @@ def parse_head(data: Any, path: Path = ()) -> tuple[RuleObject, Iterator[ParsedR
     if not isinstance(data, Mapping):
         return RuleObject("", (), mistakes=(Mistake(path, "must be a mapping", False),)), iter(())
     kind = data.get("kind")
-    mistakes = [Mistake((*path, key), f"unknown key {key!r}", True) for key in data if key not in OBJECT_KEYS]
+    mistakes = [_unknown_key((*path, key), key, OBJECT_KEYS) for key in data if key not in OBJECT_KEYS]
     name, namespace = name_of(data.get("metadata")), _namespace(data.get("metadata"))
     if not isinstance(kind, str) or kind not in _KINDS:
         mistakes.append(Mistake((*path, "kind"), f"kind {kind!r} is neither {RULE} nor {GROUP}", False))
@@ -189,7 +195,7 @@ def _version_problem(written: Any) -> str | None:
 def _rule_list(spec: Any, field: str, path: Path) -> tuple[Sequence[Any], list[Mistake]]:
     if not isinstance(spec, Mapping):
         return (), [Mistake(path, "spec must be a mapping", spec is None)]
-    mistakes = [Mistake((*path, key), f"unknown key {key!r}", True) for key in spec if key != field]
+    mistakes = [_unknown_key((*path, key), key, (field,)) for key in spec if key != field]
     listed = spec.get(field)
     if isinstance(listed, list | tuple):
         return listed, mistakes
@@ -280,10 +286,14 @@ def _mistake(error: Any, path: Path, nulls: bool) -> Mistake:
     place: Path = (*path, *error["loc"])
     where = ".".join(str(part) for part in error["loc"])
     if _is_unknown(error):
-        return Mistake(place, f"unknown key {where!r}", True)
+        return _unknown_key(place, where, _RULE_KEYS)
     if _is_soft(error, nulls):
         return Mistake(place, f"{where} {unquoted(error['input'])}", True)
     return Mistake(place, f"{where or 'rule'} {_REASONS.get(error['type'], error['msg'])}", False)
+
+
+def _unknown_key(place: Path, where: str, known: Iterable[str]) -> Mistake:
+    return Mistake(place, f"unknown key {where!r}{did_you_mean(str(place[-1]), known)}", True)
 
 
 def _unfold(value: Any) -> Iterator[tuple[Any, Path]]:

@@ -30,10 +30,10 @@ TERM = ("matchFeatures:", "- feature: f.a", "  matchExpressions:")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (rule_file("name: r", "lables: {}"), ["8: unknown key 'lables'"]),
+        (rule_file("name: r", "lables: {}"), ["8: unknown key 'lables'; did you mean labels?"]),
         (
             rule_file("name: r", "matchFeatures:", "- feature: f.a", "  values: []"),
-            ["10: unknown key 'matchFeatures.0.values'"],
+            ["10: unknown key 'matchFeatures.0.values'; did you mean value?"],
         ),
         (
             rule_file("name: r", *TERM, "    class: {op: In, value: [0300]}"),

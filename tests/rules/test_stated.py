@@ -9,7 +9,7 @@ import yaml
 
 from nfd.rules.check import remarks_on, validate_text
 from nfd.rules.keys import stated_by
-from nfd.rules.known_features import KNOWN
+from nfd.rules.known_features import ATTRIBUTES, KNOWN
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_rule
 from tests.rules.test_parse import rule_file
@@ -32,7 +32,7 @@ def remarks(one: str, other: str) -> list[str]:
         ("labels: {x: '1'}", "labels: {x: '2'}", f"warning: label 'x': {LOSES} 8"),
         ("labels: {x: '1'}", "labels: {feature.node.kubernetes.io/x: '2'}", f"warning: label 'x': {LOSES} 8"),
         ("labels: {x: '1'}", "labels: {x: '1'}", f"note: label 'x': {SAME}"),
-        ("labels: {x: '1'}", "labelsTemplate: 'x={{ len .a.b }}'", f"warning: label 'x': {LOSES} 8"),
+        ("labels: {x: '1'}", "labelsTemplate: 'x={{ len .a }}'", f"warning: label 'x': {LOSES} 8"),
         ("labelsTemplate: 'v.io/x=1'", "labelsTemplate: 'v.io/x=1'", f"note: label 'v.io/x': {SAME}"),
         ("labelsTemplate: 'v.io/x=1'", "labels: {v.io/x: '2'}", f"warning: label 'v.io/x': {LOSES} 8"),
         ("annotations: {x: '1'}", "annotations: {x: '2'}", f"warning: annotation 'x': {LOSES} 8"),
@@ -134,3 +134,9 @@ def test_what_recorded_machines_have_is_known() -> None:
     names = {name for features in found for kind in features.values() for name in kind}
     assert len(names) > 20
     assert names <= KNOWN
+    for features in found:
+        for name, value in features.get("attributes", {}).items():
+            assert value.get("elements", {}).keys() <= ATTRIBUTES.get(name, value.get("elements", {}).keys()), name
+        for name, value in features.get("instances", {}).items():
+            for one in value.get("elements", ()):
+                assert one["attributes"].keys() <= ATTRIBUTES.get(name, one["attributes"].keys()), name

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.explain.command import elsewhere
+from nfd.cli.explain.local import similar
 from nfd.errors import ConfigError
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, whole
@@ -42,13 +44,16 @@ class Found:
     objects: Sequence[Json]
 
 
-def explain_on_node(args: Namespace, key: str, instance: str = "") -> tuple[str | None, list[str]]:
-    """The label's value, None if it is not there, and why. Raises: ConfigError, KubeError."""
+def explain_on_node(args: Namespace) -> tuple[str, str | None, list[str]]:
+    """The label's key, its value, None if it is not there, and why. Raises: ConfigError, KubeError."""
     try:
         found = ask_cluster(args, lambda client: _read(client, args.node))
     except ConfigError as error:
         raise ConfigError(str(error) if str(error).startswith("NODE ") else f"NODE {args.node}: {error}") from error
-    return lines_of(found, args.node, key, instance)
+    labels = found.node["metadata"].get("labels") or {}
+    key, remark = elsewhere(args.label, labels)
+    value, lines = lines_of(found, args.node, key)
+    return key, value, [*remark, *lines, *(similar(key, labels) if value is None else ())]
 
 
 def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:

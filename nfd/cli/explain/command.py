@@ -4,9 +4,11 @@ other NODE is one of the cluster of the kubeconfig, with its labels, rules and N
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.explain.local import Case, Make, find_evidence, reasons
@@ -18,7 +20,7 @@ from nfd.errors import ConfigError
 from nfd.features import Features, Labels
 from nfd.master.node.desired import RULE_ORIGIN
 from nfd.master.node.outcome import Outcome, evaluate_report
-from nfd.names import FEATURE_NS, full_key
+from nfd.names import FEATURE_NS, NVIDIA_NS, full_key
 from nfd.report import Report
 from nfd.rules.evaluate import Given
 from nfd.store.base import Kind
@@ -34,6 +36,8 @@ EXAMPLES = (
 )
 HERE = "-"
 _MOST_SHOWN = 20
+_OF_GPUS = re.compile(r"(cuda|gfd|gpu|mig|mps|vgpu)[.-][^/]*$")
+"""Names without a prefix that are those of labels of GPU feature discovery."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -54,15 +58,37 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    key = full_key(args.label)
     if args.node != HERE:
-        return show(key, *_explain_on_cluster(args, key))
+        return show(*_explain_on_cluster(args))
     plan, problems = plan_of(args)
     host = host_of(args)
     rules = compile_files(args.rules, POLICY)
-    case = Case(key, host, plan, rules, scan(host, plan, problems, rules))
+    seen = scan(host, plan, problems, rules)
+    key, remark = elsewhere(args.label, seen.labels)
+    case = Case(key, host, plan, rules, seen)
     value = case.seen.labels.get(key)
-    return show(key, value, reasons(case) if value is None else list(present(case)))
+    lines = reasons(case) if value is None else present(case)
+    also = nvidia_key(args.label) if value is None else ""
+    other = reasons(replace(case, key=also)) if also else ()
+    return show(key, value, [*remark, *lines, *(f"{also} is missing, too: {line}" for line in other)])
+
+
+def nvidia_key(written: str) -> str:
+    """The label of that name in NVIDIA's namespace, if a key without a prefix may mean it."""
+    return f"{NVIDIA_NS}/{written}" if _OF_GPUS.match(written) else ""
+
+
+def elsewhere(written: str, labels: Iterable[str]) -> tuple[str, list[str]]:
+    """The key that a user means, with a remark if it is in another namespace than the default one.
+
+    A key without a prefix may also be a label of that name without one, or in the namespace of a vendor.
+    """
+    key, have = full_key(written), set(labels)
+    same = sorted(one for one in have if one.rpartition("/")[2] == written)
+    if key in have or not same:
+        return key, []
+    more = f"; also {', '.join(same[1:])}" if same[1:] else ""
+    return same[0], [f"{key} is missing, this is the label of that name{more}"]
 
 
 def show(key: str, value: str | None, lines: Iterable[str]) -> int:
@@ -73,19 +99,19 @@ def show(key: str, value: str | None, lines: Iterable[str]) -> int:
     return 0
 
 
-def _explain_on_cluster(args: Namespace, key: str) -> tuple[str | None, list[str]]:
+def _explain_on_cluster(args: Namespace) -> tuple[str, str | None, list[str]]:
     if args.rules:
         raise ConfigError("--rules needs NODE -; on a cluster, its own rules are used")
     from nfd.cli.explain.cluster import explain_on_node
 
-    value, lines = explain_on_node(args, key)
+    key, value, lines = explain_on_node(args)
     if args.master:
         from nfd.cli.explain.master import explain_by_report
 
         lines += explain_by_report(args, key, value)
     elif value is None:
         lines.append("use --master URL to see whether an admission policy or webhook rejects it")
-    return value, lines
+    return key, value, lines
 
 
 def present(case: Case) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -20,6 +20,7 @@ from nfd.rules.evaluate import Given
 from nfd.rules.policy import Policy, prefix_keys
 from nfd.source import Labelled, Source
 from nfd.sources import custom, known
+from nfd.text import did_you_mean
 
 _MOST_SHOWN = 5
 
@@ -130,7 +131,8 @@ def _unused_feature(case: Case) -> Iterator[str]:
         yield _unused(name, element)
         return
     if element and name in {*case.features.flags, *case.features.attributes}:
-        yield f"feature {name} has no {element}"
+        elements = (*case.features.flags.get(name, ()), *case.features.attributes.get(name, {}))
+        yield f"feature {name} has no {element}{did_you_mean(element, elements)}"
         return
     words = set(feature.split("_"))
     for name in sorted(case.features.instances):
@@ -163,7 +165,13 @@ def _unknown(case: Case) -> Iterator[str]:
     if not owners:
         ran = ", ".join(source.name for source in case.plan.label_sources)
         yield f"no matching rule and no source sets it here; sources that ran: {ran or '(none)'}"
-    if close := get_close_matches(case.key, case.seen.labels, n=3):
+    yield from similar(case.key, case.seen.labels)
+
+
+def similar(key: str, labels: Iterable[str]) -> Iterator[str]:
+    """Labels that are there and have a similar name, in whatever namespace."""
+    by_name = {one.rpartition("/")[2]: one for one in sorted(labels)}
+    if close := [by_name[name] for name in get_close_matches(key.rpartition("/")[2], by_name, n=3)]:
         yield f"similar labels: {', '.join(close)}"
 
 

@@ -60,6 +60,12 @@ class Template:
 
         return list(calling_mistakes(self._parse().bodies))
 
+    def features_read(self) -> list[str]:
+        """The features that it reads itself, as `domain.feature`. Raises: TemplateError."""
+        from nfd.rules.template.reads import features_read
+
+        return list(dict.fromkeys(features_read(self._parse().bodies[""])))
+
     def wants_time(self) -> str | None:
         """The function by which it asks for the present moment, if it may. Raises: TemplateError."""
         return self._parse().wants_time
