@@ -123,9 +123,9 @@ def keys(products: list[str]) -> list[str]:
     return found
 
 
-def key_part(text: str, room: int) -> str:
-    """At most `room` characters, every piece between dots with a letter or digit at both ends; `unnamed` for none."""
-    pieces = (piece.strip("-_") for piece in names.clean(text)[:room].split("."))
+def key_part(text: str, limit: int) -> str:
+    """At most `limit` characters, every piece between dots with a letter or digit at both ends; `unnamed` for none."""
+    pieces = (piece.strip("-_") for piece in names.clean(text)[:limit].split("."))
     return ".".join(piece for piece in pieces if piece) or "unnamed"
 
 

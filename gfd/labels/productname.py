@@ -34,11 +34,11 @@ def compose(model: str, profile: str = "", suffix: str = "") -> str:
     return shorten(name, names.MAX_NAME - len(tail)) + tail if tail else name
 
 
-def shorten(name: str, room: int) -> str:
-    """Both ends of a name that is longer than `room` characters."""
-    if len(name) <= room:
+def shorten(name: str, limit: int) -> str:
+    """Both ends of a name that is longer than `limit` characters."""
+    if len(name) <= limit:
         return name
-    kept = max(room - len(CUT), 0)
+    kept = max(limit - len(CUT), 0)
     return name[: kept - kept // 2] + CUT + name[len(name) - kept // 2 :]
 
 

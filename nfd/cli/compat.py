@@ -231,8 +231,8 @@ def _status(written: WrittenTerm, term: Term, view: View) -> Iterator[Json]:
 
 
 def _one(feature: str, name: str, expression: Expression, kind: str, holds: bool) -> Json:
-    told = expression.model_dump(exclude_none=True, mode="json")
-    return {"feature": feature, "name": name, "expression": told, "matcherType": kind, "isMatch": holds}
+    fields = expression.model_dump(exclude_none=True, mode="json")
+    return {"feature": feature, "name": name, "expression": fields, "matcherType": kind, "isMatch": holds}
 
 
 def matching_names(term: Term, view: View) -> set[str]:

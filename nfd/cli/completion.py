@@ -194,9 +194,9 @@ def _words(parser: ArgumentParser, path: tuple[str, ...], about: str) -> Iterato
     names = tuple(name for action in inner for name in action.choices or ())
     yield CommandWords(path, about, flags, names, kind if not choices else NOTHING, choices)
     for action in inner:
-        told = {one.dest: one.help or "" for one in action._choices_actions}
+        helps = {one.dest: one.help or "" for one in action._choices_actions}
         for name, sub in action.choices.items():
-            yield from _words(sub, (*path, name), told.get(name, ""))
+            yield from _words(sub, (*path, name), helps.get(name, ""))
 
 
 def _flag(action: Action) -> Flag:

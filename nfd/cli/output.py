@@ -105,10 +105,10 @@ def _line(cells: Sequence[str], widths: Sequence[int], paints: Sequence[Paint | 
     parts: list[str] = []
     used = 0
     for cell, wanted, paint in zip(cells, widths, paints, strict=True):
-        room = width - used if width else len(cell)
-        if room <= 0:
+        left = width - used if width else len(cell)
+        if left <= 0:
             break
-        shown = cell if len(cell) <= room else cell[: room - 1] + "…"
+        shown = cell if len(cell) <= left else cell[: left - 1] + "…"
         parts.append((paint(shown) if paint else shown) + " " * (wanted - len(shown)))
         used += wanted + len(GAP)
     return GAP.join(parts).rstrip()

@@ -36,8 +36,8 @@ class Trial:
 
     def report(self, what: str, subject: str) -> int:
         """Print all, and a last line with the result for `subject`. Returns the exit status."""
-        verdict = f"{what} is {'not ' if self.errors else ''}valid for {subject}"
-        sys.stdout.write("".join(f"{visible_line(line)}\n" for line in [*self.lines, verdict]))
+        summary = f"{what} is {'not ' if self.errors else ''}valid for {subject}"
+        sys.stdout.write("".join(f"{visible_line(line)}\n" for line in [*self.lines, summary]))
         said = [*self.errors, *(f"warning: {remark}" for remark in self.remarks)]
         sys.stderr.write("".join(f"{visible(line)}\n" for line in said))
         return 1 if self.errors else 0

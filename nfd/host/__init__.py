@@ -1,4 +1,4 @@
-"""Host, the one door to the machine.
+"""Host, the only way to read the machine.
 
 Sources read the machine through a Host and nothing else, so that a pod (`--host-root /host`), a recorded machine
 (`--replay DIR`) and the running machine look the same to them. Paths are written without a leading slash, as they are

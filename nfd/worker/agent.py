@@ -210,9 +210,9 @@ class Agent:
     def _log_changes(self, before: Discovery, found: Discovery) -> None:
         """Log the differences from the last scan."""
         for name, error in found.failed.items():
-            told = self._reasons.setdefault(name, set())
-            if error not in told and len(told) < REASONS:
-                told.add(error)
+            logged = self._reasons.setdefault(name, set())
+            if error not in logged and len(logged) < REASONS:
+                logged.add(error)
                 self._log.warning("source failed; its last good result stays", source=name, error=error)
         for name in before.failed.keys() - found.failed.keys():
             self._reasons.pop(name, None)

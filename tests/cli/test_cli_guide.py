@@ -17,7 +17,7 @@ from nfd.cli import COMMANDS, main
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import SELECTOR, FleetPlace, fleet_on
-from tests.master.rulebooks import API
+from tests.master.custom_resources import API
 
 PAGE = Path(__file__).parents[2] / "docs/cli.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)

@@ -10,8 +10,8 @@ import pytest
 from nfd.cli import main
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import KINDS, OTHER, PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import KINDS, OTHER, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 LONG = "x" * 64

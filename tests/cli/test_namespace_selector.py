@@ -24,7 +24,7 @@ from tests.cli.test_commands import Run
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import Program, eventually, port_of
 from tests.fleet20.place import MASTER_CONFIG, running_master
-from tests.master.rulebooks import API, Kinds
+from tests.master.custom_resources import API, Kinds
 
 F = "feature.node.kubernetes.io/"
 NODE, TAKEN, LEFT = "selected-node", "selector-taken", "selector-left"

@@ -13,7 +13,7 @@ from nfd.master.rules.nodefeatures import NODE_NAME
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import DEPLOY
-from tests.master.rulebooks import API
+from tests.master.custom_resources import API
 
 Run = Callable[..., tuple[int, str, str]]
 F = "feature.node.kubernetes.io/"

@@ -20,7 +20,7 @@ from nfd.store.base import Kind, trim
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import MASTER_CONFIG, SELECTOR, SETUP, FleetPlace, fleet_on
-from tests.master.rulebooks import API
+from tests.master.custom_resources import API
 
 Json = dict[str, Any]
 CHANGES = yaml.safe_load((Path(__file__).parents[1] / "fleet20/changes.yaml").read_text())

@@ -8,8 +8,8 @@ from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.fixtures import LEFTOVERS
 from tests.controlplane.leftovers import ADMISSION, Leftovers
-from tests.master.rulebooks import API, Kinds
-from tests.master.rulebooks import rule as some_rule
+from tests.master.custom_resources import API, Kinds
+from tests.master.custom_resources import rule as some_rule
 
 POLICIES = f"{ADMISSION}validatingadmissionpolicies"
 POLICY = {

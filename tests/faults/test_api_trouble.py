@@ -19,8 +19,8 @@ from tests.faults.proxy import Fault, FaultProxy
 from tests.faults.test_fleets import changes, deliver, version
 from tests.faults.trouble import answer, cut, cut_after, cut_half, garbage, hang, silence, too_old
 from tests.master.conftest import Worker, send
+from tests.master.custom_resources import PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 BEFORE = {F + "cpu-a": "1", F + "cpu-b": "1"}

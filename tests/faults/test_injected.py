@@ -23,9 +23,9 @@ from tests.faults.conftest import FaultMasters, Made
 from tests.faults.injected import Broken, answers, each
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import Worker, send
+from tests.master.custom_resources import PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of
 from tests.master.places import until as eventually
-from tests.master.rulebooks import PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 BAD, GOOD, LATER = "injected-bad", "injected-good", "injected-later"

@@ -42,8 +42,8 @@ from tests.faults.conftest import NAMESPACE, FaultMasters, Made
 from tests.faults.injected import Broken, answers, each, hurry, told
 from tests.faults.proxy import FaultProxy
 from tests.master.conftest import Worker
+from tests.master.custom_resources import PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 AGE = 50_000.0

@@ -28,8 +28,8 @@ from tests.faults.test_fleets import deliver
 from tests.faults.test_leaders import LEASES, Gate
 from tests.faults.trouble import answer, hang
 from tests.master.conftest import Worker, send
+from tests.master.custom_resources import OWN, PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 WISHES = ResourceOptions(Joining(Policy(enable_taints=True), OWN), groups=True)

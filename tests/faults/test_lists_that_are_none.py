@@ -27,8 +27,8 @@ from tests.faults.conftest import NAMESPACE, QUICK, FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import spoiled
 from tests.master.conftest import Worker, send
+from tests.master.custom_resources import OTHER, OWN, PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import OTHER, OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 OURS = r"/(nodes|nodefeatures|nodefeaturerules|nodefeaturegroups)\?"

@@ -13,8 +13,8 @@ from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import answer
 from tests.master.conftest import Worker, send
+from tests.master.custom_resources import OWN, PCI, Kinds, rule
 from tests.master.places import PROOF, Cluster, labels_of, until
-from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 RULES = "nodefeaturerules"

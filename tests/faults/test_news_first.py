@@ -1,4 +1,4 @@
-"""While a change of rules goes through the fleet, who has something new does not wait for all the others."""
+"""While a change of rules goes through the fleet, a node with a new report does not wait for the others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.faults.conftest import FaultMasters, Made
 from tests.faults.proxy import FaultProxy
 from tests.faults.trouble import late
 from tests.master.conftest import Worker, send
+from tests.master.custom_resources import PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 NODES = 24

@@ -15,8 +15,8 @@ from tests.faults.proxy import Exchange, FaultProxy
 from tests.faults.test_fleets import SHOWN, WANTED, changes, version
 from tests.faults.test_leaders_and_rules import NO_GPU
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import OWN, PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import OWN, PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 WISHES = ResourceOptions(Joining(Policy(), OWN))

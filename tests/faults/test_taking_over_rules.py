@@ -20,8 +20,8 @@ from tests.faults.test_fleets import changes, deliver, version
 from tests.faults.test_leaders import LEASES
 from tests.faults.trouble import silence
 from tests.master.conftest import Worker
+from tests.master.custom_resources import PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import PCI, Kinds, rule
 
 F = "feature.node.kubernetes.io/"
 LEASE = "taking-over-rules"

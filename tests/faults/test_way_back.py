@@ -1,4 +1,4 @@
-"""From us to NFD 0.19 and back: no label absent for a moment that both want, and none left over."""
+"""From this product to NFD 0.19 and back: no label that both want is absent for a moment, and none is left over."""
 
 from __future__ import annotations
 

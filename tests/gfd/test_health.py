@@ -13,8 +13,8 @@ from gfd.nvml.health import fabric_health
 from nfd.discovery import Discovery
 from nfd.runtime.health import render
 from nfd.worker.metrics import Metrics
-from tests.gfd.held import alone
 from tests.gfd.machines import H100, at, laid
+from tests.gfd.restarts import alone
 from tests.gfd.test_source import scan
 from tests.nvml.asking import needs_compiler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.guards.guard import Guard
 
-HELD = "tests/gfd/test_held.py::"
+HELD = "tests/gfd/test_restarts.py::"
 RESTART = HELD + "test_a_restart_loses_nothing_that_the_state_holds"
 FIRST = "tests/gfd/test_unreadable.py::test_at_first_no_other_label_is_missing_or_another"
 OWNERS = "tests/gfd/test_nodefeature.py::"

@@ -242,7 +242,7 @@ CONFIGURATION = (
         "nfd/config/reload_guard.py",
         "if layer is None or layer.blank:",
         "if layer is None and not layers:",
-        "tests/config/test_held.py::test_an_empty_file_is_no_news",
+        "tests/config/test_missing_files.py::test_an_empty_file_is_no_news",
     ),
     Guard(  # sources that nobody knows are a mistake, no wish
         "nfd/worker/agent.py",

@@ -7,7 +7,7 @@ from tests.guards.guard import Guard
 OWNERSHIP = "tests/master/test_ownership.py::"
 POISONED = "tests/master/test_poisoned.py::"
 KEYS = "tests/master/test_proofkey.py::"
-HANDED = "tests/master/test_handed_over.py::"
+HANDED = "tests/master/test_from_and_to_nfd.py::"
 STATES = "tests/master/test_states.py::"
 TAKING_OVER = "tests/faults/test_taking_over_rules.py::"
 

@@ -9,7 +9,7 @@ RULES = (
         "nfd/master/node/desired.py",
         "policies.refers(self.labels, self.annotations, self.extended_resources)",
         "policies.refers(self.labels, self.extended_resources)",
-        "tests/master/test_alike.py::test_derivations_are_those_of_derive_desired",
+        "tests/master/test_interned_values.py::test_derivations_are_those_of_derive_desired",
     ),
     Guard(  # what a master never sees gives nothing where it is tried
         "nfd/master/rules/ruleset.py",

@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 
 ORDER = "tests/master/test_order.py::"
 IDENTIFYING = "tests/host/test_identifying.py::"
-TURNS = "tests/kube/test_turns.py::"
+TURNS = "tests/kube/test_review_queue.py::"
 CALLERS = "tests/master/test_names_of_callers.py::"
 RECORDINGS = "tests/host/test_strangers_recordings.py::"
 

@@ -23,8 +23,8 @@ from nfd.rpc.client import Reporter
 from nfd.rules.policy import Policy
 from nfd.store.base import Node, NodeStore
 from tests.controlplane.cluster import ControlPlane
+from tests.master.custom_resources import KINDS, Kinds
 from tests.master.places import PROOF, Cluster, Folder, Place
-from tests.master.rulebooks import KINDS, Kinds
 
 BOOT = "boot-1"
 _numbers = count(1)

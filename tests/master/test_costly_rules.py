@@ -28,7 +28,7 @@ from nfd.report import Report
 from nfd.rule_clock import CLOCKS
 from nfd.rules.policy import Policy
 from nfd.rules.time_limit import RULE_SECONDS, Clocks
-from tests.master.rulebooks import evaluate
+from tests.master.custom_resources import evaluate
 from tests.rules.clocks import FROZEN, Ticking, slowness
 
 POLICY = Policy()

@@ -13,8 +13,8 @@ from nfd.features import Features
 from nfd.master.service import Service
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import PCI, Kinds, RuleMasters, rule
 from tests.master.test_costly_rules import COSTLY, OPTIONS, SLOW, steady
 
 F = "feature.node.kubernetes.io/"

@@ -11,7 +11,7 @@ import yaml
 
 from nfd.master.rules.definitions import SHAPES, dropped_fields
 from nfd.rules.parse import GROUP, RULE
-from tests.master.rulebooks import ROOT
+from tests.master.custom_resources import ROOT
 
 Json = dict[str, Any]
 FILES = {RULE: "nodefeaturerules", GROUP: "nodefeaturegroups"}

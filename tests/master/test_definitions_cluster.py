@@ -14,8 +14,8 @@ from nfd.master.rules.definitions import Definitions
 from nfd.runtime import tasks
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import DEFINITIONS, PCI, ROOT, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, until
-from tests.master.rulebooks import DEFINITIONS, PCI, ROOT, Kinds, RuleMasters, rule
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CRD = "nodefeaturerules.nfd.k8s-sigs.io"

@@ -17,7 +17,7 @@ from nfd.master.rules.slices import Slices
 from nfd.report import Report
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy
-from tests.master.rulebooks import evaluate
+from tests.master.custom_resources import evaluate
 from tests.rules.clocks import FROZEN
 
 STILL = Slices(FROZEN), Limits(FROZEN)

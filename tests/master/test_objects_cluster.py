@@ -11,8 +11,8 @@ from nfd.master.config import NamespaceSelector
 from nfd.runtime.health import render
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import OTHER, OWN, PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, notes_of, until
-from tests.master.rulebooks import OTHER, OWN, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 VENDOR = {"attributes": {"vendor.card": {"elements": {"vendor": "x", "slots": "8"}}}}

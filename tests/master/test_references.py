@@ -15,7 +15,7 @@ from nfd.master.rules.ruleset import bind, compile_object
 from nfd.report import Report, SourceState, State
 from nfd.rules.policy import Policy
 from nfd.store.base import Node
-from tests.master.rulebooks import rule
+from tests.master.custom_resources import rule
 
 POLICY = Policy()
 PARTS = {"cpu.topology": {"sockets": "2"}}

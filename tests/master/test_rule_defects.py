@@ -22,7 +22,7 @@ from nfd.report import Report
 from nfd.rules.compile import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.policy import Policy
-from tests.master.rulebooks import evaluate
+from tests.master.custom_resources import evaluate
 from tests.rules.clocks import FROZEN, Ticking
 from tests.rules.raising import HERE, UNFORESEEN, Unreadable, raising
 

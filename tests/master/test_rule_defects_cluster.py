@@ -8,8 +8,8 @@ import pytest
 
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import OWN, PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, until
-from tests.master.rulebooks import OWN, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 DEEP = (

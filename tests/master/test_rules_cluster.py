@@ -12,8 +12,8 @@ from nfd.features import Features
 from nfd.rules.policy import Policy
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import KINDS, PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, notes_of, until
-from tests.master.rulebooks import KINDS, PCI, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 N = "nfd.node.kubernetes.io/"

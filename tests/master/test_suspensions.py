@@ -25,7 +25,7 @@ from nfd.rule_clock import CLOCKS
 from nfd.rules.compile import CompiledRule
 from nfd.rules.policy import Policy
 from nfd.rules.time_limit import RULE_SECONDS
-from tests.master.rulebooks import evaluate
+from tests.master.custom_resources import evaluate
 from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, features_of, sheet, steady, template
 from tests.rules.clocks import FROZEN, Ticking, slowness
 

@@ -1,4 +1,4 @@
-"""Keys that several rules set, as `nfd rules validate` tells of them from the text alone."""
+"""Keys that several rules set, as `nfd rules validate` reports them from the text alone."""
 
 from __future__ import annotations
 

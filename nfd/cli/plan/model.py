@@ -141,26 +141,26 @@ def _overwrite_text(one: Overwrite) -> str:
 
 def mistakes_of(new: Rules | None, state: MasterState) -> list[str]:
     """The mistakes of new rules on any node."""
-    sheets = [compile_object(item, state.policy) for item in (new or {}).values()]
-    found = [f"NodeFeatureRule {sheet.name}: {reason}" for sheet in sheets for reason in sheet.mistakes]
+    compiled_objects = [compile_object(item, state.policy) for item in (new or {}).values()]
+    found = [f"NodeFeatureRule {one.name}: {reason}" for one in compiled_objects for reason in one.mistakes]
     return found + [
-        f"rule {rule.name!r} of NodeFeatureRule {sheet.name}: {reason}"
-        for sheet in sheets
-        for rule in sheet.rules
+        f"rule {rule.name!r} of NodeFeatureRule {one.name}: {reason}"
+        for one in compiled_objects
+        for rule in one.rules
         for reason in rule.mistakes
     ]
 
 
 def rules_in_force(rules: Rules, policy: Policy) -> tuple[RuleSet, frozenset[str]]:
     """The rules of NodeFeatureRules, and the origins (`rule:OBJECT`) of invalid objects."""
-    sheets, invalid = [], set()
+    compiled_objects, invalid = [], set()
     for name, item in rules.items():
         try:
             specification(item, "rules")
-            sheets.append(compile_object(item, policy))
+            compiled_objects.append(compile_object(item, policy))
         except ValueError:
             invalid.add(f"{RULED}{name}")
-    return bind(sheets, ()), frozenset(invalid)
+    return bind(compiled_objects, ()), frozenset(invalid)
 
 
 def rules_of(paths: Iterable[str]) -> dict[str, Json]:

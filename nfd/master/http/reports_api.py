@@ -122,11 +122,11 @@ def render_state(state: MasterState) -> dict[str, Any]:
     found = {name: sorted(value) if name in _SETS else value for name, value in policy.items()}
     rest = {one.name: getattr(state, one.name) for one in fields(state) if one.name != "policy"}
     selector = state.namespace_selector
-    told = None if selector is None else selector.model_dump(mode="json", by_alias=True)
+    written = None if selector is None else selector.model_dump(mode="json", by_alias=True)
     return {
         "policy": found,
         **rest,
-        "namespace_selector": told,
+        "namespace_selector": written,
         "unwritten": [*map(render_unwritten, state.unwritten)],
     }
 

@@ -49,7 +49,7 @@ class HttpServer:
         self._metrics = metrics
         self._ready = ready
         bounds = bounds or ConnectionLimits()
-        self.door = Listener(bounds)
+        self.listener = Listener(bounds)
         self._app = app = web.Application(middlewares=[mark_complete, log_failures])
         app.add_routes(
             [
@@ -72,13 +72,13 @@ class HttpServer:
         server = self._runner.server
         assert server is not None
         try:
-            return self.door.open(host, port, server)
+            return self.listener.open(host, port, server)
         except OSError as error:
             await self._runner.cleanup()
             raise OSError(f"HTTP port {port}: {error.strerror or error}") from error
 
     async def stop(self) -> None:
-        await self.door.close()
+        await self.listener.close()
         await self._runner.cleanup()
 
     async def _healthz(self, request: web.Request) -> web.Response:

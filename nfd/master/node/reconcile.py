@@ -266,10 +266,10 @@ class Reconciler:
             self._foreign[node.name] = self._foreign.get(node.name, frozenset()) | foreign
         waits = self.drift.note(node.name, [one for one in drifted if one[1] not in foreign], self._now())
         self._metrics.add("drift_restored", len(waits))
-        told: dict[tuple[str, float], list[str]] = {}
+        changed: dict[tuple[str, float], list[str]] = {}
         for (kind, key), seconds in waits.items():
-            told.setdefault((_changer(node, kind, key), seconds), []).append(key)
-        for (manager, seconds), keys in told.items():
+            changed.setdefault((_changer(node, kind, key), seconds), []).append(key)
+        for (manager, seconds), keys in changed.items():
             fields = {"node": node.name, "keys": keys, "manager": manager}
             if seconds:
                 _log.warning("keys are changed repeatedly; restoring them later", seconds=seconds, **fields)

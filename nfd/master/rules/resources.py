@@ -85,10 +85,11 @@ class CustomResources:
         )
         self.objects = Store(self._parse_object, self._object_changed)
         self.namespaces = Store(labels_of, self._namespace_changed)
-        turns = Slices()
-        self.evaluator = Evaluator(joining, metrics, self._notify, lambda: self._revise.set(), turns)
-        self._sheets = Compiled[CompiledObject](self.rules, partial(compile_steps, policy=joining.policy), turns)
-        self._compiled_groups = Compiled[Group](self.groups, group_steps, turns)
+        slices = Slices()
+        self.evaluator = Evaluator(joining, metrics, self._notify, lambda: self._revise.set(), slices)
+        compiling = partial(compile_steps, policy=joining.policy)
+        self._compiled_rules = Compiled[CompiledObject](self.rules, compiling, slices)
+        self._compiled_groups = Compiled[Group](self.groups, group_steps, slices)
         self._uncompiled: frozenset[str] = frozenset()
         """Objects with rules (`rule:OBJECT`) that exist and are not in force yet: what they set before stays."""
         self._options = options
@@ -332,7 +333,7 @@ class CustomResources:
             await self.evaluator.evaluate_due(self._queue.add)
 
     async def _compile(self) -> None:
-        await self._sheets.update()
+        await self._compiled_rules.update()
         await self._compiled_groups.update()
 
     def _bind(self) -> bool:
@@ -345,8 +346,8 @@ class CustomResources:
         self._rules_synced = self._informers[RULES].synced.is_set()
         own = self._options.joining.namespace
         groups = (group for key, group in self._compiled_groups.items() if own in ("", key[0]))
-        self._uncompiled = frozenset(f"{RULE_ORIGIN}{name}" for _, name in self._sheets.missing())
-        self.evaluator.bind((sheet for _, sheet in self._sheets.items()), groups)
+        self._uncompiled = frozenset(f"{RULE_ORIGIN}{name}" for _, name in self._compiled_rules.missing())
+        self.evaluator.bind((compiled for _, compiled in self._compiled_rules.items()), groups)
         return bool(before - self.evaluator.rule_set.origins)
 
 

@@ -127,8 +127,8 @@ class RuleSet:
 
 def bind(compiled_objects: Iterable[CompiledObject], groups: Iterable[Group]) -> RuleSet:
     """Put objects in order of their names, compared by bytes (NFD documentation, "NodeFeatureRule")."""
-    ordered = tuple(sorted(compiled_objects, key=lambda sheet: sheet.name))
-    rules = tuple(rule for sheet in ordered for rule in sheet.rules)
+    ordered = tuple(sorted(compiled_objects, key=lambda compiled: compiled.name))
+    rules = tuple(rule for compiled in ordered for rule in compiled.rules)
     groups = tuple(groups)
     members = [rule for group in groups for rule in group.rules]
     names = {name for rule in rules for name in rule.features} | {name for rule in members for name in looked_at(rule)}
@@ -146,8 +146,8 @@ def compile_steps(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOC
     """The same, a rule at a time: there may be thousands, and each may take `RULE_SECONDS`."""
     metadata = item.get("metadata") or {}
     head, parsed = parse_head({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
-    sheet = yield from _object_steps(head, parsed, policy, clocks)
-    return replace(sheet, uid=str(metadata.get("uid", "")), generation=int(metadata.get("generation") or 0))
+    compiled = yield from _object_steps(head, parsed, policy, clocks)
+    return replace(compiled, uid=str(metadata.get("uid", "")), generation=int(metadata.get("generation") or 0))
 
 
 def compile_objects(objects: Iterable[RuleObject], policy: Policy) -> RuleSet:
@@ -225,8 +225,8 @@ def _placed(origin: str, one: ParsedRule, policy: Policy, meter: Meter) -> Place
     timed = any(map(_wants_time, (compiled.labels_template, compiled.vars_template)))
     features = looked_at(compiled)
     dependent, size = MATCHED in features or _refers_to_matched(asked), size_of(asked)
-    told = tuple(dict.fromkeys(mistakes))
-    return PlacedRule(one.name, compiled, asked, fixed, told, features, timed, dependent, size)
+    reasons = tuple(dict.fromkeys(mistakes))
+    return PlacedRule(one.name, compiled, asked, fixed, reasons, features, timed, dependent, size)
 
 
 def size_of(asked: Contribution) -> int:

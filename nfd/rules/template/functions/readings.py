@@ -157,20 +157,20 @@ class _Reader:
             hour = 0
         month, day = self._day_of(year)
         clock = found.get("minute", 0), found.get("second", 0), found.get("microsecond", 0)
-        told = datetime(year, month, day, hour, *clock, tzinfo=UTC)
+        when = datetime(year, month, day, hour, *clock, tzinfo=UTC)
         if self._is_utc:
-            return told
-        return told.astimezone(self._named_only()) if self._offset is None else told.replace(tzinfo=self._by_offset())
+            return when
+        return when.astimezone(self._named_only()) if self._offset is None else when.replace(tzinfo=self._by_offset())
 
     def _day_of(self, year: int) -> tuple[int, int]:
         month, day = self._found.get("month", 1), self._found.get("day", 1)
         if (number := self._found.get("yday")) is not None:
             if not 1 <= number <= 365 + isleap(year):
                 raise ValueError("day of year out of range")
-            told = date(year, 1, 1) + timedelta(days=number - 1)
-            if self._found.get("month", told.month) != told.month or self._found.get("day", told.day) != told.day:
+            when = date(year, 1, 1) + timedelta(days=number - 1)
+            if self._found.get("month", when.month) != when.month or self._found.get("day", when.day) != when.day:
                 raise ValueError("day of year does not match the day")
-            return told.month, told.day
+            return when.month, when.day
         if not 1 <= day <= monthrange(year, month)[1]:
             raise ValueError("day out of range")
         return month, day

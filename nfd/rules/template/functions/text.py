@@ -136,17 +136,17 @@ def _abbreviate(text: str, offset: int, width: int) -> str:
     size = byte_length(text)
     if size <= width:
         return text
-    room = width - 3
+    kept = width - 3
     offset = min(offset, size)
-    if size - offset < room:
-        offset = size - room
+    if size - offset < kept:
+        offset = size - kept
     if offset <= 4:
-        return cut(text, 0, room) + "..."
+        return cut(text, 0, kept) + "..."
     if width < 7:
         return ""
-    if offset + room < size:
-        return f"...{_abbreviate(cut(text, offset, None), 0, room)}" if room >= 4 else "..."
-    return f"...{cut(text, size - room, None)}"
+    if offset + kept < size:
+        return f"...{_abbreviate(cut(text, offset, None), 0, kept)}" if kept >= 4 else "..."
+    return f"...{cut(text, size - kept, None)}"
 
 
 @function("nospace", "string", letters=32)

@@ -1,4 +1,4 @@
-"""Whoever fails to set up TLS with a master leaves no line in its log."""
+"""A TLS handshake that fails leaves no line in the log of the master."""
 
 from __future__ import annotations
 

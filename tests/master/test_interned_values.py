@@ -1,4 +1,4 @@
-"""Nodes that are alike share what they report and what follows from it; those that differ do not."""
+"""Nodes with equal reports share values and desired states; others do not."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def test_a_request_has_so_much_time(data: bytes, caplog: pytest.LogCapture
             link.send(b"a")
         assert await received(link) == b""
         assert 0.35 < time.monotonic() - started < 3
-        assert not running.server.door.links
+        assert not running.server.listener.links
     assert not caplog.records
 
 
@@ -141,7 +141,7 @@ async def test_a_request_has_so_many_bytes(caplog: pytest.LogCaptureFixture) -> 
 async def test_the_one_that_was_silent_longest_goes_for_a_newer_one(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(ConnectionLimits(connections=8)) as running:
         links = [running.connect(HALF) for _ in range(8)]
-        await until(lambda: len(running.server.door.links) == 8)
+        await until(lambda: len(running.server.listener.links) == 8)
         links[0].send(b"rics")
         await asyncio.sleep(0.05)
         assert await running.probe() == b"HTTP/1.1 200 OK"
@@ -149,7 +149,7 @@ async def test_the_one_that_was_silent_longest_goes_for_a_newer_one(caplog: pyte
         for _ in range(100):
             running.connect(HALF)
         assert await running.probe() == b"HTTP/1.1 200 OK"
-        assert len(running.server.door.links) <= 8
+        assert len(running.server.listener.links) <= 8
     assert not caplog.records
 
 
@@ -159,8 +159,8 @@ async def test_an_answer_that_nobody_reads_ends(path: bytes, caplog: pytest.LogC
         started = time.monotonic()
         for _ in range(4):
             running.connect(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path * 5)
-        await until(lambda: len(running.server.door.links) == 4)
-        await until(lambda: not running.server.door.links)
+        await until(lambda: len(running.server.listener.links) == 4)
+        await until(lambda: not running.server.listener.links)
         assert 0.35 < time.monotonic() - started < 5
         assert await running.probe() == b"HTTP/1.1 200 OK"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -1,4 +1,4 @@
-"""What is remembered of refusals: who is left out, who tries again when, and no more than fits."""
+"""Rejected changes are remembered: which keys are left out, when they are tried again, and how many are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gates refuse, and what the log says of it."""
+"""Keys that the policy rejects, and what the log says about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held is held for as long as the state lasts: every state of MIG and the driver × restart × program."""
+"""Labels of what cannot be read stay across restarts: every state of MIG and the driver × restart × program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.gfd.held import PROGRAMS, RESTARTS, alone
 from tests.gfd.machines import H100, ONE_SLICE, at, carved, laid
+from tests.gfd.restarts import PROGRAMS, RESTARTS, alone
 from tests.nvml.asking import needs_compiler
 
 pytestmark = needs_compiler

@@ -1,4 +1,4 @@
-"""Health and reflection, asked with what is no question: a status, and nothing in the log."""
+"""Invalid calls of the health and reflection services get a status, and nothing is logged."""
 
 from __future__ import annotations
 

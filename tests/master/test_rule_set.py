@@ -22,7 +22,7 @@ from nfd.master.rules.suspensions import STRIKES
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.runtime.health import render
-from tests.master.rulebooks import evaluate
+from tests.master.custom_resources import evaluate
 from tests.rules.clocks import FROZEN
 
 STILL = Slices(FROZEN), Limits(FROZEN)

@@ -1,4 +1,4 @@
-"""Questions in turn: few at once, few bad ones a second, and whoever failed waits for those who did not."""
+"""The queue of token reviews: few run at once, few bad ones a second, and whoever failed waits longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ours → NFD → ours: what NFD's workers say in their objects is heard, or it is said why not."""
+"""This master → NFD → this master: the objects of NFD's workers are used, or the reason why not is given."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nfd.master.config import NamespaceSelector
 from nfd.master.rules.nodefeatures import AWAITED, REPORTED, REPORTED_BEFORE, UNLABELLED, UNSELECTED
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
+from tests.master.custom_resources import OTHER, OWN, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, notes_of, until
-from tests.master.rulebooks import OTHER, OWN, Kinds, RuleMasters, rule
 
 F = "feature.node.kubernetes.io/"
 LIST = "nfd.node.kubernetes.io/feature-labels"
