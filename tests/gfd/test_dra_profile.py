@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.gfd.held import NODE, worker
 
 from gfd.config import Config
 from gfd.node_config import is_dra
@@ -19,7 +20,6 @@ from nfd.report import Order, Report, SourceState
 from nfd.rpc.client import Reporter
 from nfd.worker.report_content import derive_content
 from tests.gfd.cases import prepare, read_labels, run_process
-from tests.gfd.held import NODE, worker
 from tests.gfd.machines import A100, H100, ONE_SLICE, Laid, at, carved, laid
 from tests.master.places import labels_of
 from tests.nvml.asking import needs_compiler
