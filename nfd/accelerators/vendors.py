@@ -9,7 +9,8 @@ A data file is YAML:
     memory: vram_total           # file below the PCI function, bytes of the whole device
     product: board_name          # file below the PCI function, the device's own name; `*` is any one name
     status: {files: [state], bad: [dead]}  # the first of these files, and its texts that mean a broken device
-    resources: {acme.com/tensor: device}   # extended resources, and what one of each is (nfd.fleet)
+    resources: {acme.com/tensor: device}   # extended resources, and what one of each is: device, partition, share, or
+                                 # view, which is a device or a part of one that another resource offers, too
     dra: [acme.com]              # DRA drivers
     labels: {acme.com/count: "{count}"}    # labels that the vendor's own labeller writes
     devices:

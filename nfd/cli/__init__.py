@@ -15,7 +15,7 @@ from nfd import __version__
 
 COMMANDS = {
     "nodes": "the nodes of a cluster: GPUs, processor, kernel, taints, problems",
-    "gpus": "GPUs of the cluster, and how much of them is allocated",
+    "gpus": "GPUs and other accelerators of the cluster, and how much of them is allocated",
     "find": "nodes that match an expression, and the same expression as nodeAffinity",
     "explain": "why a node has a label, or why not",
     "diff": "differences between two nodes",
@@ -33,6 +33,8 @@ COMMANDS = {
     "compat": "check whether this machine is compatible with an image, as NFD's client does",
     "completion": "completion for bash, zsh and fish",
 }
+
+ALIASES = {"accelerators": "gpus"}
 
 _INTERRUPTED = 130
 _UNREAD = 141
@@ -79,6 +81,7 @@ def _run(program: str, words: list[str]) -> int:
     if words[0] == "help":
         return _help(program, words[1:])
     words = _flags_last(words)
+    words = [ALIASES.get(words[0], words[0]), *words[1:]]
     if words[0] not in COMMANDS:
         from nfd.text import did_you_mean
 
@@ -107,7 +110,7 @@ def _help(program: str, words: list[str]) -> int:
 
         sys.stdout.write(manual())
         return 0
-    return _run(program, [words[0], "--help"]) if words[0] in COMMANDS else _run(program, words)
+    return _run(program, [words[0], "--help"]) if words[0] in {**COMMANDS, **ALIASES} else _run(program, words)
 
 
 def _command(program: str, name: str, words: list[str]) -> int:

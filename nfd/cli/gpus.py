@@ -1,6 +1,7 @@
-"""Print the GPUs of the cluster and how much of them is allocated: products by memory, MIG layout, sharing and driver,
-with a bar for each resource over all nodes and on each node. Allocated are the requests of running pods for
-nvidia.com/* and aliyun.com/gpu-mem; the latter also for each GPU."""
+"""Print the GPUs and other accelerators of the cluster and how much of them is allocated: products by memory, MIG
+layout, sharing and driver, with a bar for each resource over all nodes and on each node. Allocated are the requests of
+running pods for nvidia.com/*, aliyun.com/gpu-mem (also for each GPU) and the resources of other vendors' plug-ins.
+Resources that only monitor devices are left out. The command is also named `accelerators`."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from nfd.cli.cluster import add_cluster_flags, read_fleet
 from nfd.cli.nodes import as_data
 from nfd.cli.output import Style, bar, cut, numbers, screen_width, size_text, style_of
+from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
 from nfd.fleet.gpus import Group, group
 from nfd.fleet.nodes import NodeSummary
 from nfd.text import visible
 
 EXAMPLES = (
-    ("gpus", "all GPUs of the cluster"),
+    ("gpus", "all GPUs and other accelerators of the cluster"),
     ("gpus --free", "only resources that are not fully allocated"),
     ("gpus -o json", "the same for a script"),
 )
@@ -39,6 +41,9 @@ def run(args: Namespace) -> int:
     value = {"groups": [one.to_json() for one in groups], "nodes": [one for one in found if one["resources"]]}
     sys.stdout.write(as_data(value, args.output))
     return 0
+
+
+UNITS = {PARTITION: "partitions", SHARE: "shares", VIEW: "the same devices in another unit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ def _block(one: Group, bars: Sequence[_Bar], counts: Iterator[str], width: int, 
 def _heading(one: Group, style: Style) -> str:
     facts = [size_text(one.memory), one.mig and f"MIG {one.mig}", one.sharing, one.driver and f"driver {one.driver}"]
     count = f"{one.usable}/{one.present}" if one.usable != one.present else str(one.usable)
-    what = "MIG devices" if "-MIG-" in one.product else "GPU" if one.present == 1 else "GPUs"
+    noun = one.title if one.title.endswith("GPU") else "device"
+    what = "MIG devices" if "-MIG-" in one.product else noun if one.present == 1 else f"{noun}s"
     where = f"{count} {what} on {len(one.nodes)} node{'' if len(one.nodes) == 1 else 's'}"
     text = " · ".join(visible(part) for part in (one.product or "unlabelled", *facts, where) if part)
     return style.head(cut(text, screen_width()))
@@ -89,7 +95,7 @@ def _bars(one: Group, nodes: Mapping[str, NodeSummary], *, free: bool) -> Iterat
     for name, amount in one.resources.items():
         if free and amount.allocated >= amount.allocatable:
             continue
-        yield _Bar(0, name, amount.allocated, amount.allocatable)
+        yield _Bar(0, name, amount.allocated, amount.allocatable, UNITS.get(amount.unit, ""))
         for node in one.nodes:
             for resource in nodes[node].resources:
                 if resource.name != name or (free and resource.allocated >= resource.allocatable):

@@ -114,14 +114,24 @@ def as_table(nodes: Sequence[NodeSummary], style: Style, now: datetime, *, wide:
 
 
 def _row(node: NodeSummary, now: datetime, *, wide: bool, reported: bool) -> list[str]:
-    cells = [node.name, gpus_text(node.gpus), node.cpu, node.kernel, node.os, ",".join(node.taints)]
+    cells = [
+        node.name,
+        " + ".join(map(gpus_text, node.accelerators)),
+        node.cpu,
+        node.kernel,
+        node.os,
+        ",".join(node.taints),
+    ]
     cells.append(age(node.changed, now))
     if reported:
         cells.append("" if node.reported is None else span(int(node.reported)))
     if wide:
-        memory = " + ".join(filter(None, (size_text(model.memory) for model in node.gpus.models)))
+        memory = " + ".join(
+            filter(None, (size_text(model.memory) for one in node.accelerators for model in one.models))
+        )
         cells += [node.arch, str(node.cores or ""), memory, node.gpus.layout, sharing_of(node)]
-        cells += [node.gpus.driver, node.gpus.cuda]
+        drivers = dict.fromkeys(one.driver for one in node.accelerators if one.driver)
+        cells += [" + ".join(drivers), node.gpus.cuda]
     return [*cells, ", ".join(node.problems)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from nfd.names import MAX_NAME, NVIDIA_NS
 
 GPU = f"{NVIDIA_NS}/gpu"
+NVIDIA = "nvidia"
 _MIG = re.compile(rf"{re.escape(NVIDIA_NS)}/mig-(.+)\.count", re.ASCII)
 _MODEL = re.compile(rf"{re.escape(GPU)}\.model\.(.+)\.count", re.ASCII)
 _CARVED = re.compile(r"(.+?)-MIG-(\d.*)", re.ASCII)
@@ -27,9 +28,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """All of a node's. `mig` is the layout, profile → devices; with the strategy `single`, `usable` counts these.
+    """All of a node's that are of one vendor; `title` is its name for people.
 
-    `present` is the number of devices on PCI where labels have a different number, else `usable`.
+    `mig` is the layout, profile → devices; with the strategy `single`, `usable` counts these. `present` is the number
+    of devices on PCI where labels have a different number, else `usable`.
     """
 
     models: tuple[Model, ...] = ()
@@ -40,6 +42,8 @@ class Gpus:
     state: str = ""
     driver: str = ""
     cuda: str = ""
+    vendor: str = NVIDIA
+    title: str = "GPU"
 
     def __bool__(self) -> bool:
         return bool(self.models or self.present or self.state)
@@ -62,6 +66,7 @@ class Gpus:
             "mig": dict(self.mig),
             **{name: getattr(self, name) for name in ("usable", "present", "failing", "state", "driver", "cuda")},
         }
+        found |= {} if self.vendor == NVIDIA else {"vendor": self.vendor}
         counted = ("usable", "present") if self else ()
         return {key: value for key, value in found.items() if value or key in counted}
 

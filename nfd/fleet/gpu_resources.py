@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nfd.fleet.gpu_labels import number
-from nfd.fleet.pods import GPU_COUNT, GPU_MEMORY, Ask, is_gpu_resource, whole
+from nfd.fleet.accelerators import DEVICE, SHARE, Unit, unit_of
+from nfd.fleet.gpu_labels import NVIDIA, number
+from nfd.fleet.pods import GPU_COUNT, GPU_MEMORY, Ask, is_accelerator_resource, is_gpu_resource, whole
 
 MOST_GPUS = 64
 """A status that says more of one node is not believed: no machine has as many, and each is an object here."""
+NVIDIA_DEVICE = Unit(NVIDIA, DEVICE)
 GPUSHARE = "gpu-mem"
 """How a GPU is shared whose memory is handed out in pieces."""
 
@@ -26,7 +28,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One of `nvidia.com/*` or `aliyun.com/gpu-mem`.
+    """One of `nvidia.com/*`, `aliyun.com/gpu-mem`, or of another vendor's plug-in.
 
     `sharing` is `time-slicing`, `mps`, `gpu-mem` or "", with the number of `replicas` of each device. `devices` says
     where gpushare has placed what is allocated; `unplaced` is what it has yet to place.
@@ -40,6 +42,7 @@ class Resource:
     replicas: int = 1
     devices: tuple[Device, ...] = ()
     unplaced: int = 0
+    unit: Unit = NVIDIA_DEVICE
 
     @property
     def shared(self) -> str:
@@ -54,6 +57,8 @@ class Resource:
             "allocatable": self.allocatable,
             "allocated": self.allocated,
         }
+        if self.unit.vendor != NVIDIA:
+            found |= {"vendor": self.unit.vendor, "unit": self.unit.kind}
         if self.sharing:
             found |= {"sharing": self.sharing, "replicas": self.replicas}
         if self.devices:
@@ -71,7 +76,7 @@ def read_resources(status: Mapping[str, Any], labels: Mapping[str, str], asks: S
     for ask in asks:
         for name, amount in ask.resources.items():
             held[name] = held.get(name, 0) + amount
-    wanted = sorted(name for name in {*capacity, *allocatable, *held} if is_gpu_resource(name))
+    wanted = sorted(name for name in {*capacity, *allocatable, *held} if is_accelerator_resource(name))
     found = []
     for name in wanted:
         total, offered = whole(capacity.get(name, "0")), whole(allocatable.get(name, "0"))
@@ -81,7 +86,8 @@ def read_resources(status: Mapping[str, Any], labels: Mapping[str, str], asks: S
         count = whole(capacity.get(GPU_COUNT, "0")) if name == GPU_MEMORY else 0
         count = count if 0 < count <= MOST_GPUS else 0
         devices, unplaced = _devices(total, count, asks) if name == GPU_MEMORY else ((), 0)
-        found.append(Resource(name, total, offered, held.get(name, 0), sharing, replicas, devices, unplaced))
+        unit = NVIDIA_DEVICE if is_gpu_resource(name) else unit_of(name) or Unit("", SHARE)
+        found.append(Resource(name, total, offered, held.get(name, 0), sharing, replicas, devices, unplaced, unit))
     return tuple(found)
 
 

@@ -1,11 +1,14 @@
-"""Who has which GPUs: products × memory × MIG layout × sharing × driver, over all nodes."""
+"""Who has which accelerators: products × memory × MIG layout × sharing × driver, over all nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nfd.fleet.accelerators import DEVICE
+from nfd.fleet.gpu_labels import NVIDIA, Gpus
+from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.nodes import NodeSummary
 
 
@@ -15,16 +18,23 @@ class Amount:
 
     allocatable: int = 0
     allocated: int = 0
+    unit: str = DEVICE
+    """Amounts of different units are never added."""
 
-    def plus(self, allocatable: int, allocated: int) -> Amount:
-        return Amount(self.allocatable + allocatable, self.allocated + allocated)
+    def plus(self, one: Resource) -> Amount:
+        return Amount(self.allocatable + one.allocatable, self.allocated + one.allocated, one.unit.kind)
+
+    def to_json(self) -> dict[str, Any]:
+        unit = {} if self.unit == DEVICE else {"unit": self.unit}
+        return {"allocatable": self.allocatable, "allocated": self.allocated, **unit}
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes whose GPUs are alike. `memory` is in MiB of one device, of the greatest where there are several kinds.
+    """Nodes whose accelerators of one vendor are alike.
 
-    `usable` and `present` count devices over all of the nodes, as `Gpus` does for one.
+    `memory` is in MiB of one device, of the greatest where there are several kinds. `usable` and `present` count
+    devices over all of the nodes, as `Gpus` does for one.
     """
 
     product: str
@@ -36,47 +46,72 @@ class Group:
     usable: int = 0
     present: int = 0
     resources: Mapping[str, Amount] = field(default_factory=dict)
+    vendor: str = NVIDIA
+    title: str = "GPU"
 
     def to_json(self) -> dict[str, Any]:
         """What `-o json` prints."""
         found: dict[str, Any] = {
             name: getattr(self, name) for name in ("product", "memory", "mig", "sharing", "driver", "usable", "present")
         }
-        amounts = {
-            name: {"allocatable": one.allocatable, "allocated": one.allocated} for name, one in self.resources.items()
-        }
+        found["vendor"] = "" if self.vendor == NVIDIA else self.vendor
         return {key: value for key, value in found.items() if value not in ("", None)} | {
             "nodes": list(self.nodes),
-            "resources": amounts,
+            "resources": {name: one.to_json() for name, one in self.resources.items()},
         }
 
 
 def group(nodes: Iterable[NodeSummary]) -> list[Group]:
-    """Nodes with GPUs, the most numerous products first."""
-    found: dict[tuple[str, int, str, str, str], list[NodeSummary]] = {}
+    """Nodes with accelerators, the most numerous products first. A node with those of two vendors is in two groups."""
+    found: dict[tuple[str, ...], list[tuple[str, Gpus, tuple[Resource, ...]]]] = {}
     for node in nodes:
-        if node.gpus or node.resources:
-            found.setdefault(_key(node), []).append(node)
-    groups = [_join(key, members) for key, members in found.items()]
+        for gpus, resources in _by_vendor(node):
+            found.setdefault(_key(gpus, resources), []).append((node.name, gpus, resources))
+    groups = [_join(members) for members in found.values()]
     return sorted(groups, key=lambda one: (-one.present, one.product, one.memory, one.mig, one.sharing, one.driver))
 
 
 def sharing_of(node: NodeSummary) -> str:
     """How the GPUs of a node are shared; several ways where its resources differ."""
-    return " ".join(dict.fromkeys(one.shared for one in node.resources if one.shared))
+    return _sharing(node.resources)
 
 
-def _key(node: NodeSummary) -> tuple[str, int, str, str, str]:
-    gpus = node.gpus
-    memory = max((model.memory for model in gpus.models), default=0)
-    return gpus.product, memory, gpus.layout, sharing_of(node), gpus.driver
+def _sharing(resources: Iterable[Resource]) -> str:
+    return " ".join(dict.fromkeys(one.shared for one in resources if one.shared))
 
 
-def _join(key: tuple[str, int, str, str, str], members: list[NodeSummary]) -> Group:
-    resources: dict[str, Amount] = {}
-    for node in members:
-        for one in node.resources:
-            resources[one.name] = resources.get(one.name, Amount()).plus(one.allocatable, one.allocated)
-    names = tuple(sorted(node.name for node in members))
-    usable, present = (sum(getattr(node.gpus, part) for node in members) for part in ("usable", "present"))
-    return Group(*key, names, usable, present, dict(sorted(resources.items())))
+def _by_vendor(node: NodeSummary) -> Iterator[tuple[Gpus, tuple[Resource, ...]]]:
+    """What the node has of each vendor, and what it offers of that. Resources without labels are a vendor, too."""
+    known = {gpus.vendor: gpus for gpus in node.accelerators}
+    for vendor in dict.fromkeys([*known, *(one.unit.vendor for one in node.resources)]):
+        gpus = known.get(vendor) or Gpus(vendor=vendor)
+        yield gpus, tuple(one for one in node.resources if one.unit.vendor == vendor)
+
+
+def _key(gpus: Gpus, resources: Iterable[Resource]) -> tuple[str, ...]:
+    return gpus.vendor, gpus.product, str(_memory(gpus)), gpus.layout, _sharing(resources), gpus.driver
+
+
+def _memory(gpus: Gpus) -> int:
+    return max((model.memory for model in gpus.models), default=0)
+
+
+def _join(members: list[tuple[str, Gpus, tuple[Resource, ...]]]) -> Group:
+    amounts: dict[str, Amount] = {}
+    for _, _, resources in members:
+        for one in resources:
+            amounts[one.name] = amounts.get(one.name, Amount()).plus(one)
+    _, gpus, resources = members[0]
+    return Group(
+        gpus.product,
+        _memory(gpus),
+        gpus.layout,
+        _sharing(resources),
+        gpus.driver,
+        tuple(sorted(name for name, _, _ in members)),
+        sum(one.usable for _, one, _ in members),
+        sum(one.present for _, one, _ in members),
+        dict(sorted(amounts.items())),
+        gpus.vendor,
+        gpus.title,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nfd.fleet.accelerators import read_accelerators
 from nfd.fleet.gpu_labels import Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, read_resources
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
@@ -26,11 +27,13 @@ Json = Mapping[str, Any]
 class NodeSummary:
     """One Node. `changed` is when nfd last wrote to it, RFC 3339, "" if unknown.
 
-    `taints` are as kubectl writes them, `KEY=VALUE:EFFECT`; `resources` the GPU resources with what pods hold of them.
+    `gpus` are NVIDIA's, `others` accelerators of other vendors. `taints` are as kubectl writes them,
+    `KEY=VALUE:EFFECT`; `resources` those of accelerators with what pods hold of them.
     """
 
     name: str
     gpus: Gpus = field(default_factory=Gpus)
+    others: tuple[Gpus, ...] = ()
     cpu: str = ""
     cores: int = 0
     arch: str = ""
@@ -43,6 +46,11 @@ class NodeSummary:
     labels: Mapping[str, str] = field(default_factory=dict)
     reported: float | None = None
     """Seconds since its worker's last report, if the master is asked."""
+
+    @property
+    def accelerators(self) -> tuple[Gpus, ...]:
+        """Those of every vendor that the node has, NVIDIA's first."""
+        return ((self.gpus,) if self.gpus else ()) + self.others
 
 
 def with_reports(
@@ -76,10 +84,11 @@ def summarize(node: Json, asks: Sequence[Ask] = ()) -> NodeSummary:
     metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
     labels: Mapping[str, str] = metadata.get("labels") or {}
     info = status.get("nodeInfo") or {}
-    gpus = read_gpus(labels)
+    gpus, others = read_gpus(labels), read_accelerators(labels)
     return NodeSummary(
         name=str(metadata.get("name", "")),
         gpus=gpus,
+        others=others,
         cpu=cpu_name(labels),
         cores=whole((status.get("capacity") or {}).get("cpu", "0")),
         arch=labels.get("kubernetes.io/arch") or info.get("architecture") or "",
@@ -87,7 +96,7 @@ def summarize(node: Json, asks: Sequence[Ask] = ()) -> NodeSummary:
         os=_system(labels) or info.get("osImage") or "",
         taints=tuple(_taint(one) for one in spec.get("taints") or ()),
         changed=last_change(metadata.get("managedFields") or ()),
-        problems=tuple(_problems(node, labels, gpus)),
+        problems=(*_problems(node, labels, gpus), *(text for one in others for text in _of_vendor(one))),
         resources=read_resources(status, labels, asks),
         labels=labels,
     )
@@ -109,6 +118,7 @@ def to_json(one: NodeSummary) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": one.name,
         "gpus": one.gpus.to_json(),
+        "accelerators": [other.to_json() for other in one.others],
         "cpu": one.cpu,
         "cores": one.cores,
         "arch": one.arch,
@@ -153,6 +163,14 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str
     elif gpus.present > gpus.usable and gpus.models:
         yield f"{gpus.present - gpus.usable} of {gpus.present} GPUs missing"
     yield from _unoffered(status, labels, gpus)
+
+
+def _of_vendor(one: Gpus) -> Iterator[str]:
+    """What is wrong with the accelerators of another vendor. Those kept for virtual machines are as they should be."""
+    if one.state and one.state != "vfio":
+        yield f"{one.title}: {one.state}"
+    if one.failing:
+        yield f"{one.title}: {one.failing} of {one.present} failing"
 
 
 def _unoffered(status: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nfd.fleet.accelerators import unit_of
 from nfd.names import NVIDIA_NS
 from nfd.quantity import parse_quantity
 
@@ -35,8 +36,13 @@ def is_gpu_resource(name: str) -> bool:
     return name.startswith(f"{NVIDIA_NS}/") or name == GPU_MEMORY
 
 
+def is_accelerator_resource(name: str) -> bool:
+    """The same for every vendor. What only monitors devices is none."""
+    return is_gpu_resource(name) or ("/" in name and unit_of(name) is not None)
+
+
 def ask_of(pod: Json) -> Ask | None:
-    """What a pod holds; None for one that is on no node, is over, or asks for no GPU."""
+    """What a pod holds; None for one that is on no node, is over, or asks for no accelerator."""
     metadata, spec, status = (pod.get(part) or {} for part in ("metadata", "spec", "status"))
     node = spec.get("nodeName") or ""
     if not node or status.get("phase") in _OVER:
@@ -74,7 +80,7 @@ def _requests(container: Json) -> dict[str, int]:
     asked: dict[str, Any] = {}
     for kind in ("limits", "requests"):
         asked |= amounts[kind] if isinstance(amounts.get(kind), Mapping) else {}
-    return {name: whole(text) for name, text in asked.items() if is_gpu_resource(name)}
+    return {name: whole(text) for name, text in asked.items() if is_accelerator_resource(name)}
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nfd.fleet.accelerators import is_product_label
 from nfd.fleet.gpu_labels import Gpus, gpus_on_pci, is_mig_device
 from nfd.fleet.gpus import sharing_of
 from nfd.fleet.nodes import NodeSummary, summarize
@@ -25,7 +26,7 @@ KEYS = {
 }
 """The labels that select the nodes with a fact."""
 FACTS = ("mig", "sharing", "taint", "problem", "usable", "present", "slices")
-"""`usable` and `present` count GPUs; `slices` MIG devices that stand in their place, with the MIG strategy `single`."""
+"""`usable` and `present` count accelerators; `slices` MIG devices in their place, with the MIG strategy `single`."""
 TAINTS = "node.kubernetes.io"
 _PRESSURES = {
     "memory-pressure": "MemoryPressure",
@@ -50,12 +51,13 @@ def fleet_data(nodes: Iterable[Node], cluster: str = "") -> dict[str, Any]:
         for name, values in _facts(summary).items():
             for one in values:
                 facts[name].setdefault(one, []).append(number)
-        for model in summary.gpus.models:
+        for model in (model for one in summary.accelerators for model in one.models):
             models.setdefault((model.product, model.count, model.memory), []).append(number)
     return {
         "cluster": cluster,
         "nodes": [node.name for node in ordered],
-        "keys": {name: list(keys) for name, keys in KEYS.items()},
+        "keys": {name: list(keys) for name, keys in KEYS.items()}
+        | {"product": [*KEYS["product"], *filter(is_product_label, sorted(labels))]},
         "labels": [[key, _listed(labels[key])] for key in sorted(labels)],
         "facts": {name: _listed(index) for name, index in facts.items()},
         "models": [[*model, runs(numbers), int(is_mig_device(model[0]))] for model, numbers in sorted(models.items())],
@@ -98,7 +100,7 @@ def _facts(summary: NodeSummary) -> Mapping[str, Iterable[Any]]:
     """The values of the node by fact; no entry if it has none."""
     gpus = summary.gpus
     single = {
-        "product": gpus.product,
+        "product": " + ".join(one.product for one in summary.accelerators if one.product),
         "driver": gpus.driver,
         "kernel": summary.kernel,
         "os": summary.os,
@@ -106,13 +108,21 @@ def _facts(summary: NodeSummary) -> Mapping[str, Iterable[Any]]:
         "arch": summary.arch,
         "mig": gpus.layout,
         "sharing": sharing_of(summary),
-        **_counts(gpus, summary.labels),
+        **_counts(summary),
     }
     found = {name: (value,) if value else () for name, value in single.items()}
     return {**found, "taint": dict.fromkeys(summary.taints), "problem": dict.fromkeys(summary.problems)}
 
 
-def _counts(gpus: Gpus, labels: Mapping[str, str]) -> dict[str, int]:
+def _counts(summary: NodeSummary) -> dict[str, int]:
+    """Accelerators of all vendors, and MIG devices."""
+    found = _gpu_counts(summary.gpus, summary.labels)
+    for name in ("usable", "present"):
+        found[name] += sum(getattr(one, name) for one in summary.others)
+    return found
+
+
+def _gpu_counts(gpus: Gpus, labels: Mapping[str, str]) -> dict[str, int]:
     """GPUs, and MIG devices. How many GPUs these are on, the labels tell only where some GPUs are missing."""
     slices = sum(model.count for model in gpus.models if is_mig_device(model.product))
     if not slices:
