@@ -113,7 +113,7 @@ class Changes:
     def _free(self, member: Member, source: str) -> bool:
         """Whether features of the source can change: it can be read, and what it changed last has arrived."""
         rules = {f"rule {name}" for name in RULES_OF.values()} if source == "pci" else set()
-        return source not in member.machine.spoilt and self.judge.settled(member.name, {source, *rules})
+        return source not in member.machine.spoilt and self.judge.settled(member.name, SOURCES[source] | rules)
 
     def _device(self, member: Member, dice: random.Random) -> Undo | None:
         if not self._free(member, "pci"):
@@ -256,8 +256,8 @@ class Changes:
         return again
 
     def _spoil(self, member: Member, dice: random.Random) -> Undo | None:
-        source = dice.choice(SOURCES)
-        if source in member.machine.spoilt or not self.judge.settled(member.name, {source}):
+        source = dice.choice(tuple(SOURCES))
+        if source in member.machine.spoilt or not self.judge.settled(member.name, SOURCES[source]):
             return None
         member.machine.spoil(source, dice.getrandbits(1))
         member.failed_at = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.chaos.model import Truth, wave_keys
+from tests.chaos.model import AMD, AMD_DEVICE, DEVICE, Truth, wave_keys
 
 FEATURES_D = "etc/kubernetes/node-feature-discovery/features.d"
 PCI = "sys/bus/pci/devices"
@@ -66,9 +66,11 @@ class Machine:
     def _plug(self, address: str, kind: str, vendor: str) -> None:
         folder = self.root / "to-be" / address
         folder.mkdir(parents=True)
-        values = {"class": kind, "vendor": vendor, "device": "0001", "subsystem_vendor": vendor}
+        device = AMD_DEVICE if vendor == AMD else DEVICE
+        values = {"class": kind, "vendor": vendor, "device": device, "subsystem_vendor": vendor}
         for name, digits in {**values, "subsystem_device": "0000"}.items():
             (folder / name).write_text(f"0x{digits}\n")
+        (folder / "uevent").write_text("DRIVER=amdgpu\n" if vendor == AMD else "")
         folder.rename(self.root / "real/pci" / address)
 
     def _unplug(self, address: str) -> None:

@@ -20,8 +20,17 @@ FOREIGN = "foreign"
 CLASSES = ("030200", "120000", "0b4000")
 """Display controllers, accelerators and co-processors: the classes that are labelled (NFD documentation, "pci")."""
 VENDORS = ("1eac", "1d0f", "1002", "8086", "1af4")
-SOURCES = ("pci", "system", "local")
-"""Sources whose inputs can be spoiled, and whose features change while a worker runs."""
+AMD, INTEL = "1002", "8086"
+DEVICE = "0001"
+"""The PCI device id of cards that no table knows."""
+AMD_DEVICE = "740f"
+"""That of an AMD Instinct MI210: 64 GiB, 104 compute units of four SIMD units (AMD's GPU specifications)."""
+SOURCES = {
+    "pci": frozenset({"pci", "accelerator", "amd", "intel"}),
+    "system": frozenset({"system"}),
+    "local": frozenset({"local"}),
+}
+"""Inputs that can be spoiled, and that change while a worker runs: the sources that read them."""
 
 State = Mapping[str, str]
 Wanted = Mapping[str, Mapping[str, str]]
@@ -98,9 +107,46 @@ def wanted_of(truth: Truth, rules: Iterable[Rule], foreign: Mapping[str, str]) -
         "system": {f"{F}system-os_release.{name}": value for name, value in release.items()},
         "local": wave,
         "pci": {f"{F}pci-{name}.present": "true" for name in pci},
+        "accelerator": accelerator_keys(truth),
+        "amd": amd_keys(truth),
+        "intel": intel_keys(truth),
         FOREIGN: dict(foreign),
         **{f"rule {rule.name}": rule.gives(truth) for rule in rules},
     }
+
+
+def gpus_of(truth: Truth, vendor: str) -> int:
+    """Display controllers of the vendor; an accelerator of class 12 counts for AMD alone (docs/accelerators.md)."""
+    kinds = ("0302", "1200") if vendor == AMD else ("0302",)
+    return sum(one == vendor and kind[:4] in kinds for kind, one in (truth.devices or {}).values())
+
+
+def accelerator_keys(truth: Truth) -> dict[str, str]:
+    """AMD's cards have their driver and are known; Intel's have none, and work in the memory of the machine."""
+    amd, intel = gpus_of(truth, AMD), gpus_of(truth, INTEL)
+    found: dict[str, str] = {}
+    if amd:
+        found |= {"amd.present": "true", "amd.count": str(amd), "amd.driver": "amdgpu", "amd.memory": "65536"}
+        found |= {"amd.product": "AMD_Instinct_MI210", "any.memory": "65536"}
+    if intel:
+        found |= {"intel.present": "true", "intel.count": str(intel)}
+        found |= {"intel.state": "no-driver", "intel.count.failing": str(intel)}
+    found |= {"any.present": "true"} if found else {}
+    return {f"{F}accelerator-{name}": value for name, value in found.items()}
+
+
+def amd_keys(truth: Truth) -> dict[str, str]:
+    """What AMD's node labeller writes of such cards (ROCm/k8s-device-plugin, "Node labeller")."""
+    values = {"device-id": AMD_DEVICE, "product-name": "AMD_Instinct_MI210", "family": "AI", "vram": "64G"}
+    values |= {"cu-count": "104", "simd-count": "416"}
+    return {f"amd.com/gpu.{name}": value for name, value in values.items()} if gpus_of(truth, AMD) else {}
+
+
+def intel_keys(truth: Truth) -> dict[str, str]:
+    """What Intel's rules give GPUs by their PCI ids (intel/intel-device-plugins-for-kubernetes, deployments/nfd)."""
+    count = gpus_of(truth, INTEL)
+    name = f"gpu.intel.com/device-id.0302-{DEVICE}"
+    return {f"{name}.present": "true", f"{name}.count": str(count)} if count else {}
 
 
 def wave_keys() -> tuple[str, ...]:

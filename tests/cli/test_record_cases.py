@@ -14,10 +14,11 @@ import yaml
 from nfd.cli.machine import plan_of, scan
 from nfd.host.record import Recorder
 from nfd.host.replay import Replay
+from nfd.sources import BUILT_IN
 from tests.cases_hosts.layout import CASES, lay_out, open_up
 
-GPUS = {"nvidia"}
-"""A source that looks for a driver on a live machine only."""
+GPUS = {"nvidia", *(source.name for source in BUILT_IN if "nvidia" in source.depends)}
+"""A source that looks for a driver on a live machine only, and those whose labels depend on its features."""
 FILES = sorted(CASES.glob("*.yaml"))
 
 

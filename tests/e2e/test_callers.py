@@ -104,7 +104,7 @@ def listening(port: int) -> set[str]:
     ("flags", "reason"),
     [
         (("--auth=mtls",), "--auth=mtls needs"),
-        (("--auth=sometimes",), "none of token, mtls, none"),
+        (("--auth=sometimes",), "is not one of token, mtls, none"),
         (("--auth=token", "--node-store=file:x"), "needs an API server"),
     ],
 )

@@ -65,7 +65,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize(
     ("script", "status", "said"),
-    [(HANGS, 1, "cut off"), (WAITS, KILLED + signal.SIGTERM, "")],
+    [(HANGS, 1, "did not end in time"), (WAITS, KILLED + signal.SIGTERM, "")],
     ids=["an end that hangs", "nothing to release yet"],
 )
 def test_the_first_line_and_the_last(script: str, status: int, said: str) -> None:

@@ -114,6 +114,18 @@ PROOFS = (
         "not before.doubt",
         KEYS + "test_a_key_that_does_not_last_is_no_reason_to_write",
     ),
+    Guard(  # nor is a report that says nothing new
+        "nfd/master/node/plan.py",
+        "(not before.doubt or not goal.proof.lasting)",
+        "not goal.proof.lasting",
+        "tests/master/test_inherited.py::test_heartbeats_write_nothing_although_the_record_names_a_report",
+    ),
+    Guard(  # lists that another key proves, or none, are proven again
+        "nfd/master/node/plan.py",
+        "(not before.doubt or not goal.proof.lasting)",
+        "True",
+        KEYS + "test_a_rolled_key_loses_no_label_freezes_nothing_and_costs_one_patch_a_node",
+    ),
     Guard(  # rotation of certificates leaves the key
         "nfd/master/security/rotation.py",
         'secret["data"] = kept | made',

@@ -203,8 +203,9 @@ async def test_a_rolled_key_loses_no_label_freezes_nothing_and_costs_one_patch_a
         await send(master, worker.report({F + "cpu-a": "1", F + "pci-b": "1"}))
         after = json.loads(notes_of(place, name)[N + "origins"])
         assert len(control_plane.writes(mark)) == 1
-        assert {**before, "proof": ""} == {**after, "proof": ""}
+        assert {**before, "proof": "", "at": ""} == {**after, "proof": "", "at": ""}
         assert before["proof"] != after["proof"]
+        assert (before["at"], after["at"]) == ([1, 1], [1, 2]), "of the report that the lists are proven for"
         secret.edit(None)
         await until(lambda: proof.make("u", "", {}, []) != old)
         await send(master, worker.report({F + "cpu-a": "1"}))

@@ -59,7 +59,7 @@ async def test_labels_follow_the_machine(machine: Path) -> None:
 
         shutil.rmtree(machine / SLOT)
         third = await next_report(master)
-        gone = {key for key, source in first.origins.items() if source in ("pci", "nvidia")}
+        gone = {key for key, source in first.origins.items() if source in ("pci", "nvidia", "accelerator")}
         assert third.labels == {key: value for key, value in second.labels.items() if key not in gone}
         assert await ours.end() == (0, pytest.approx(0, abs=2))
 
