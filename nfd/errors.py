@@ -68,8 +68,11 @@ class Endless(RuntimeError):
     again: most of the time must remain for everything else."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"did not end within {seconds:g} s of CPU time")
+        super().__init__(seconds)
         self.rest = 6 * seconds
+
+    def __str__(self) -> str:
+        return f"did not end within {self.args[0]:g} s of CPU time"
 
 
 def rest_after(error: BaseException | None) -> float:

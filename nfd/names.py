@@ -69,6 +69,11 @@ def key_problem(key: str) -> str | None:
     return None
 
 
+def is_below(namespace: str, parent: str) -> bool:
+    """Whether it is that domain or one of its subdomains: a name that only ends in the same letters is another's."""
+    return namespace == parent or namespace.endswith(f".{parent}")
+
+
 def clean(text: str) -> str:
     """Turn any text into a legal label value or name part, or into the empty text when nothing legal is left.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from nfd.names import FEATURE_NS, MAX_NAME, NFD_NS, full_key
+from nfd.names import FEATURE_NS, MAX_NAME, NFD_NS, full_key, is_below
 from nfd.quantity import parse_quantity
 
 _LIST = "feature-labels"
@@ -102,7 +102,7 @@ def managed_labels(node: Json) -> frozenset[str]:
     found: set[str] = set()
     for key, text in (node["metadata"].get("annotations") or {}).items():
         prefix, _, name = key.rpartition("/")
-        if name == _LIST and (prefix == NFD_NS or prefix.endswith(f".{NFD_NS}")):
+        if name == _LIST and is_below(prefix, NFD_NS):
             found.update(full_key(part) for part in text.split(",") if part)
     return frozenset(found & labels_of(node).keys())
 
@@ -187,7 +187,7 @@ def _common_resources(nodes: Sequence[Json]) -> tuple[dict[str, str], dict[str, 
 def is_extended(name: str) -> bool:
     """Whether a resource is an extended one: it has a domain that is not Kubernetes's own (KEP-1819)."""
     domain = name.rpartition("/")[0]
-    return bool(domain) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+    return bool(domain) and not is_below(domain, "kubernetes.io")
 
 
 def _capacity(node: Json) -> dict[str, str]:

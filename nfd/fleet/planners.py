@@ -37,6 +37,7 @@ _MAX_AZURE_KEY = 512
 _MAX_KARPENTER_LABELS = 100
 _MAX_FLAVOR = 8
 _KARPENTER_OWN = "karpenter.sh"
+"""The end of namespaces that Karpenter keeps for itself; it tests for these letters (`NodePool`, validation rules)."""
 _HOSTNAME = "kubernetes.io/hostname"
 
 

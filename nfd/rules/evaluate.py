@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nfd.errors import RuleError, reason_of
+from nfd.errors import Endless, RuleError, reason_of
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule, Terms
 from nfd.rules.keys import Ledger, Overwrite, rule_named
@@ -85,7 +85,8 @@ def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None) -> Give
     try:
         given = _derive_given(rule, view, clock)
     except Exception as error:
-        failure = error if isinstance(error, RuleError) else RuleError(reason_of(error))
+        kind = Exhausted if isinstance(error, Endless) else RuleError
+        failure = error if isinstance(error, RuleError) else kind(reason_of(error))
         if view.watch is not None:
             view.watch(rule, view, failure)
         if failure is error:

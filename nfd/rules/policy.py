@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from nfd.names import FEATURE_NS, PROFILE_NS, key_problem, namespace_of, value_problem
+from nfd.names import FEATURE_NS, PROFILE_NS, is_below, key_problem, namespace_of, value_problem
 from nfd.quantity import quantity_problem
 from nfd.rules.model import Taint
 from nfd.rules.regexp import found
@@ -153,7 +153,7 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
     namespace = namespace_of(key)
     if proven:
         return not is_protected(kind, namespace) or may_write(kind, key, policy)
-    if _is_below(namespace, _K8S) and not (kind == LABEL and namespace in policy.extra_label_ns):
+    if is_below(namespace, _K8S) and not (kind == LABEL and namespace in policy.extra_label_ns):
         return False
     return may_write(kind, key, policy)
 
@@ -162,8 +162,8 @@ def may_remove(kind: str, key: str, policy: Policy, *, proven: bool) -> bool:
 def is_protected(kind: str, namespace: str) -> bool:
     """Whether it is Kubernetes' own, and not one that NFD manages for that kind."""
     own = (FEATURE_NS, PROFILE_NS) if kind == LABEL else (FEATURE_NS,)
-    foreign = _is_below(namespace, _KUBERNETES) or _is_below(namespace, _K8S)
-    return foreign and not any(_is_below(namespace, one) for one in own)
+    foreign = is_below(namespace, _KUBERNETES) or is_below(namespace, _K8S)
+    return foreign and not any(is_below(namespace, one) for one in own)
 
 
 def split_resource_labels(labels: Mapping[str, str], policy: Policy) -> Allowed:
@@ -254,7 +254,8 @@ def _annotation_problem(key: str, value: str, policy: Policy) -> str:
 
 
 def _resource_problem(key: str, value: str, policy: Policy) -> str:
-    problem = quantity_problem(value, fraction_allowed=namespace_of(key).endswith(_KUBERNETES))
+    native = namespace_of(key).endswith(_KUBERNETES)  # not `is_below`: the API server tests for `kubernetes.io/`
+    problem = quantity_problem(value, fraction_allowed=native)
     return _joined(_key_problem(key, policy) or _namespace_problem(key), problem and f"amount {problem}")
 
 
@@ -304,11 +305,7 @@ def _names_namespace(entries: Iterable[str], namespace: str) -> bool:
 
 def _is_reserved(namespace: str, kind: str) -> bool:
     """Whether nfd never writes keys of that kind there; k8s.io is not among them, as in NFD."""
-    return is_protected(kind, namespace) and not _is_below(namespace, _K8S)
-
-
-def _is_below(namespace: str, parent: str) -> bool:
-    return namespace == parent or namespace.endswith(f".{parent}")
+    return is_protected(kind, namespace) and not is_below(namespace, _K8S)
 
 
 def _is_integer(value: str) -> bool:

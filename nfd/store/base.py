@@ -172,7 +172,9 @@ def trim_annotations(metadata: Mapping[str, Any]) -> Mapping[str, str]:
     found = _mapping(metadata, "annotations")
     kept = {
         key: value[: LONGEST_ANNOTATION + 1]
-        if isinstance(value, str) and not str(key).rpartition("/")[0].endswith(names.NFD_NS)
+        if isinstance(value, str)
+        and len(value) > LONGEST_ANNOTATION
+        and not names.is_below(str(key).rpartition("/")[0], names.NFD_NS)
         else value
         for key, value in found.items()
     }
@@ -216,7 +218,9 @@ _NOBODY: Mapping[str, str] = {}
 
 def _is_kubernetes(namespace: str) -> bool:
     """Labels of kubelets and cloud providers, of which every Node has a dozen."""
-    return namespace != names.FEATURE_NS and namespace.endswith(("kubernetes.io", "k8s.io"))
+    if namespace == names.FEATURE_NS:
+        return False
+    return names.is_below(namespace, "kubernetes.io") or names.is_below(namespace, "k8s.io")
 
 
 def _managed_labels(managed: Any) -> Iterator[tuple[str, str]]:

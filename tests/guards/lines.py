@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.guards.answers import ANSWERS
+from tests.guards.endless import ENDLESS
 from tests.guards.gpus import GPUS
 from tests.guards.guard import Guard
 from tests.guards.inherited import INHERITED
@@ -267,4 +268,5 @@ GUARDS = (
     *ANSWERS,
     *INHERITED,
     *REPLICATION,
+    *ENDLESS,
 )

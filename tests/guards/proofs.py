@@ -68,7 +68,7 @@ PROOFS = (
     ),
     Guard(  # what a kubelet may not remove, it may not have removed
         "nfd/rules/policy.py",
-        "if _is_below(namespace, _K8S) and not (kind == LABEL and namespace in policy.extra_label_ns):",
+        "if is_below(namespace, _K8S) and not (kind == LABEL and namespace in policy.extra_label_ns):",
         "if False:",
         POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
     ),

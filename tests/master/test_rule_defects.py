@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nfd.errors import Endless
 from nfd.features import Features
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.desired import Contribution, Freshness
@@ -64,6 +65,12 @@ def test_rules_that_depend_on_a_failed_one_hold_what_they_gave() -> None:
     )
     found = evaluate((before, placed(KeyError("x")), after, refers, free), HERE, POLICY)
     assert found.unsure == {"rule:o/raising", "rule:o/after", "rule:o/refers"}
+
+
+def test_rule_that_does_not_end_is_suspended() -> None:
+    """As one that takes too long: otherwise it would take its time on each node."""
+    found = evaluate((placed(Endless(1.0)),), HERE, POLICY)
+    assert (found.slow, found.unsure) == ((0,), {"rule:o/raising"})
 
 
 @each

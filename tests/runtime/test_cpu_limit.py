@@ -152,6 +152,13 @@ def test_nothing_is_left_behind() -> None:
     signal.raise_signal(signal.SIGPROF)
 
 
+def test_every_server_has_the_limit() -> None:
+    async def work(asked: tasks.Asked) -> float:
+        return signal.getitimer(signal.ITIMER_PROF)[1]
+
+    assert tasks.serve(work) > 0
+
+
 def test_threads_of_ours_are_not_interrupted() -> None:
     found: list[set[int]] = []
     start_thread("thread", lambda: found.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, [])))).join()

@@ -38,6 +38,17 @@ async def first_report(master: Running) -> None:
     await until(lambda: bool(master.taken.reports))
 
 
+async def test_its_loop_has_a_limit(machine: Path) -> None:
+    """A stray signal of the timer for it ends nothing either."""
+    async with running() as master, worker(*flags(machine, master.port)) as ours:
+        await first_report(master)
+        fields = dict(line.split(":\t") for line in Path(f"/proc/{ours.process.pid}/status").read_text().splitlines())
+        assert int(fields["SigCgt"], 16) >> (signal.SIGPROF - 1) & 1
+        ours.process.send_signal(signal.SIGPROF)
+        (machine / FEATURES_D / "mine").write_text("example.com/mine=2\n")
+        assert (await next_report(master)).labels["example.com/mine"] == "2"
+
+
 async def test_labels_follow_the_machine(machine: Path) -> None:
     """A feature file at once; a device that is gone takes its label with it and no other."""
     async with running() as master, worker(*flags(machine, master.port)) as ours:

@@ -14,7 +14,7 @@ from typing import Any
 from nfd.errors import Invalid
 from nfd.master.node.ownership import Owned
 from nfd.master.node.plan import Act
-from nfd.names import NFD_NS
+from nfd.names import NFD_NS, is_below
 from nfd.store.base import Kind, Node
 
 NODES = 3
@@ -277,7 +277,7 @@ def digest(acts: Mapping[Act, str]) -> str:
 
 def _is_bookkeeping(act: Act) -> bool:
     """Whether the act concerns a bookkeeping annotation."""
-    return act[0] is Kind.ANNOTATIONS and act[1].rpartition("/")[0].endswith(NFD_NS)
+    return act[0] is Kind.ANNOTATIONS and is_below(act[1].rpartition("/")[0], NFD_NS)
 
 
 MOST_LISTED = 4

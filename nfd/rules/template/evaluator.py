@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nfd.errors import Endless
 from nfd.rules.template.calls import Function, Runtime, check_type, constant_as
 from nfd.rules.template.nodes import Chain, Constant, Dot, Field, Identifier, Operand, Pipe, Variable
 from nfd.rules.template.values import GoMap, GoObject, TemplateError, truth, type_name
@@ -145,5 +146,7 @@ class Evaluator:
             return call()
         except TemplateError as error:
             raise type(error)(f"{name}: {error}") from error
+        except Endless:
+            raise
         except Exception as error:
             raise TemplateError(f"{name}: {type(error).__name__}: {error}") from error
