@@ -15,7 +15,7 @@ from nfd.host.identifying import Identifying
 from nfd.host.pseudonyms import Pseudonyms
 
 _SECRET_FILES = re.compile(
-    r"(?:sys|proc)/.*(?:serial|uuid|asset_tag|boot_id|wwid|wwn|nguid|eui|unique_id|vpd_pg8[03]|subsysnqn|hostnqn|system-id"
+    r"(?:sys|proc)/.*(?:serial|uuid|asset_tag|boot_id|wwid|wwn|nguid|eui|unique_id|hive_id|asic_id|vpd_pg8[03]|subsysnqn|hostnqn|system-id"
     r"|_guid|node_desc|port_name|node_name|initiatorname|ifalias|phys_(?:port|switch)_id)[^/]*|etc/machine-id"
 )
 _VERSION_FILES = re.compile(
@@ -25,6 +25,9 @@ _VERSION_FILES = re.compile(
 _FIELD_FILES = re.compile(r"proc/(?:cpuinfo|sysinfo)|sys/.*/uevent")
 _WRITTEN = re.compile(r"(?:sys|proc|boot|lib|usr)/.*|etc/(?:os-release|nv_tegra_release|machine-id)|cpuid|auxv")
 """By the kernel, its drivers or a distribution."""
+_TOPOLOGY = re.compile(r"sys/.*/kfd/topology/nodes/[^/]*/properties")
+_TOPOLOGY_IDS = re.compile(r"(?m)^(unique_id|hive_id|[^\s]*serial[^\s]*) \d+$")
+"""Lines of AMD's compute driver that name one GPU, or the GPUs that one link joins (Linux amdkfd/kfd_topology.c)."""
 _CMDLINE = "proc/cmdline"
 _CONFIGURATIONS = re.compile(r"proc/config\.gz|(?:boot|lib|usr)/.*config[^/]*")
 _OPTION = re.compile(
@@ -69,6 +72,8 @@ class Scrubber:
     def _file(self, path: str, text: str) -> str:
         if _SECRET_FILES.fullmatch(path):
             return self._written.value(text)
+        if _TOPOLOGY.fullmatch(path):
+            return _TOPOLOGY_IDS.sub(r"\1 0", text)
         if path == _CMDLINE or not _WRITTEN.fullmatch(path):
             return self._free.text(text)
         if _CONFIGURATIONS.fullmatch(path):

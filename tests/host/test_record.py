@@ -121,6 +121,31 @@ def test_a_replay_answers_as_the_machine_did(machine: Path, tmp_path: Path) -> N
     assert look(Replay(tmp_path / "copy")).keys() == again.keys()
 
 
+def test_ids_of_gpus_are_not_written(tmp_path: Path) -> None:
+    """AMD's compute driver has them among numbers that a scan needs; other drivers have files of their own."""
+    folder = "sys/class/kfd/kfd/topology/nodes/1"
+    files = {
+        f"{folder}/properties": "simd_count 416\nunique_id 9182736455463728190\nhive_id 1122334455667788\ndomain 0\n",
+        "sys/bus/pci/devices/0000:05:00.0/unique_id": "7f3a9bb2c1d0e4f5\n",
+        "sys/bus/pci/devices/0000:05:00.0/serial_number": "692231001245\n",
+        "sys/bus/pci/devices/0000:05:00.0/xgmi_hive_info/xgmi_hive_id": "1122334455667788\n",
+        "sys/class/tenstorrent/tenstorrent!0/tt_serial": "0100014211702033\n",
+        "sys/class/tenstorrent/tenstorrent!0/tt_asic_id": "8f3c11aa22bb44cc\n",
+    }
+    for path, text in files.items():
+        (tmp_path / "a" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a" / path).write_text(text)
+    recorder = Recorder(Host(tmp_path / "a"))
+    for path in files:
+        recorder.text(path)
+    recorder.write(tmp_path / "b")
+    assert (tmp_path / "b" / folder / "properties").read_text() == (
+        "simd_count 416\nunique_id 0\nhive_id 0\ndomain 0\n"
+    )
+    for path in list(files)[1:]:
+        assert files[path].strip() not in (tmp_path / "b" / path).read_text(), path
+
+
 def test_nothing_that_identifies_the_machine_is_written(machine: Path, tmp_path: Path) -> None:
     recorder = Recorder(Host(machine))
     look(recorder)

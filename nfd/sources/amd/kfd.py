@@ -84,10 +84,13 @@ def address_of(node: Node, gpus: Mapping[str, Instance]) -> str | None:
 
 
 def partitions_of(gpu: Instance, nodes: Sequence[Node], *, complete: bool) -> list[Instance]:
-    """One instance for each partition: as KFD has them, or where not all may be read, as many as PCI tells."""
-    if nodes and complete:
-        return [partition(gpu, node, len(nodes)) for node in nodes]
+    """One instance for each partition: as KFD has them, or where not all may be read, as many as PCI tells.
+
+    KFD may lack some of a GPU's partitions; each has the same part of the GPU all the same.
+    """
     parts = max(int(gpu["parts"]), len(nodes))
+    if nodes and complete:
+        return [partition(gpu, node, parts) for node in nodes]
     return [partition(gpu, nodes[0] if nodes else {}, parts)] * parts
 
 
