@@ -32,7 +32,7 @@ from nfd.master.rules.evaluation import Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import compile_object
-from nfd.master.rules.slices import Slices
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rpc import convert
 from nfd.rpc.feature_cache import FeatureCache

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gfd.node_config import FALLBACKS, LABEL, choose
 from gfd.nodefeature import with_client
 from nfd.config.flags import Extra, parse
-from nfd.config.text import parse_bool, parse_integer, split_items
+from nfd.config.option_values import parse_bool, parse_integer, split_items
 from nfd.errors import ConfigError, HostError, NfdError, Unavailable
 from nfd.runtime import log, tasks
 from nfd.runtime.signals import begin

@@ -15,7 +15,7 @@ from gfd.options import Config
 from nfd.errors import ConfigError, Conflict, KubeError, NotFound, Unavailable
 from nfd.names import NFD_NS
 from nfd.runtime import log, tasks
-from nfd.runtime.extras import extras
+from nfd.runtime.optional_packages import extras
 
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gfd.inventory import Gpu, Inventory
-from nfd.config.text import parse_integer
+from nfd.config.option_values import parse_integer
 from nfd.errors import HostError
 from nfd.host import Host
 from nfd.runtime import tables

@@ -83,7 +83,7 @@ def _run(program: str, words: list[str]) -> int:
     words = _flags_last(words)
     words = [ALIASES.get(words[0], words[0]), *words[1:]]
     if words[0] not in COMMANDS:
-        from nfd.text import did_you_mean
+        from nfd.message_text import did_you_mean
 
         hint = did_you_mean(words[0], COMMANDS) or f"; known are {', '.join(COMMANDS)}"
         sys.stderr.write(f"{program}: {words[0]}: unknown command{hint}\n")
@@ -116,7 +116,7 @@ def _help(program: str, words: list[str]) -> int:
 def _command(program: str, name: str, words: list[str]) -> int:
     from nfd.cli.parsers import make_parser
     from nfd.errors import ConfigError, NfdError
-    from nfd.runtime.extras import extras
+    from nfd.runtime.optional_packages import extras
 
     try:
         parser, command = make_parser(program, name)

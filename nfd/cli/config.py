@@ -18,7 +18,7 @@ from nfd.config.overlay import Layer, place_in
 from nfd.config.section import Section
 from nfd.config.yamltext import parse
 from nfd.errors import ConfigError
-from nfd.text import visible
+from nfd.message_text import visible
 
 _CUSTOM = ("sources", "custom")
 

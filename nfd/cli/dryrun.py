@@ -10,8 +10,8 @@ from nfd.cli.parsers import path
 from nfd.cli.rule_files import read_rules, text_of, warn_if_empty
 from nfd.cli.rule_results import try_rules
 from nfd.errors import ConfigError
+from nfd.message_text import visible
 from nfd.rules.feature_files import parse_features
-from nfd.text import visible
 
 EXAMPLES = (("dryrun -f rules.yaml -n features.yaml", "features from `nfd discover -o features`"),)
 

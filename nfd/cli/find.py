@@ -20,7 +20,7 @@ from nfd.fleet.drift import Deviation, deviations
 from nfd.fleet.node_template import group_nodes
 from nfd.fleet.nodes import NodeSummary
 from nfd.fleet.query import Expression, keys_of, missing_keys, parse_query
-from nfd.text import visible
+from nfd.message_text import visible
 
 EXAMPLES = (
     ("find 'nvidia.com/gpu.memory>=40000 and cpu-cpuid.AVX512F'", "nodes with large GPUs and AVX-512"),

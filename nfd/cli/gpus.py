@@ -16,7 +16,7 @@ from nfd.cli.output import Style, bar, cut, numbers, screen_width, size_text, st
 from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
 from nfd.fleet.gpus import Group, group
 from nfd.fleet.nodes import NodeSummary
-from nfd.text import visible
+from nfd.message_text import visible
 
 EXAMPLES = (
     ("gpus", "all GPUs and other accelerators of the cluster"),

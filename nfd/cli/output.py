@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from nfd.features import Problem
-from nfd.text import visible
+from nfd.message_text import visible
 
 _MAX_KEY = 80
 

@@ -13,7 +13,7 @@ from nfd.cli.parsers import path
 from nfd.host.record import Recorder, check_empty
 from nfd.host.replay import Replay
 from nfd.host.scrub import Scrubber
-from nfd.text import visible
+from nfd.message_text import visible
 
 
 def add_flags(parser: ArgumentParser) -> None:

@@ -10,13 +10,13 @@ from nfd.errors import RuleError
 from nfd.features import Features
 from nfd.master.node.outcome import Outcome, evaluate_report
 from nfd.master.rules.ruleset import RuleSet, compile_objects
+from nfd.message_text import did_you_mean
 from nfd.report import Report
 from nfd.rules.compile import CompiledRule, Group
 from nfd.rules.evaluate import Given
 from nfd.rules.keys import REPORT, Overwrite, rule_named
 from nfd.rules.policy import Policy
 from nfd.rules.terms import Feature, Term, View, match_term
-from nfd.text import did_you_mean
 
 _MOST_SHOWN = 5
 

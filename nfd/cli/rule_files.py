@@ -9,9 +9,9 @@ from typing import Any
 from nfd.config.load import read_file
 from nfd.config.named_files import read_standard_input
 from nfd.errors import ConfigError
+from nfd.message_text import visible
 from nfd.rules.model import RuleObject
 from nfd.rules.parse import all_mistakes, locate, read_objects, value_at
-from nfd.text import visible
 
 STANDARD_INPUT = "-"
 

@@ -12,6 +12,7 @@ from nfd.features import Features
 from nfd.master.node.desired import lookup_in
 from nfd.master.node.outcome import Outcome, evaluate_report
 from nfd.master.rules.ruleset import NO_TAINTS, compile_objects
+from nfd.message_text import visible
 from nfd.report import Report
 from nfd.rules import policy as policies
 from nfd.rules.check import POLICY
@@ -20,7 +21,6 @@ from nfd.rules.evaluate import Given
 from nfd.rules.keys import TAINT
 from nfd.rules.model import RuleObject, Taint
 from nfd.rules.policy import EXTENDED_RESOURCE, LABEL, Dropped, Policy
-from nfd.text import visible
 
 
 @dataclass(slots=True)

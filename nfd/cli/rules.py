@@ -17,6 +17,7 @@ from nfd.cli.rule_files import text_of, warn_if_empty
 from nfd.errors import NfdError
 from nfd.master.node.outcome import evaluate_report
 from nfd.master.rules.ruleset import compile_objects
+from nfd.message_text import visible
 from nfd.report import Report
 from nfd.rules.check import POLICY, remarks_on, validate_text
 from nfd.rules.feature_files import parse_features
@@ -24,7 +25,6 @@ from nfd.rules.model import RuleObject, Taint
 from nfd.rules.parse import parse_text
 from nfd.rules.policy import as_json
 from nfd.store.base import Kind
-from nfd.text import visible
 
 Json = dict[str, Any]
 UNREADABLE, INVALID = "ruleFile", "rules"

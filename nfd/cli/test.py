@@ -12,8 +12,8 @@ from nfd.cli.parsers import path
 from nfd.cli.rule_files import read_rules, warn_if_empty
 from nfd.cli.rule_results import try_rules
 from nfd.errors import ConfigError
+from nfd.message_text import visible
 from nfd.rules.check import POLICY
-from nfd.text import visible
 
 if TYPE_CHECKING:
     from nfd.features import Features

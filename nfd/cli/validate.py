@@ -9,9 +9,9 @@ from argparse import ArgumentParser, Namespace
 
 from nfd.cli.parsers import path
 from nfd.cli.rule_files import text_of, warn_if_empty
+from nfd.message_text import visible
 from nfd.rules.check import remarks_on, validate_text
 from nfd.rules.parse import parse_text
-from nfd.text import visible
 
 EXAMPLES = (("validate -f rules.yaml", "before you apply it to a cluster"),)
 

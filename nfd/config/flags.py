@@ -25,13 +25,13 @@ from typing import Any
 
 from nfd import __version__
 from nfd.config.load import Loaded, M, inline
+from nfd.config.option_values import from_environment, parse_bool, parse_text
 from nfd.config.options import Kind, Option, options
 from nfd.config.overlay import Finding, Layer, Origin
 from nfd.config.reload import reload_files
 from nfd.config.reload_guard import FilesInUse
 from nfd.config.render import usage
 from nfd.config.section import Section
-from nfd.config.text import from_environment, parse_bool, parse_text
 from nfd.errors import ConfigError
 
 

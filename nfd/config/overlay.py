@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 
+from nfd.config.option_values import parse_text
 from nfd.config.options import Kind, Shape, find_mark, key_of, shape_of
 from nfd.config.section import Checked, Distinct, Flag, Replaces, Section, UnionOfFiles
-from nfd.config.text import parse_text
 from nfd.config.yamltext import TWICE, Path, scalar_text
-from nfd.text import did_you_mean, visible
+from nfd.message_text import did_you_mean, visible
 
 
 class Origin(Enum):

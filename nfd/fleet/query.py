@@ -16,9 +16,9 @@ from typing import NamedTuple, NoReturn
 
 from nfd import names
 from nfd.errors import ConfigError
+from nfd.message_text import nearest
 from nfd.rules import regexp
 from nfd.rules.regexp import PatternError, compile_pattern
-from nfd.text import nearest
 
 MAX_INT = 2**63 - 1
 SELECTOR_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})

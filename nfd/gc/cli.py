@@ -9,11 +9,11 @@ from functools import partial
 from nfd.config.flags import Extra, parse
 from nfd.config.klog import Klog
 from nfd.config.load import load
+from nfd.config.option_values import parse_integer, parse_port
 from nfd.config.section import Section, parse_duration
-from nfd.config.text import parse_integer, parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.runtime import log, tasks
-from nfd.runtime.extras import extras
+from nfd.runtime.optional_packages import extras
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
 

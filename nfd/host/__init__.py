@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from nfd.errors import HostError
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.host.tree import LIST, Tree
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import yaml
 
 from nfd.config.named_files import check_file
 from nfd.errors import ConfigError
-from nfd.text import did_you_mean
+from nfd.message_text import did_you_mean
 
 Json = Mapping[str, Any]
 SHAPE = "is not a kubeconfig: it needs lists of clusters, contexts and users, and a current-context"

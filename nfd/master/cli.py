@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 
 from nfd.config.flags import Extra, Gate, configure, daemon_flags, feature_gates, parse
-from nfd.config.text import parse_port
+from nfd.config.option_values import parse_port
 from nfd.errors import ConfigError, NfdError
 from nfd.kube.selector import parse_selector
 from nfd.master.config import Config
 from nfd.master.security.flags import FLAGS as SECURITY_FLAGS
 from nfd.master.security.flags import mode_of
 from nfd.runtime import log, tasks
-from nfd.runtime.extras import extras
+from nfd.runtime.optional_packages import extras
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from nfd.config.yamltext import Document, Path, documents
 from nfd.errors import ConfigError
+from nfd.message_text import did_you_mean, visible
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.keys import VAR, Stated, rule_named, stated_by
@@ -30,9 +31,8 @@ from nfd.rules.parse import (
 )
 from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Policy
 from nfd.rules.template import Template, TemplateError
-from nfd.rules.template.refused import NO_TIME
+from nfd.rules.template.refused_functions import NO_TIME
 from nfd.rules.time_limit import FREE, Meter
-from nfd.text import did_you_mean, visible
 
 POLICY = Policy(enable_taints=True)
 KINDS = (None, "", "version")

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Literal
 
 from nfd.errors import RuleError
+from nfd.message_text import did_you_mean
 from nfd.rules.regexp import Pattern, PatternError, TooMuchWork, compile_pattern, encode
 from nfd.rules.scalars import parse_integer, parse_version
-from nfd.text import did_you_mean
 
 MAX_PROGRAMS = 200_000
 """Instructions that the patterns of one expression may have together."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from nfd.config.yamltext import TWICE, Document, Path, documents
 from nfd.errors import ConfigError, reason_of
+from nfd.message_text import did_you_mean, visible
 from nfd.names import API_GROUP, API_VERSION
 from nfd.rules.model import (
     Alternative,
@@ -32,7 +33,6 @@ from nfd.rules.model import (
     unquoted,
 )
 from nfd.rules.scalars import sound, text_documents
-from nfd.text import did_you_mean, visible
 
 RULE, GROUP = "NodeFeatureRule", "NodeFeatureGroup"
 RULE_FIELD, GROUP_FIELD = "rules", "featureGroupRules"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nfd.text import visible
+from nfd.message_text import visible
 
 MAX_MEMORY = 2 << 20
 """Bytes that one compiled pattern may use; a pattern that needs more does not compile, and matching only slows down."""

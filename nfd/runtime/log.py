@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TextIO
 
 from nfd.errors import said
-from nfd.text import shortened, visible
+from nfd.message_text import shortened, visible
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("auto", "text", "json")

@@ -10,8 +10,8 @@ from typing import TypeVar
 from nfd.errors import HostError
 from nfd.features import Features, join
 from nfd.host import Host
+from nfd.host.blanks_and_numbers import BLANK, parse_decimal
 from nfd.host.pcie import numa_node
-from nfd.host.text import BLANK, parse_decimal
 from nfd.source import Partial
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.quantity import scaled
 from nfd.source import Partial, Source
 from nfd.sources.feature_reader import FeatureReader, attributes, gather, is_positive

@@ -7,8 +7,8 @@ from typing import Annotated
 from nfd.config.section import Distinct, Section
 from nfd.features import Features, Instance, printable
 from nfd.host import Host
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.host.pcie import read_roots
-from nfd.host.text import BLANK
 from nfd.source import Labelled, Partial, Source
 from nfd.sources.device_labels import choose_fields, is_listed
 from nfd.sources.feature_reader import FeatureReader, gather, place

@@ -5,8 +5,8 @@ from __future__ import annotations
 from nfd.config.section import Section
 from nfd.features import Features, Labels, printable
 from nfd.host import Host
+from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.host.pcie import of_links
-from nfd.host.text import parse_decimal
 from nfd.source import Partial, Source
 from nfd.sources.feature_reader import FeatureReader, gather
 

@@ -13,12 +13,12 @@ from nfd import names
 from nfd.config.flags import Extra, or_root, parse
 from nfd.config.klog import Klog
 from nfd.config.load import files, load
+from nfd.config.option_values import parse_port
 from nfd.config.section import Section, parse_duration
-from nfd.config.text import parse_port
 from nfd.errors import ConfigError, HostError, NfdError
 from nfd.host import Host
 from nfd.runtime import log, tasks
-from nfd.runtime.extras import extras
+from nfd.runtime.optional_packages import extras
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
 from nfd.topology.kubelet import check_uri

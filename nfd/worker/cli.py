@@ -23,7 +23,7 @@ from nfd.config.flags import (
     parse,
 )
 from nfd.config.load import Contents
-from nfd.config.text import parse_port
+from nfd.config.option_values import parse_port
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError, NfdError
 from nfd.events import RELOAD

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nfd.cli import COMMANDS
-from nfd.runtime.extras import PACKAGES
+from nfd.runtime.optional_packages import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -9,7 +9,7 @@ import pytest
 
 from nfd import __version__
 from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, feature_gates, parse
-from nfd.config.text import parse_integer
+from nfd.config.option_values import parse_integer
 from nfd.errors import ConfigError
 from tests.config.sample import Config
 

@@ -21,9 +21,9 @@ from nfd.master.rules.ruleset import (
     exhaust,
     group_steps,
 )
-from nfd.master.rules.slices import AT_ONCE, SLICE, Slices
 from nfd.master.rules.status import MOST_ADVICES, MOST_RULES, Tally, render_steps
 from nfd.master.rules.suspensions import STRIKES
+from nfd.master.rules.time_slices import AT_ONCE, SLICE, Slices
 from nfd.report import Report
 from nfd.rule_clock import CLOCKS
 from nfd.rules.policy import Policy

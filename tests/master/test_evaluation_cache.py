@@ -13,7 +13,7 @@ from nfd.master.rules.evaluation import Limits
 from nfd.master.rules.evaluator import KNOWN, EvaluationCache, Evaluator, selected_features
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import compile_object, compile_objects
-from nfd.master.rules.slices import Slices
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import Policy

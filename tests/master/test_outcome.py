@@ -25,7 +25,7 @@ from nfd.master.rules.evaluation import Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import FeatureObject, Joining, join_objects
 from nfd.master.rules.ruleset import RuleSet, bind, compile_object, compile_objects
-from nfd.master.rules.slices import Slices
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rules.compile import compile_rule
 from nfd.rules.parse import API_VERSION, parse_custom, parse_object

@@ -17,8 +17,8 @@ from nfd.master.rules.evaluation import Limits, evaluation_steps
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import PlacedRule, compile_object, exhaust, place_rule
-from nfd.master.rules.slices import Slices
 from nfd.master.rules.status import Tally, render_group, render_steps
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rules.compile import Group
 from nfd.rules.model import ParsedRule, Rule, RuleObject

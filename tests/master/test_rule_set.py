@@ -16,9 +16,9 @@ from nfd.master.rules.evaluation import SUSPENDED, Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import LONGEST_NAME, NO_TAINTS, CompiledObject, compile_object, exhaust
-from nfd.master.rules.slices import Slices
 from nfd.master.rules.status import MOST_MEMBERS, MOST_PROBLEMS, SAMPLE, Tally, render_group, render_steps, same_status
 from nfd.master.rules.suspensions import STRIKES
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.runtime.health import render

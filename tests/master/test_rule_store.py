@@ -11,7 +11,7 @@ from nfd.kube.informer import Store
 from nfd.kube.responses import spec_version
 from nfd.master.rules.rule_store import Compiled, RawObject, written
 from nfd.master.rules.ruleset import Steps
-from nfd.master.rules.slices import Slices
+from nfd.master.rules.time_slices import Slices
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.rule_store import RawObject, written
 from nfd.master.rules.ruleset import CompiledObject, compile_object, exhaust, group_steps
-from nfd.master.rules.slices import Slices
 from nfd.master.rules.status_writer import StatusWriter
+from nfd.master.rules.time_slices import Slices
 from nfd.rules.compile import Group
 from nfd.rules.policy import Policy
 from tests.rules.clocks import FROZEN

@@ -17,9 +17,9 @@ from nfd.master.rules.evaluation import SUSPENDED, SUSPENDED_HERE, Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.ruleset import PlacedRule, compile_object, exhaust
-from nfd.master.rules.slices import Slices
 from nfd.master.rules.status import Tally, render_steps
 from nfd.master.rules.suspensions import FIRST, LONGEST, STRIKES, WINDOW, Suspensions
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rule_clock import CLOCKS
 from nfd.rules.compile import CompiledRule

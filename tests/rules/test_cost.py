@@ -11,8 +11,8 @@ import pytest
 from nfd.rule_clock import CLOCKS
 from nfd.rules.regexp import compile_pattern
 from nfd.rules.template.budget import Budget
-from nfd.rules.template.calls import Function, Runtime
 from nfd.rules.template.evaluator import Evaluator
+from nfd.rules.template.function_calls import Function, Runtime
 from nfd.rules.template.functions import FUNCTIONS
 from nfd.rules.template.functions.dates import Moment, must_to_date
 from nfd.rules.template.values import GoList, GoMap, TemplateError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nfd import names
 from nfd.host import MAX_FILE
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.sources import kernel
 from nfd.sources.kernel import kconfig, modules, version
 from tests.sources.hosts import labels_of, make_host, scan

@@ -20,11 +20,11 @@ from nfd.errors import ConfigError
 from nfd.features import Features, Labels
 from nfd.master.node.desired import RULE_ORIGIN
 from nfd.master.node.outcome import Outcome, evaluate_report
+from nfd.message_text import visible
 from nfd.names import FEATURE_NS, NVIDIA_NS, full_key
 from nfd.report import Report
 from nfd.rules.evaluate import Given
 from nfd.store.base import Kind
-from nfd.text import visible
 
 EXAMPLES = (
     ("explain gpu-01 nvidia.com/gpu.replicas", "who set the label, from the cluster"),

@@ -14,13 +14,13 @@ from nfd.features import Features, Labels
 from nfd.host import Host
 from nfd.labels import Naming, derive
 from nfd.master.rules.ruleset import RuleSet
+from nfd.message_text import did_you_mean
 from nfd.names import FEATURE_NS
 from nfd.rules.compile import CompiledRule
 from nfd.rules.evaluate import Given
 from nfd.rules.policy import Policy, prefix_keys
 from nfd.source import Labelled, Source
 from nfd.sources import custom, known
-from nfd.text import did_you_mean
 
 _MOST_SHOWN = 5
 

@@ -16,7 +16,7 @@ from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
 from nfd.features import to_json
-from nfd.text import visible
+from nfd.message_text import visible
 
 EXAMPLES = (
     ("export features", "raw features, as in a NodeFeature's spec.features"),

@@ -16,8 +16,8 @@ from nfd.config.yamltext import documents
 from nfd.errors import ConfigError
 from nfd.fleet.node_template import Json, NodeTemplate, group_nodes, labels_of, make_template, managed_labels
 from nfd.fleet.planners import PLANNERS, Planner, Rendered, drift, join
+from nfd.message_text import visible
 from nfd.names import key_problem
-from nfd.text import visible
 
 EXAMPLES = (
     (

@@ -9,8 +9,8 @@ from typing import Any
 from nfd.cli.output import Style
 from nfd.cli.plan.model import PlannedNode
 from nfd.master.node.plan import NodePlan
+from nfd.message_text import visible
 from nfd.store.base import Kind
-from nfd.text import visible
 
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 _SHOWN = 4

@@ -17,6 +17,7 @@ from nfd.config.load import Contents
 from nfd.config.reload_guard import FilesInUse
 from nfd.errors import NfdError
 from nfd.features import Problem
+from nfd.message_text import visible
 from nfd.report import Reply, Report
 from nfd.rpc.client import Reporter
 from nfd.rules.policy import Policy, prefix_keys
@@ -24,7 +25,6 @@ from nfd.runtime import log
 from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals
 from nfd.store.file import check_node
-from nfd.text import visible
 from nfd.worker.agent import Agent, WorkerSettings
 from nfd.worker.cli import config_folders, node_name
 

@@ -26,8 +26,8 @@ from nfd.master.rules.evaluation import (
 )
 from nfd.master.rules.nodefeatures import FeatureObject, Joining, join_objects
 from nfd.master.rules.ruleset import CompiledObject, RuleSet, Steps, bind
-from nfd.master.rules.slices import SLICE, Slices
 from nfd.master.rules.suspensions import Suspensions
+from nfd.master.rules.time_slices import SLICE, Slices
 from nfd.report import Report
 from nfd.rules.compile import Group
 from nfd.rules.policy import Policy

@@ -37,8 +37,8 @@ from nfd.master.rules.nodefeatures import (
 )
 from nfd.master.rules.rule_store import Compiled, RawObject, written
 from nfd.master.rules.ruleset import CompiledObject, compile_steps, group_steps
-from nfd.master.rules.slices import Slices
 from nfd.master.rules.status_writer import StatusWriter
+from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rules.compile import Group
 from nfd.runtime import log, tasks

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from nfd.kube.informer import Store
 from nfd.kube.responses import Key, specification
 from nfd.master.rules.ruleset import Steps
-from nfd.master.rules.slices import Slices
+from nfd.master.rules.time_slices import Slices
 from nfd.runtime.failures import failed
 
 T = TypeVar("T")

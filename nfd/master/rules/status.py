@@ -9,12 +9,12 @@ from typing import Any
 from nfd.master.node.desired import find_overwrites, name_origin
 from nfd.master.rules.evaluation import DEFAULT, Evaluation
 from nfd.master.rules.ruleset import CompiledObject, GroupKey, PlacedRule, Steps
+from nfd.message_text import did_you_mean
 from nfd.report import Report
 from nfd.rules.keys import Overwrite
 from nfd.rules.known_features import KNOWN
 from nfd.rules.policy import Policy
 from nfd.rules.terms import MATCHED
-from nfd.text import did_you_mean
 
 SAMPLE = 10
 """The most node names that are listed as examples."""

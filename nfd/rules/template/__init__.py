@@ -1,6 +1,6 @@
 """Go's text/template with Sprig's functions, as far as rule authors have them.
 
-`lexer` → `parser` → `nodes` → `interpreter`; `calls` says how functions are declared, `functions/` holds them. PyPI's
+`lexer` → `parser` → `nodes` → `interpreter`; `function_calls` says how functions are declared, `functions/` holds them. PyPI's
 gotpl was tried: its maps and lists have no element types (a missing attribute prints `<no value>`, dictionary functions
 take matched elements), and its budget does not bound the size of values.
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nfd.rules.regexp import encode
-from nfd.rules.template.calls import Clock
+from nfd.rules.template.function_calls import Clock
 from nfd.rules.template.lexer import tokenize
 from nfd.rules.template.nodes import Body
 from nfd.rules.template.values import TemplateError, wrap_data
@@ -56,13 +56,13 @@ class Template:
 
     def mistakes(self) -> list[str]:
         """What fails whenever it is reached, though the text can be parsed. Raises: TemplateError if it cannot."""
-        from nfd.rules.template.calling import calling_mistakes
+        from nfd.rules.template.template_calls import calling_mistakes
 
         return list(calling_mistakes(self._parse().bodies))
 
     def features_read(self) -> list[str]:
         """The features that it reads itself, as `domain.feature`. Raises: TemplateError."""
-        from nfd.rules.template.reads import features_read
+        from nfd.rules.template.features_read import features_read
 
         return list(dict.fromkeys(features_read(self._parse().bodies[""])))
 

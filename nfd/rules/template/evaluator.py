@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nfd.errors import Endless
-from nfd.rules.template.calls import Function, Runtime, check_type, constant_as
+from nfd.rules.template.function_calls import Function, Runtime, check_type, constant_as
 from nfd.rules.template.nodes import Chain, Constant, Dot, Field, Identifier, Operand, Pipe, Variable
 from nfd.rules.template.values import GoMap, GoObject, TemplateError, truth, type_name
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nfd.rules.template.budget import MAX_SIZE, Budget
-from nfd.rules.template.calls import Clock, Function, Runtime
 from nfd.rules.template.evaluator import Evaluator
-from nfd.rules.template.format import sprint
+from nfd.rules.template.function_calls import Clock, Function, Runtime
 from nfd.rules.template.nodes import Action, Body, Branch, Call, Jump, Pipe, Range, Statement, Text
+from nfd.rules.template.printf import sprint
 from nfd.rules.template.values import GoList, GoMap, TemplateError, is_integer, legible, truth, type_name
 from nfd.rules.time_limit import FREE, Meter
 

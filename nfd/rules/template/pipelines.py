@@ -7,7 +7,7 @@ from collections.abc import Container
 from nfd.rules.template import literals
 from nfd.rules.template.lexer import Token
 from nfd.rules.template.nodes import Chain, Constant, Dot, Field, Identifier, Operand, Pipe, Variable
-from nfd.rules.template.refused import REFUSED
+from nfd.rules.template.refused_functions import REFUSED
 from nfd.rules.template.values import TemplateError
 
 MAX_DEPTH = 60

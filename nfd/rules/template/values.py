@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from nfd.message_text import visible
 from nfd.rules.regexp import decode, encode
-from nfd.text import visible
 
 ANY = "interface {}"
 MAX_NESTING = 100

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nfd.errors import HostError
 from nfd.features import Instance
-from nfd.host.text import parse_decimal
+from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.amd.gpus import AMDGPU, MIB, is_counted
 from nfd.sources.feature_reader import DENIED, FeatureReader
 

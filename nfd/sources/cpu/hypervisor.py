@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, VENDORS, Cpuid, text_of
 
 FIRMWARE = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from nfd.host import Host
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.sources.cpu import hypervisor, procinfo, riscv
 from nfd.sources.cpu.cpuid import UNKNOWN_VENDOR, Cpuid
 

@@ -6,7 +6,7 @@ import errno
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.text import BLANK, parse_decimal
+from nfd.host.blanks_and_numbers import BLANK, parse_decimal
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
 from nfd.sources.feature_reader import DENIED

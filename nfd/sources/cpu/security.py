@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nfd.host import Host
-from nfd.host.text import parse_decimal
+from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.cpu.cpuid import EAX, ECX, EDX, Cpuid
 
 NUMBERS = frozenset({"sgx.epc", "tdx.total_keys", "sev.asids", "sev.encrypted_state_ids"})

@@ -12,7 +12,7 @@ from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.source import Partial, Source
 from nfd.sources.feature_reader import DENIED, FeatureReader, attributes, gather
 from nfd.sources.kernel import kconfig, modules, version

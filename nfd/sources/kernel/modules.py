@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.text import BLANK, first_word
+from nfd.host.blanks_and_numbers import BLANK, first_word
 from nfd.sources.feature_reader import FeatureReader
 
 LOADED_FILE = "proc/modules"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nfd.host import Host
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 
 RELEASE_FILE = "proc/sys/kernel/osrelease"
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from nfd.host.text import BLANK
+from nfd.host.blanks_and_numbers import BLANK
 
 EXPIRY, NO_FEATURE, NO_LABEL = "expiry-time", "no-feature", "no-label"
 DIRECTIVE = "# +"

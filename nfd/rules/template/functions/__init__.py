@@ -1,12 +1,12 @@
 """All template functions by name: Go's own, and Sprig's text set without `env`, `expandenv`, `getHostByName`
-and what `nfd.rules.template.refused` lists.
+and what `nfd.rules.template.refused_functions` lists.
 
 Upstream documents: https://pkg.go.dev/text/template#hdr-Functions, https://masterminds.github.io/sprig/.
 """
 
 from __future__ import annotations
 
-from nfd.rules.template.calls import Library
+from nfd.rules.template.function_calls import Library
 from nfd.rules.template.functions import (
     builtin,
     case,

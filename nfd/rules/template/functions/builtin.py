@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from nfd.rules.regexp import encode
-from nfd.rules.template.calls import Library, Runtime
-from nfd.rules.template.format import sprint, sprintf, sprintln
+from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.printf import sprint, sprintf, sprintln
 from nfd.rules.template.values import (
     GoList,
     GoMap,

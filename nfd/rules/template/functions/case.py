@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable
 
 from nfd.rules.scalars import SPACE
-from nfd.rules.template.calls import Library
+from nfd.rules.template.function_calls import Library
 
 LIBRARY = Library()
 function = LIBRARY.function

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from nfd.rules.scalars import SPACE
-from nfd.rules.template.calls import Library, Runtime
-from nfd.rules.template.functions.layouts import DAYS, MONTHS, format_moment
+from nfd.rules.template.function_calls import Library, Runtime
 from nfd.rules.template.functions.numbers import atoi
-from nfd.rules.template.functions.readings import parse_moment
+from nfd.rules.template.functions.time_layouts import DAYS, MONTHS, format_moment
+from nfd.rules.template.functions.time_parsing import parse_moment
 from nfd.rules.template.values import GoObject, Int64, Named, TemplateError, is_integer, type_name, wrap64
 
 LIBRARY = Library()

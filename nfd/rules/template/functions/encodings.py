@@ -11,7 +11,7 @@ import zlib
 from typing import Any
 
 from nfd.rules.regexp import decode, encode
-from nfd.rules.template.calls import Library, Runtime
+from nfd.rules.template.function_calls import Library, Runtime
 from nfd.rules.template.quoting import format_float
 from nfd.rules.template.values import MAX_NESTING, GoList, GoMap, GoObject, TemplateError, legible, type_name
 

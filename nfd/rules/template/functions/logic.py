@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nfd.rules.template.calls import Library, Runtime
+from nfd.rules.template.function_calls import Library, Runtime
 from nfd.rules.template.values import MAX_NESTING, GoList, GoMap, TemplateError, kind_of, truth, type_name
 
 LIBRARY = Library()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from nfd.rules.template.calls import Library, Runtime
-from nfd.rules.template.format import sprint
+from nfd.rules.template.function_calls import Library, Runtime
 from nfd.rules.template.literals import floating, integer
+from nfd.rules.template.printf import sprint
 from nfd.rules.template.values import GoList, Int64, TemplateError, is_integer, wrap64
 
 LIBRARY = Library()

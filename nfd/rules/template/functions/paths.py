@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nfd.rules.template.calls import Library
+from nfd.rules.template.function_calls import Library
 
 LIBRARY = Library()
 function = LIBRARY.function

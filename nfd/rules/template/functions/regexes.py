@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nfd.rules.regexp import Pattern, PatternError, TooMuchWork, compile_pattern, decode, encode
-from nfd.rules.template.calls import Library, Runtime
+from nfd.rules.template.function_calls import Library, Runtime
 from nfd.rules.template.values import GoList, TemplateError
 
 LIBRARY = Library()

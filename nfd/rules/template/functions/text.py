@@ -6,12 +6,12 @@ from typing import Any
 
 from nfd.rules.regexp import decode, encode
 from nfd.rules.scalars import SPACE
-from nfd.rules.template.calls import Library, Runtime
-from nfd.rules.template.format import join as join_texts
-from nfd.rules.template.format import sprint
+from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.printf import join as join_texts
+from nfd.rules.template.printf import sprint
+from nfd.rules.template.printf_verbs import PLAIN, show
 from nfd.rules.template.quoting import quote as quoted
 from nfd.rules.template.values import GoList, GoMap, TemplateError, byte_length, cut
-from nfd.rules.template.verbs import PLAIN, show
 
 LIBRARY = Library()
 function = LIBRARY.function

@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote, unquote_to_bytes
 
 from nfd.rules.regexp import decode, encode
-from nfd.rules.template.calls import Library
+from nfd.rules.template.function_calls import Library
 from nfd.rules.template.values import GoMap, TemplateError, kind_of
 
 LIBRARY = Library()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from nfd.rules.template.calls import Library
+from nfd.rules.template.function_calls import Library
 from nfd.rules.template.values import GoObject, TemplateError, Uint64, type_name
 
 LIBRARY = Library()

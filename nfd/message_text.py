@@ -1,4 +1,4 @@
-"""Text of others in a line that this program prints."""
+"""Text in messages: text from elsewhere made safe to print, long text shortened, and the name that was probably meant."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from calendar import isleap, monthrange
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta, timezone
 
-from nfd.rules.template.functions.layouts import DAYS, MONTHS, split_layout
+from nfd.rules.template.functions.time_layouts import DAYS, MONTHS, split_layout
 from nfd.rules.template.values import TemplateError
 
 _LONGEST = 1000

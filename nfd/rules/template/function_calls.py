@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from nfd.rules.template.budget import Budget
 from nfd.rules.template.nodes import Constant
-from nfd.rules.template.refused import NO_TIME
+from nfd.rules.template.refused_functions import NO_TIME
 from nfd.rules.template.values import ANY, GoMap, GoObject, TemplateError, kind_of, type_name
 
 F = TypeVar("F", bound=Callable[..., Any])

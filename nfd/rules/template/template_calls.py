@@ -1,4 +1,4 @@
-"""How the templates of one text call each other: what is bound to fail whenever it is reached."""
+"""How the templates of one text call each other: calls that always fail are found before any rule runs."""
 
 from __future__ import annotations
 

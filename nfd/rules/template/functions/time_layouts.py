@@ -1,4 +1,4 @@
-"""Go's time layouts: `2006-01-02 15:04:05` as a pattern; `readings` reads by them; upstream: Go time/format.go."""
+"""Go's time layouts: `2006-01-02 15:04:05` as a pattern; `time_parsing` reads by them; upstream: Go time/format.go."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nfd.rules.template.budget import MAX_SIZE, Budget
+from nfd.rules.template.printf_verbs import PLAIN, Spec, cut, show
 from nfd.rules.template.values import TemplateError, is_integer, type_name
-from nfd.rules.template.verbs import PLAIN, Spec, cut, show
 
 _FLAGS = {"+": "plus", "-": "minus", "#": "sharp", " ": "space", "0": "zero"}
 _MAX_NUMBER = 1_000_000

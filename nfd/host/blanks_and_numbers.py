@@ -1,4 +1,4 @@
-"""What of a file's text is blank, and what is a number, as NFD reads it."""
+"""White space and decimal numbers in the text of a file, as NFD reads them."""
 
 from __future__ import annotations
 
