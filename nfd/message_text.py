@@ -1,4 +1,4 @@
-"""Text in messages: text from elsewhere made safe to print, long text shortened, and the name that was probably meant."""
+"""Text in messages: foreign text made safe to print, long text shortened, the name that was probably meant."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Go's text/template with Sprig's functions, as far as rule authors have them.
 
-`lexer` → `parser` → `nodes` → `interpreter`; `function_calls` says how functions are declared, `functions/` holds them. PyPI's
-gotpl was tried: its maps and lists have no element types (a missing attribute prints `<no value>`, dictionary functions
-take matched elements), and its budget does not bound the size of values.
+`lexer` → `parser` → `nodes` → `interpreter`; `function_calls` says how functions are declared, `functions/` holds them.
+PyPI's gotpl was tried: its maps and lists have no element types (a missing attribute prints `<no value>`, dictionary
+functions take matched elements), and its budget does not bound the size of values.
 """
 
 from __future__ import annotations
