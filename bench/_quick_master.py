@@ -14,7 +14,7 @@ from nfd.kube.client import connect
 from nfd.kube.lease import Lease
 from nfd.kube.lease import Timing as LeaseTiming
 from nfd.kube.reviews import TokenReviews
-from nfd.master.app import LEASE
+from nfd.master.cli import LEASE
 from nfd.master.leadership import Election
 from nfd.master.security.authentication import AUDIENCE, TokenAuthenticator
 from nfd.master.security.authority import Lifetimes

@@ -105,6 +105,11 @@ class Lease:
         parts = str(holder).split("/")
         return parts[1] if len(parts) == 3 else ""
 
+    @property
+    def address(self) -> str:
+        """`IP:PORT` of this process, which may be that of an earlier one; "" if unknown."""
+        return self._identity.split("/")[1] if self._identity.count("/") == 2 else ""
+
     def check(self) -> None:
         """Raises: Unavailable if this process does not lead."""
         if not self.leading:

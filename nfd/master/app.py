@@ -32,7 +32,6 @@ from nfd.store.file import FileStore
 from nfd.store.kube import KubeStore
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-LEASE = "nfd-master.nfd.kubernetes.io"
 LOOK = 5.0
 """Seconds between two checks of the configuration file; an update of a ConfigMap takes a minute to arrive."""
 AT_START_ONLY = ("nfd_api_parallelism", "informer_page_size", "leader_election", "klog")
@@ -177,7 +176,7 @@ async def open_election(config: Config, parsed: Parsed) -> Election:
     timing.check()
     times = Timing(timing.lease_duration, timing.renew_deadline, timing.retry_period)
     pod, host = own_address(os.environ)
-    return Election(Lease(await connect(parsed["kubeconfig"]), namespace, LEASE, times), pod, host)
+    return Election(Lease(await connect(parsed["kubeconfig"]), namespace, parsed["lease-name"], times), pod, host)
 
 
 async def open_store(config: Config, parsed: Parsed) -> tuple[NodeStore, Proof, SecretKey | None]:

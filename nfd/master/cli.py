@@ -14,11 +14,13 @@ from nfd.kube.selector import parse_selector
 from nfd.master.config import Config
 from nfd.master.security.flags import FLAGS as SECURITY_FLAGS
 from nfd.master.security.flags import mode_of
+from nfd.names import subdomain_problem
 from nfd.runtime import log, tasks
 from nfd.runtime.optional_packages import extras
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
 
+LEASE = "nfd-master.nfd.kubernetes.io"
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
 GATES = {
     "NodeFeatureAPI": Gate(True),
@@ -75,6 +77,12 @@ def _store(text: str) -> str:
     return text
 
 
+def _lease_name(text: str) -> str:
+    if problem := subdomain_problem(text):
+        raise ValueError(f"{text!r} {problem}")
+    return text
+
+
 def _instance(text: str) -> str:
     if not _INSTANCE.fullmatch(text):
         raise ValueError(
@@ -115,6 +123,7 @@ FLAGS = (
         False,
         switch=True,
     ),
+    Extra("lease-name", "name of the Lease with which masters elect a leader, in their namespace", LEASE, _lease_name),
     Extra("snapshot-file", "file that keeps the reports for the next process of this master, such as in an emptyDir"),
     *SECURITY_FLAGS,
     Extra("crd-controller", "accepted, without effect", True, switch=True, hidden=True),

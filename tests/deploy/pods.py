@@ -166,6 +166,10 @@ class Pod:
         name = volume["name"]
         if "hostPath" in volume:
             return self.host_paths.get(name, Path(volume["hostPath"]["path"]))
+        if "emptyDir" in volume:
+            folder = self.write(name, {})
+            folder.chmod(0o777)
+            return folder
         if "configMap" in volume:
             return self.write(name, self.config_map(volume["configMap"]["name"]))
         (source,) = volume["projected"]["sources"]

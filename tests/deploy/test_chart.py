@@ -63,7 +63,22 @@ def test_definitions_are_those_of_deploy_crds() -> None:
 @pytest.mark.parametrize(
     ("values", "kind", "name", "flags"),
     [
-        ({"master": {"replicaCount": 2}}, "Deployment", "master", {"--enable-leader-election"}),
+        (
+            {},
+            "Deployment",
+            "master",
+            {
+                "--enable-leader-election",
+                "--snapshot-file=/var/lib/nfd-master/reports",
+                "--replication-token-file=/var/run/secrets/tokens/nfd-master-replication",
+            },
+        ),
+        (
+            {"master": {"instance": "blue"}},
+            "Deployment",
+            "master",
+            {"--enable-leader-election", "--lease-name=nfd-node-feature-discovery-master"},
+        ),
         (SETTINGS["no-auth"], "Deployment", "master", {"--auth=none", "--insecure"}),
         (
             SETTINGS["tls"],

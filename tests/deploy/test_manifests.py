@@ -12,7 +12,7 @@ import yaml
 
 from gfd.options import parse_options
 from nfd.host import CUSTOM_D
-from nfd.master.security.authentication import AUDIENCE
+from nfd.master.security.authentication import AUDIENCE, MASTERS_AUDIENCE
 from nfd.rules.parse import parse_custom_text
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import (
@@ -70,7 +70,8 @@ def test_pods_are_restricted_but_for_read_only_host_mounts(name: str) -> None:
         assert context.get("runAsNonRoot", False) is (workload["metadata"]["name"] not in ROOT_USERS)
         host = {volume["name"] for volume in pod.get("volumes", ()) if "hostPath" in volume}
         writable = {each["name"] for each in container.get("volumeMounts", ()) if not each.get("readOnly")}
-        assert writable == ({"features-d"} if writer else set())
+        leads = workload["metadata"]["name"] == "nfd-master" and workload["kind"] == "Deployment"
+        assert writable == ({"features-d"} if writer else {"state"} if leads else set())
         assert writer or not host & writable
 
 
@@ -88,6 +89,19 @@ def test_the_workers_token_is_for_the_master_alone() -> None:
     assert worker["automountServiceAccountToken"] is False
     projected = [source for each in worker["volumes"] for source in each.get("projected", {}).get("sources", ())]
     assert [source["serviceAccountToken"]["audience"] for source in projected] == [AUDIENCE]
+
+
+def test_masters_have_a_token_for_each_other_and_a_place_for_their_reports() -> None:
+    """One token, for masters alone, and a folder that no other pod sees."""
+    workload = one(load(kustomized(ROOT / "deploy/kustomize/base")), "Deployment")
+    volumes, mounts = pod_of(workload)["volumes"], container_of(workload)["volumeMounts"]
+    projected = [source for each in volumes for source in each.get("projected", {}).get("sources", ())]
+    (token,) = (source["serviceAccountToken"] for source in projected)
+    assert token["audience"] == MASTERS_AUDIENCE
+    places = {each["name"]: each["mountPath"] for each in mounts}
+    assert f"--replication-token-file={places['token']}/{token['path']}" in container_of(workload)["args"]
+    assert f"--snapshot-file={places['state']}/reports" in container_of(workload)["args"]
+    assert next(each for each in volumes if each["name"] == "state").keys() == {"name", "emptyDir"}
 
 
 def test_gpus_are_read_in_one_place() -> None:

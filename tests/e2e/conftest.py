@@ -17,7 +17,7 @@ from tests.e2e.nodes import ACCOUNT, NAMESPACE, Node
 from tests.e2e.programs import Program, eventually, leads, port_of, reports
 
 BASE = Path(__file__).parents[2] / "deploy/kustomize/base"
-LEASE = BASE.parent / "overlays/ha/lease.yaml"
+LEASE = BASE / "lease.yaml"
 TIMES = "{leaderElection: {leaseDuration: 6s, renewDeadline: 4s, retryPeriod: 300ms}}"
 _numbers = count(1)
 

@@ -109,8 +109,20 @@ class Release:
             *(f"--kubeconfig={self.kubeconfig(workload)}", f"--namespace={self.namespace}"),
             "--feature-gates=NodeFeatureGroupAPI=true",
         )
+        flags = (*flags, f"--replication-token-file={self._master_token(number)}")
+        flags = (*flags, f"--snapshot-file={self.folder / f'reports-{number}'}")
         variables = {"POD_NAME": f"master-{number}", "POD_IP": "127.0.0.1"}
         return Program("nfd-master", flags, self.folder / f"master-{number}.log", http_port, variables)
+
+    def _master_token(self, number: int) -> Path:
+        """What the projected volume holds."""
+        self.plane.create("/api/v1/nodes", {"metadata": {"name": (name := f"of-{self.namespace}-master-{number}")}})
+        account = str(pod_of(one(self.objects, "Deployment"))["serviceAccountName"])
+        path = self.folder / f"replication-{number}"
+        path.write_text(
+            self.plane.service_account_token(account, self.namespace, audience="nfd-master-replication", node=name)
+        )
+        return path
 
     def worker(self, node: Node, port: int, *more: str) -> Program:
         """Not yet started; its mounts are files in our folder."""

@@ -164,7 +164,9 @@ async def test_a_link_is_replaced_and_not_followed(lives: Lives) -> None:
 
 async def test_a_key_that_ends_with_the_process_writes_no_file(lives: Lives) -> None:
     """Nobody could check it."""
-    snapshot = Snapshot(lives.file, ReportStore(), Proof.of_this_process())
+    reports = ReportStore()
+    reports.take(Worker("node-1").report({F + "cpu-a": "1"}), None, "")
+    snapshot = Snapshot(lives.file, reports, Proof.of_this_process())
     await snapshot._write()
     assert not lives.file.exists()
     with pytest.raises(ValueError, match="damaged, or another cluster's"):

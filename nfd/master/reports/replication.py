@@ -46,7 +46,10 @@ class MasterCredentials:
 
 
 class Election(Protocol):
-    """Who leads; `leader` is its address, "" if unknown or this process."""
+    """Who leads; `leader` is its address, "" if unknown or this process. `address` is that of this process."""
+
+    @property
+    def address(self) -> str: ...
 
     @property
     def leader(self) -> str: ...
@@ -85,9 +88,11 @@ class Replication:
         """Copy from whoever leads, until cancelled."""
         failures = 0
         while True:
-            if self._election.leading:
+            leader = self._election.leader
+            ended = bool(leader) and leader == self._election.address  # the Lease is of the last process in this pod
+            if self._election.leading or ended:
                 self.settled.set()
-            if not (leader := self._election.leader):
+            if not leader or ended:
                 await asyncio.sleep(LOOK)
                 continue
             self._copied = False

@@ -28,7 +28,7 @@ from nfd.runtime.files import replace_file
 FORMAT = b"nfd-master reports 1\n"
 LARGEST = 64 * 1024 * 1024
 """Bytes. 5,000 alike nodes take 1.5 MB."""
-INTERVAL = 15.0
+INTERVAL = 5.0
 """The least seconds between two snapshots."""
 SHARE = 0.01
 """The largest share of a core that snapshots take."""
@@ -78,7 +78,7 @@ class Snapshot:
             return []
 
     async def _write(self) -> None:
-        if not self._proof.lasting:
+        if not self._proof.lasting or not len(self._reports):
             return
         try:
             data = await self._encode()

@@ -50,6 +50,15 @@
 - --key-file=/etc/kubernetes/node-feature-discovery/certs/tls.key
 {{- end }}
 
+{{/* Not empty if this release's master is one of several in the cluster, each with Nodes or annotations of its own. */}}
+{{- define "nfd.ownLease" -}}
+{{- if or .Values.master.instance .Values.master.nodeLabelSelector }}yes{{ end }}
+{{- end }}
+
+{{- define "nfd.lease" -}}
+{{- if include "nfd.ownLease" . }}{{ include "nfd.componentName" (dict "root" . "suffix" "master") }}{{ else }}nfd-master.nfd.kubernetes.io{{ end }}
+{{- end }}
+
 {{/* What the master may do in its own namespace. */}}
 {{- define "nfd.masterRules" -}}
 - apiGroups: [""]
@@ -63,13 +72,11 @@
   resources: [pods]
   verbs: [get]
 {{- end }}
-{{- if gt (int .Values.master.replicaCount) 1 }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create] # RBAC cannot limit this verb to a name
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [nfd-master.nfd.kubernetes.io]
+  resourceNames: [{{ include "nfd.lease" . }}]
   verbs: [get, update]
-{{- end }}
 {{- end }}
