@@ -39,25 +39,8 @@ from nfd.sources import (
 GROUP = "nfd.sources"
 ALL = "all"
 
-BUILT_IN: tuple[Source, ...] = tuple(
-    module.SOURCE
-    for module in (
-        accelerator,
-        amd,
-        cpu,
-        custom,
-        fake,
-        intel,
-        kernel,
-        local,
-        memory,
-        network,
-        pci,
-        storage,
-        system,
-        usb,
-    )
-)
+_MODULES = (accelerator, amd, cpu, custom, fake, intel, kernel, local, memory, network, pci, storage, system, usb)
+BUILT_IN: tuple[Source, ...] = tuple(module.SOURCE for module in _MODULES)
 
 _BUILT_IN_NAMES = frozenset(source.name for source in BUILT_IN)
 
