@@ -4,9 +4,9 @@ nfd-master as a process, and the reports of a worker for each machine."""
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,7 @@ class FleetPlace:
     plane: ControlPlane
     folder: Path
     master: Program
-
-    @property
-    def nodes(self) -> list[FleetNode]:
-        return load_fleet()
+    nodes: Sequence[FleetNode] = field(default_factory=load_fleet)
 
     def machine(self, name: str) -> Path:
         return self.folder / "machines" / name
@@ -72,10 +69,12 @@ class FleetPlace:
 
 
 @contextmanager
-def fleet_on(plane: ControlPlane, folder: Path, *flags: str) -> Iterator[FleetPlace]:
+def fleet_on(
+    plane: ControlPlane, folder: Path, *flags: str, nodes: Sequence[FleetNode] | None = None
+) -> Iterator[FleetPlace]:
     """Everything in place and labelled, and gone again afterwards; `flags` are the master's."""
     with running_master(plane, folder, *flags) as master:
-        place = FleetPlace(plane, folder, master)
+        place = FleetPlace(plane, folder, master, load_fleet() if nodes is None else nodes)
         try:
             for node in place.nodes:
                 build_machine(node, place.machine(node.name))
@@ -149,7 +148,7 @@ def _pod(name: str, node: FleetNode, wanted: Mapping[str, int]) -> Json:
     return pod
 
 
-def _clear(plane: ControlPlane, nodes: list[FleetNode]) -> None:
+def _clear(plane: ControlPlane, nodes: Sequence[FleetNode]) -> None:
     now = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
     with suppress(ApiError):
         plane.request("DELETE", PODS, now)
