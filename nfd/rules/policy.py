@@ -66,11 +66,15 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Something the node will not get: kind (`label`, `annotation`, `extendedResource`, `taint`), key and reason."""
+    """Something the node will not get: kind (`label`, `annotation`, `extendedResource`, `taint`), key and reason.
+
+    `feature` is the one in which a reference has found nothing, "" if that is not the reason.
+    """
 
     kind: str
     key: str
     reason: str
+    feature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ def allow(kind: str, wanted: Mapping[str, str], lookup: Lookup, policy: Policy) 
             unresolved = f"reference {text!r}: the attribute is an empty text"
         problem = _joined(problem_of(key, _LEGAL if unresolved else value, policy), unresolved)
         if problem:
-            dropped.append(Dropped(kind, key, problem))
+            dropped.append(Dropped(kind, key, problem, feature_of(text) if unresolved or not value else ""))
         else:
             kept[key] = value
     return Allowed(kept, tuple(dropped))
@@ -210,6 +214,11 @@ def is_reference(kind: str, text: str) -> bool:
 def refers(*parts: Mapping[str, str]) -> bool:
     """Whether a value in them may stand for an attribute (`@domain.feature.element`)."""
     return any(value[:1] == "@" for part in parts for value in part.values())
+
+
+def feature_of(text: str) -> str:
+    """The feature that a reference names; "" for other text."""
+    return ".".join(text[1:].split(".", 2)[:2]) if text[:1] == "@" else ""
 
 
 def resolve(text: str, lookup: Lookup) -> tuple[str, str | None]:

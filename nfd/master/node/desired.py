@@ -68,6 +68,11 @@ class Desired:
     def of(self, kind: Kind) -> Mapping[str, str]:
         return self.values.get(kind, {})
 
+    def unknown(self, kind: Kind, partial: AbstractSet[str]) -> set[str]:
+        """Keys whose values refer to missing features of these sources. A resource may be written as a label."""
+        kinds = (kind.one, LABEL) if kind is Kind.RESOURCES else (kind.one,)
+        return {one.key for one in self.dropped if one.kind in kinds and one.feature.partition(".")[0] in partial}
+
     def origin(self, kind: Kind, key: str) -> Origin:
         return self.origins.get(kind, {}).get(key)
 
@@ -86,7 +91,9 @@ class Freshness:
     rules that exist, None if unknown. `reported` is False until the worker reports. `alone`: there is no worker, only
     objects of third parties. `uncertain` are origins whose keys stay because their result is not known: invalid objects
     (`object:NAMESPACE/NAME`, and `rule:OBJECT` for all rules of one), and rules and objects that failed on the node, or
-    that use or refer to features of a failed source, or that depend on such a rule (`rule:OBJECT/RULE`).
+    that use features of a failed source, or that depend on such a rule (`rule:OBJECT/RULE`). `partial` are the sources
+    of which features may be missing, and `rule` if that is so for `rule.matched`: a key whose value refers to a missing
+    one stays.
     `adds_only`: there may be a newer report, so the keys that are on the node stay as they are, apart from those of
     rules and objects that no longer exist.
     """
@@ -101,6 +108,7 @@ class Freshness:
     reported: bool = True
     alone: bool = False
     uncertain: AbstractSet[str] = frozenset()
+    partial: AbstractSet[str] = frozenset()
     adds_only: bool = False
 
     def for_inherited(self) -> Freshness:

@@ -167,12 +167,17 @@ def evaluate_node(
         return Outcome(joined, fresh, Evaluation(), joining.policy, unused)
     found, fresh = evaluate(report, others, False), derive_freshness(report)
     blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
-    uncertain = lists.uncertain
     unreadable = any(one.startswith(RULE_ORIGIN) for one in lists.uncertain)
     unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)
-    if sources := fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed:
-        uncertain = uncertain | unsure | found.evaluation.missing(sources) | _referring(found.joined, sources)
-    fresh = replace(lists, rules=existing, sources=fresh.sources, blind=blind, alone=alone, uncertain=uncertain)
+    fresh = replace(
+        lists,
+        rules=existing,
+        sources=fresh.sources,
+        blind=blind,
+        alone=alone,
+        uncertain=lists.uncertain | unsure,
+        partial=fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed,
+    )
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)
 
 
@@ -180,12 +185,6 @@ def evaluate_report(report: Report, rules: RuleSet, policy: Policy, watch: Watch
     """The outcome of a node from a report alone; `watch` is called with the result of each rule."""
     joining = Joining(policy)
     return evaluate_node(Node.bare(report.node), report, rules, (), joining, evaluate=at_once(rules, joining, watch))
-
-
-def _referring(report: Report, sources: AbstractSet[str]) -> frozenset[str]:
-    """Origins of labels of objects that refer to features of one of these sources."""
-    texts = ((key, text) for key, text in report.labels.items() if text[:1] == "@" and key in report.origins)
-    return frozenset(report.origins[key] for key, text in texts if text[1:].partition(".")[0] in sources)
 
 
 def at_once(rules: RuleSet, joining: Joining, watch: Watch | None = None) -> Evaluate:

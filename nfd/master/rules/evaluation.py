@@ -8,7 +8,6 @@ cause.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd.errors import Endless, RuleError, reason_of
@@ -74,8 +73,6 @@ class Evaluation:
     """Whether a value may refer to a feature, so that nodes with the same contributions may get different values."""
     unsure: frozenset[str] = frozenset()
     """Origins of rules that failed, and of rules that depend on them: what they set before stays."""
-    unresolved: frozenset[tuple[str, str]] = frozenset()
-    """Origins of matching rules that refer to a missing attribute, each with the name of the feature."""
     groups: tuple[GroupKey, ...] = ()
     """The NodeFeatureGroups that it belongs to."""
     group_problems: Mapping[GroupKey, Problems] = field(default_factory=dict)
@@ -88,14 +85,8 @@ class Evaluation:
 
     def same_outcome(self, other: Evaluation) -> bool:
         """Whether both set the same on the node."""
-        mine, others = (
-            (one.contributions, one.matched, one.complete, one.unsure, one.unresolved) for one in (self, other)
-        )
+        mine, others = ((one.contributions, one.matched, one.complete, one.unsure) for one in (self, other))
         return mine == others
-
-    def missing(self, sources: AbstractSet[str]) -> frozenset[str]:
-        """Origins of the rules that refer to a missing feature of one of these sources."""
-        return frozenset(origin for origin, name in self.unresolved if name.partition(".")[0] in sources)
 
     def took_too_long(self) -> bool:
         """Whether rules, objects, groups, or all together took too long."""
@@ -224,7 +215,6 @@ class _Run:
     refers: bool = False
     slow: list[int] = field(default_factory=list)
     unsure: set[str] = field(default_factory=set)
-    unresolved: set[tuple[str, str]] = field(default_factory=set)
     groups: list[GroupKey] = field(default_factory=list)
     group_problems: dict[GroupKey, Problems] = field(default_factory=dict)
 
@@ -265,15 +255,8 @@ class _Run:
 
     def check(self, index: int, placed: PlacedRule, asked: Contribution) -> None:
         """Record what the policy denies of a matching rule, after all rules have run."""
-
-        def lookup(feature: str, element: str) -> str | None:
-            value = self.view.attribute(feature, element)
-            if not value:
-                self.unresolved.add((placed.origin, feature))
-            return value
-
         try:
-            refused = () if placed.fixed else tuple(_refused(asked, lookup, self.policy))
+            refused = () if placed.fixed else tuple(_refused(asked, self.view.attribute, self.policy))
         except Exception as error:
             refused = (reason_of(error),)
             self.unsure.add(placed.origin)
@@ -308,7 +291,6 @@ class _Run:
             self.view.matched or {},
             self.refers,
             frozenset(self.unsure),
-            frozenset(self.unresolved),
             tuple(self.groups),
             self.group_problems,
             slow=tuple(self.slow),
