@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nfd.cli.dra import Dra, read_dra
 from nfd.config.section import parse_duration
 from nfd.errors import ConfigError, Forbidden, KubeError, NotFound, Unavailable
 from nfd.fleet.nodes import NodeSummary, summarize_all
@@ -31,15 +32,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes, and the resources that the pods on each request."""
+    """Nodes, the resources that the pods on each request, and what DRA has on each."""
 
     nodes: Sequence[Json]
     asks: Mapping[str, Sequence[Ask]] = field(default_factory=dict)
+    dra: Dra = field(default_factory=Dra)
 
     @property
     def summaries(self) -> list[NodeSummary]:
         """By name."""
-        return summarize_all(self.nodes, self.asks)
+        return summarize_all(self.nodes, self.asks, self.dra.nodes)
 
 
 CLUSTER_FLAGS = {
@@ -117,12 +119,13 @@ def default_kubeconfig() -> str:
     return str(path) if not os.environ.get("KUBECONFIG") and path.is_file() else ""
 
 
-def read_fleet(args: Namespace, *, pods: bool = False) -> Fleet:
+def read_fleet(args: Namespace, *, pods: bool = False, dra: bool = False) -> Fleet:
     """All nodes that `--selector` selects. Raises: ConfigError, KubeError."""
 
     async def ask(client: KubeClient) -> Fleet:
         nodes = await read_nodes(client, args.selector)
-        return Fleet(nodes, await read_asks(client) if pods else {})
+        asks = await read_asks(client) if pods else {}
+        return Fleet(nodes, asks, await read_dra(client) if dra else Dra())
 
     return ask_cluster(args, ask)
 

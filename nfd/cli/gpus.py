@@ -1,7 +1,8 @@
 """Print the GPUs and other accelerators of the cluster and how much of them is allocated: products by memory, MIG
 layout, sharing and driver, with a bar for each resource over all nodes and on each node. Allocated are the requests of
 running pods for nvidia.com/*, aliyun.com/gpu-mem (also for each GPU) and the resources of other vendors' plug-ins.
-Resources that only monitor devices are left out. The command is also named `accelerators`."""
+Devices of NVIDIA's DRA driver count by the claims that they are allocated to. Resources that only monitor devices are
+left out. The command is also named `accelerators`."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nfd.cli.cluster import add_cluster_flags, read_fleet
 from nfd.cli.nodes import as_data
-from nfd.cli.output import Style, bar, cut, numbers, screen_width, size_text, style_of
+from nfd.cli.output import Style, bar, columns, cut, numbers, screen_width, size_text, style_of
 from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
 from nfd.fleet.gpus import Group, group
 from nfd.fleet.nodes import NodeSummary
@@ -21,6 +23,7 @@ from nfd.message_text import visible
 EXAMPLES = (
     ("gpus", "all GPUs and other accelerators of the cluster"),
     ("gpus --free", "only resources that are not fully allocated"),
+    ("gpus --pods", "which pod holds which GPU, MIG device or share"),
     ("gpus -o json", "the same for a script"),
 )
 
@@ -28,19 +31,45 @@ EXAMPLES = (
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
     parser.add_argument("--free", action="store_true", help="only nodes and resources that are not fully allocated")
+    parser.add_argument("--pods", action="store_true", help="list the pods that hold GPUs")
     parser.add_argument("-o", "--output", choices=("bars", "json", "yaml"), default="bars")
 
 
 def run(args: Namespace) -> int:
-    nodes = read_fleet(args, pods=True).summaries
+    fleet = read_fleet(args, pods=True, dra=True)
+    nodes = fleet.summaries
+    if fleet.dra.note:
+        sys.stderr.write(f"{fleet.dra.note}\n")
     groups = group(nodes)
+    if args.pods and args.output == "bars":
+        sys.stdout.write(as_table(nodes, style_of(sys.stdout)))
+        return 0
     if args.output == "bars":
         sys.stdout.write(as_bars(groups, {one.name: one for one in nodes}, style_of(sys.stdout), free=args.free))
         return 0
-    found = [{"name": one.name, "resources": [each.to_json() for each in one.resources]} for one in nodes]
-    value = {"groups": [one.to_json() for one in groups], "nodes": [one for one in found if one["resources"]]}
+    found = [_node(one) for one in nodes]
+    value = {"groups": [one.to_json() for one in groups], "nodes": [one for one in found if one.get("resources")]}
     sys.stdout.write(as_data(value, args.output))
     return 0
+
+
+def _node(one: NodeSummary) -> dict[str, Any]:
+    resources, holders = [each.to_json() for each in one.resources], [each.to_json() for each in one.holders]
+    found = {"name": one.name, "resources": resources, "holders": holders, "problems": list(one.problems)}
+    return {key: value for key, value in found.items() if value}
+
+
+def as_table(nodes: Sequence[NodeSummary], style: Style) -> str:
+    """One line for each pod and what it holds; claims without a pod have none."""
+    rows = [
+        [one.name, each.pod or "-", each.resource, str(each.amount), each.device, each.claim]
+        for one in nodes
+        for each in one.holders
+    ]
+    if not rows:
+        return style.dim("no pod holds a GPU") + "\n"
+    head = ("NODE", "POD", "RESOURCE", "AMOUNT", "DEVICE", "CLAIM")
+    return columns(head, rows, style, [style.value, *[None] * (len(head) - 1)], screen_width())
 
 
 UNITS = {PARTITION: "partitions", SHARE: "shares", VIEW: "the same devices in another unit"}

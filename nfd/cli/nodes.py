@@ -50,7 +50,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     data = args.output in ("json", "yaml")
-    nodes = read_fleet(args, pods=data).summaries
+    nodes = read_fleet(args, pods=data, dra=True).summaries
     found = select(args, with_reports(nodes, *ask_master(args)) if args.master else nodes)
     if args.output == "name":
         sys.stdout.write("".join(f"{one.name}\n" for one in found))

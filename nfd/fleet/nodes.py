@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nfd.fleet.accelerators import read_accelerators
+from nfd.fleet.dra import NOTHING, Holder, OnNode, read_holders
 from nfd.fleet.gpu_labels import Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, read_resources
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
@@ -44,6 +45,8 @@ class NodeSummary:
     problems: tuple[str, ...] = ()
     resources: tuple[Resource, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+    """Who holds GPUs, by pod."""
     reported: float | None = None
     """Seconds since its worker's last report, if the master is asked."""
 
@@ -79,8 +82,8 @@ def _silence(node: NodeSummary, ages: Mapping[str, float | None]) -> Iterator[st
         yield "has not reported to this master"
 
 
-def summarize(node: Json, asks: Sequence[Ask] = ()) -> NodeSummary:
-    """Sum up a v1 Node, with the pods on it."""
+def summarize(node: Json, asks: Sequence[Ask] = (), dra: OnNode = NOTHING) -> NodeSummary:
+    """Sum up a v1 Node, with the pods on it and what DRA has there."""
     metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
     labels: Mapping[str, str] = metadata.get("labels") or {}
     info = status.get("nodeInfo") or {}
@@ -96,15 +99,25 @@ def summarize(node: Json, asks: Sequence[Ask] = ()) -> NodeSummary:
         os=_system(labels) or info.get("osImage") or "",
         taints=tuple(_taint(one) for one in spec.get("taints") or ()),
         changed=last_change(metadata.get("managedFields") or ()),
-        problems=(*_problems(node, labels, gpus), *(text for one in others for text in _of_vendor(one))),
-        resources=read_resources(status, labels, asks),
+        problems=(
+            *_problems(node, labels, gpus, dra),
+            *dra.problems,
+            *(text for one in others for text in _of_vendor(one)),
+        ),
+        resources=(*read_resources(status, labels, asks), *dra.resources),
+        holders=tuple(read_holders(asks, dra)),
         labels=labels,
     )
 
 
-def summarize_all(nodes: Iterable[Json], asks: Mapping[str, Sequence[Ask]] | None = None) -> list[NodeSummary]:
+def summarize_all(
+    nodes: Iterable[Json],
+    asks: Mapping[str, Sequence[Ask]] | None = None,
+    dra: Mapping[str, OnNode] | None = None,
+) -> list[NodeSummary]:
     """All of them, by name."""
-    found = (summarize(node, (asks or {}).get(node["metadata"]["name"], ())) for node in nodes)
+    named = ((node["metadata"]["name"], node) for node in nodes)
+    found = (summarize(node, (asks or {}).get(name, ()), (dra or {}).get(name, NOTHING)) for name, node in named)
     return sorted(found, key=lambda one: one.name)
 
 
@@ -129,6 +142,7 @@ def to_json(one: NodeSummary) -> dict[str, Any]:
         "lastReport": None if one.reported is None else round(one.reported, 1),
         "problems": list(one.problems),
         "resources": [resource.to_json() for resource in one.resources],
+        "holders": [holder.to_json() for holder in one.holders],
     }
     return {
         key: value for key, value in found.items() if value not in ("", None, [], {}) and (value or key == "lastReport")
@@ -145,7 +159,7 @@ def _taint(taint: Json) -> str:
     return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
 
 
-def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str]:
+def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode) -> Iterator[str]:
     """What a person should look at, most pressing first."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     states = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
@@ -162,7 +176,8 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str
         yield f"{gpus.failing} of {gpus.present or gpus.usable} GPUs failing"
     elif gpus.present > gpus.usable and gpus.models:
         yield f"{gpus.present - gpus.usable} of {gpus.present} GPUs missing"
-    yield from _unoffered(status, labels, gpus)
+    if not dra.resources and not dra.problems:
+        yield from _unoffered(status, labels, gpus)
 
 
 def _of_vendor(one: Gpus) -> Iterator[str]:

@@ -47,12 +47,19 @@ def ask_of(pod: Json) -> Ask | None:
     node = spec.get("nodeName") or ""
     if not node or status.get("phase") in _OVER:
         return None
-    resources = _effective(spec)
+    through_dra = mapped_to_dra(status)
+    resources = {name: amount for name, amount in _effective(spec).items() if name not in through_dra}
     if not resources:
         return None
     index = str((metadata.get("annotations") or {}).get(GPU_INDEX, ""))
     gpu = int(index) if index.isascii() and index.isdigit() else None
     return Ask(node, metadata.get("namespace") or "", metadata.get("name") or "", resources, gpu)
+
+
+def mapped_to_dra(status: Json) -> frozenset[str]:
+    """Resources for which the scheduler made a claim, which counts instead (KEP-5004)."""
+    mappings = (status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ()
+    return frozenset(str(one.get("resourceName", "")) for one in mappings)
 
 
 def _effective(spec: Json) -> dict[str, int]:

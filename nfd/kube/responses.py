@@ -28,6 +28,8 @@ KINDS = {
     "noderesourcetopologies": "NodeResourceTopology",
     "nodes": "Node",
     "pods": "Pod",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
     "secrets": "Secret",
     "subjectaccessreviews": "SubjectAccessReview",
     "tokenreviews": "TokenReview",

@@ -37,6 +37,7 @@ def apiserver_flags(ports: Ports, pki: Pki, folder: Path) -> list[str]:
     Pods may come without a service account token, nothing sits behind the cluster IPs, and nobody reconciles the
     endpoints of the service `kubernetes`, which may not be on loopback. The address to advertise is named because
     the server looks for a default route otherwise. Without a grace period open watches hold up its end for a minute.
+    DRA is served in the versions of Kubernetes 1.32 and 1.33, too.
     """
     return [
         f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
@@ -56,6 +57,7 @@ def apiserver_flags(ports: Ports, pki: Pki, folder: Path) -> list[str]:
         "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/24",
         "--endpoint-reconciler-type=none",
+        "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
         f"--audit-policy-file={folder / 'audit-policy.json'}",
         f"--audit-log-path={folder / 'audit.log'}",
         "--audit-log-mode=blocking",

@@ -1,0 +1,308 @@
+"""GPUs that DRA hands out: what ResourceSlices offer on a node, and what allocated ResourceClaims hold of it.
+
+Kubernetes API reference, resource.k8s.io (v1, v1beta2 and v1beta1); Kubernetes documentation, "Dynamic Resource
+Allocation". A pool counts only when all slices of its newest generation are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nfd.fleet.gpu_resources import Device, Resource
+from nfd.fleet.pods import Ask
+from nfd.quantity import parse_quantity
+
+DRIVER = "gpu.nvidia.com"
+MEMORY, SHARES = "memory", "shares"
+_MIB = 1 << 20
+_ADDRESS = "resource.kubernetes.io/pciBusID"
+_REFUSED = ("NoSchedule", "NoExecute")
+
+Json = Mapping[str, Any]
+Key = tuple[str, str]
+"""Pool and device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One device of a slice. `attributes` have no domain where it is the driver's; capacities are whole numbers."""
+
+    pool: str
+    name: str
+    node: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    consumes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(counter set, counter) → amount, of a partition."""
+    tainted: bool = False
+    shared: bool = False
+    """Several claims may have parts of it."""
+
+    @property
+    def key(self) -> Key:
+        return self.pool, self.name
+
+    @property
+    def kind(self) -> str:
+        """gpu, mig, vfio."""
+        return self.attributes.get("type", "")
+
+    @property
+    def physical(self) -> str:
+        """The GPU that it is, or is a part of."""
+        own = self.attributes.get("parentUUID") or self.attributes.get("uuid")
+        return self.attributes.get(_ADDRESS) or own or next((name for name, _ in self.consumes), self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A device, or a share of one, that a claim has been given."""
+
+    pool: str
+    device: str
+    share: str = ""
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    claim: str = ""
+    """`namespace/name`."""
+    pods: tuple[str, ...] = ()
+    """`namespace/name` of those that may use it; a claim may stay allocated without one."""
+
+    @property
+    def key(self) -> Key:
+        return self.pool, self.device
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The newest generation of a pool; `problem` says why it cannot be counted, "" if it can."""
+
+    name: str
+    devices: tuple[Offered, ...] = ()
+    counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    problem: str = ""
+    nodes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OnNode:
+    """What DRA has on one node."""
+
+    resources: tuple[Resource, ...] = ()
+    held: tuple[Held, ...] = ()
+    devices: tuple[Offered, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+NOTHING = OnNode()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod and what it holds: an amount of a resource, or a device or share that a claim has been given.
+
+    `pod` is `namespace/name`, "" for a claim that no pod uses at the moment.
+    """
+
+    pod: str
+    resource: str
+    amount: int = 1
+    device: str = ""
+    claim: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known."""
+        found = {name: getattr(self, name) for name in ("pod", "resource", "amount", "device", "claim")}
+        return {name: value for name, value in found.items() if value}
+
+
+def read_holders(asks: Sequence[Ask], dra: OnNode) -> Iterator[Holder]:
+    """Who holds the GPUs of a node, through the device plugin or through DRA."""
+    for ask in asks:
+        for resource, amount in sorted(ask.resources.items()):
+            yield Holder(f"{ask.namespace}/{ask.name}", resource, amount)
+    devices = {device.key: device for device in dra.devices}
+    for held in dra.held:
+        for pod in held.pods or ("",):
+            yield Holder(pod, *_holding(held, devices[held.key]), held.device, held.claim)
+
+
+def _holding(held: Held, device: Offered) -> tuple[str, int]:
+    """The resource, and how much of it."""
+    if device.shared and (shares := held.consumed.get(SHARES)):
+        return f"{DRIVER}/{SHARES}", shares
+    if device.shared:
+        return f"{DRIVER}/{MEMORY}", -(-held.consumed.get(MEMORY, 0) // _MIB)
+    return (f"{DRIVER}/mig-{device.attributes.get('profile', '')}" if device.kind == "mig" else DRIVER), 1
+
+
+def by_node(slices: Iterable[Json], claims: Iterable[Json]) -> dict[str, OnNode]:
+    """Node → its part, of NVIDIA's driver."""
+    held = list({(one.pool, one.device, one.share): one for claim in claims for one in read_claim(claim)}.values())
+    found: dict[str, list[OnNode]] = {}
+    for pool in read_pools(slices):
+        if pool.problem:
+            for node in pool.nodes:
+                found.setdefault(node, []).append(OnNode(problems=(f"DRA pool {pool.name} {pool.problem}",)))
+            continue
+        for node in {device.node for device in pool.devices if device.node}:
+            found.setdefault(node, []).append(_on_node(node, pool, [one for one in held if one.pool == pool.name]))
+    return {node: _joined(parts) for node, parts in found.items()}
+
+
+def _joined(parts: Sequence[OnNode]) -> OnNode:
+    def all_of(name: str) -> tuple[Any, ...]:
+        return tuple(one for part in parts for one in getattr(part, name))
+
+    return OnNode(all_of("resources"), all_of("held"), all_of("devices"), all_of("problems"))
+
+
+def read_pools(slices: Iterable[Json]) -> list[Pool]:
+    """Pools of NVIDIA's driver, by name."""
+    by_pool: dict[str, list[Json]] = {}
+    for one in slices:
+        spec = one.get("spec") or {}
+        if spec.get("driver") == DRIVER:
+            by_pool.setdefault(str((spec.get("pool") or {}).get("name", "")), []).append(spec)
+    return [_pool(name, specs) for name, specs in sorted(by_pool.items())]
+
+
+def _pool(name: str, specs: Sequence[Json]) -> Pool:
+    newest = max(int(spec["pool"].get("generation") or 0) for spec in specs)
+    current = [spec for spec in specs if int(spec["pool"].get("generation") or 0) == newest]
+    nodes = frozenset(str(spec["nodeName"]) for spec in specs if spec.get("nodeName"))
+    wanted = max(int(spec["pool"].get("resourceSliceCount") or 1) for spec in current)
+    if len(current) < wanted:
+        return Pool(name, problem=f"is incomplete: {len(current)} of {wanted} slices", nodes=nodes)
+    devices = tuple(device for spec in current for device in read_devices(name, spec))
+    if len({device.name for device in devices}) < len(devices):
+        return Pool(name, problem="is invalid: two devices have one name", nodes=nodes)
+    counters = {
+        (str(one["name"]), counter): _whole(amount.get("value"))
+        for spec in current
+        for one in spec.get("sharedCounters") or ()
+        for counter, amount in (one.get("counters") or {}).items()
+    }
+    return Pool(name, devices, counters, nodes=nodes)
+
+
+def read_devices(pool: str, spec: Json) -> Iterator[Offered]:
+    """The devices of one slice, in any version of the API."""
+    for one in spec.get("devices") or ():
+        facts = one.get("basic") or one  # v1beta1
+        yield Offered(
+            pool,
+            str(one.get("name", "")),
+            str(spec.get("nodeName") or facts.get("nodeName") or ""),
+            {key.removeprefix(f"{DRIVER}/"): _text(value) for key, value in (facts.get("attributes") or {}).items()},
+            _amounts(facts.get("capacity")),
+            {
+                (str(part.get("counterSet", "")), counter): _whole(amount.get("value"))
+                for part in facts.get("consumesCounters") or ()
+                for counter, amount in (part.get("counters") or {}).items()
+            },
+            any(taint.get("effect") in _REFUSED for taint in facts.get("taints") or ()),
+            bool(facts.get("allowMultipleAllocations")),
+        )
+
+
+def read_claim(claim: Json) -> Iterator[Held]:
+    """What an allocated claim holds of NVIDIA's driver. Access of an administrator takes nothing."""
+    metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
+    namespace = metadata.get("namespace", "")
+    users = status.get("reservedFor") or ()
+    pods = tuple(f"{namespace}/{one.get('name', '')}" for one in users if one.get("resource") == "pods")
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        if result.get("driver") == DRIVER and not result.get("adminAccess"):
+            consumed = {name: _whole(amount) for name, amount in (result.get("consumedCapacity") or {}).items()}
+            name = f"{namespace}/{metadata.get('name', '')}"
+            share = str(result.get("shareID") or "")
+            yield Held(str(result.get("pool", "")), str(result.get("device", "")), share, consumed, name, pods)
+
+
+def _on_node(node: str, pool: Pool, held: Sequence[Held]) -> OnNode:
+    devices = [device for device in pool.devices if device.node == node]
+    names = {device.key for device in devices}
+    mine = tuple(one for one in held if one.key in names)
+    taken = {one.key for one in mine}
+    rows = [*_whole_gpus(devices, taken), *_shares(devices, mine), *_partitions(devices, taken, pool.counters)]
+    return OnNode(tuple(rows), mine, tuple(devices))
+
+
+def _whole_gpus(devices: Sequence[Offered], taken: set[Key]) -> Iterator[Resource]:
+    """Physical GPUs. One is taken if it is, or if anything else that is made of it is."""
+    carved = {device.physical for device in devices if device.kind == "mig" and not device.consumes}
+    gpus = [device for device in devices if device.kind in ("gpu", "vfio") and not device.shared]
+    whole = {device.physical: device for device in gpus if device.physical not in carved}
+    if whole:
+        used = {device.physical for device in devices if device.key in taken} & whole.keys()
+        healthy = sum(not device.tainted for device in whole.values())
+        yield Resource(DRIVER, len(whole), healthy, len(used))
+
+
+def _shares(devices: Sequence[Offered], held: Sequence[Held]) -> Iterator[Resource]:
+    """Devices that several claims may have parts of: their memory in MiB, and their shares where they have a number."""
+    shared = [device for device in devices if device.shared]
+    for name, unit in ((MEMORY, _MIB), (SHARES, 1)):
+        parts: list[Device] = []
+        for index, device in enumerate(one for one in shared if one.capacity.get(name)):
+            used = sum(one.consumed.get(name, 0) for one in held if one.key == device.key)
+            parts.append(Device(index, device.capacity[name] // unit, -(-used // unit)))
+        if parts:
+            total, used = sum(part.total for part in parts), sum(part.allocated for part in parts)
+            offered = sum(part.total for part, one in zip(parts, shared, strict=False) if not one.tainted)
+            yield Resource(f"{DRIVER}/{name}", total, offered, used, "shared", 1, tuple(parts))
+
+
+def _partitions(
+    devices: Sequence[Offered], taken: set[Key], counters: Mapping[tuple[str, str], int]
+) -> Iterator[Resource]:
+    """MIG devices by profile. Of those that are made on demand, as many as still fit beside what is taken."""
+    left = Counter(counters)
+    for device in devices:
+        if device.key in taken:
+            left.subtract(device.consumes)
+    by_profile: dict[str, list[Offered]] = {}
+    for device in devices:
+        if device.kind == "mig":
+            by_profile.setdefault(device.attributes.get("profile", ""), []).append(device)
+    for profile, migs in sorted(by_profile.items()):
+        used = sum(device.key in taken for device in migs)
+        free = [device for device in migs if device.key not in taken]
+        fitting = _fitting(free, left)
+        healthy = sum(not device.tainted for device in fitting)
+        yield Resource(f"{DRIVER}/mig-{profile}", used + len(fitting), used + healthy, used)
+
+
+def _fitting(devices: Sequence[Offered], left: Mapping[tuple[str, str], int]) -> list[Offered]:
+    """As many of these as fit at the same time, one after the other as they are listed."""
+    rest = Counter(left)
+    found: list[Offered] = []
+    for device in devices:
+        if all(rest[counter] >= amount for counter, amount in device.consumes.items()):
+            rest.subtract(device.consumes)
+            found.append(device)
+    return found
+
+
+def _text(value: Any) -> str:
+    """An attribute: `{string: x}`, `{int: 1}`, `{version: 1.0.0}`, `{bool: true}`."""
+    if not isinstance(value, Mapping):
+        return ""
+    plain = next((value[kind] for kind in ("string", "version", "int", "bool") if kind in value), "")
+    return str(plain).lower() if isinstance(plain, bool) else str(plain)
+
+
+def _amounts(capacity: Any) -> dict[str, int]:
+    found = capacity if isinstance(capacity, Mapping) else {}
+    return {
+        name.removeprefix(f"{DRIVER}/"): _whole(amount.get("value") if isinstance(amount, Mapping) else amount)
+        for name, amount in found.items()
+    }
+
+
+def _whole(text: Any) -> int:
+    """0 for what is no quantity."""
+    return int(parse_quantity(str(text)) or 0)

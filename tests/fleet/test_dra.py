@@ -1,0 +1,166 @@
+"""GPUs that DRA hands out, counted: as a table, and through a real API server in every version of resource.k8s.io."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from nfd.cli import main
+from nfd.cli.dra import VERSIONS
+from nfd.fleet.dra import by_node
+from nfd.fleet.nodes import NodeSummary, summarize
+from nfd.fleet.pods import Ask, ask_of
+from tests.controlplane.cluster import ControlPlane
+from tests.fleet.dra_objects import CASES, DRIVER, Case, claim, device, resource_slice
+
+GROUP = "/apis/resource.k8s.io"
+Found = tuple[list[Any], list[Any], list[str]]
+
+
+def node_of(name: str, case: Case) -> dict[str, Any]:
+    amounts = {"cpu": "8", **case.allocatable}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"name": name, "labels": {"nvidia.com/gpu.present": "true"}}, "status": status}
+
+
+def shown(summary: NodeSummary) -> Found:
+    rows = [(one.name, one.capacity, one.allocatable, one.allocated) for one in summary.resources]
+    holders = sorted((one.pod, one.resource, one.amount, one.device) for one in summary.holders)
+    return rows, holders, [one for one in summary.problems if "DRA" in one]
+
+
+def asks(case: Case) -> list[Ask]:
+    return [one for pod in case.pods if (one := ask_of(pod)) is not None]
+
+
+def expected(case: Case) -> Found:
+    return list(case.rows), sorted(case.holders), list(case.problems)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_node(name: str) -> None:
+    case = CASES[name]
+    dra = by_node(case.slices, case.claims)
+    assert dra.keys() == {name}
+    assert shown(summarize(node_of(name, case), asks(case), dra[name])) == expected(case)
+
+
+def test_all_nodes_at_once() -> None:
+    """Devices of one name on different nodes are different devices."""
+    dra = by_node(
+        [one for case in CASES.values() for one in case.slices], [one for case in CASES.values() for one in case.claims]
+    )
+    for name, case in CASES.items():
+        assert shown(summarize(node_of(name, case), asks(case), dra[name])) == expected(case), name
+
+
+def test_one_name_twice_in_a_pool() -> None:
+    found = by_node([resource_slice("n", [device("gpu-0"), device("gpu-0")])], [])
+    assert found["n"].problems == ("DRA pool n is invalid: two devices have one name",)
+    assert not found["n"].resources
+
+
+def test_other_drivers_and_pending_claims_count_nothing() -> None:
+    other = resource_slice("n", [device("channel-0")])
+    other["spec"]["driver"] = "compute-domain.nvidia.com"
+    pending = {**claim("p", "n", "gpu-0"), "status": {}}
+    assert by_node([other], [pending]) == {}
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    made: list[str] = []
+
+    def create(path: str, body: Mapping[str, Any]) -> None:
+        status = body.get("status")
+        control_plane.request("POST", path, {key: value for key, value in body.items() if key != "status"})
+        made.append(f"{path}/{body['metadata']['name']}")
+        if status:
+            control_plane.request("PATCH", f"{made[-1]}/status", {"status": status})
+
+    create("/api/v1/namespaces", {"metadata": {"name": "dra"}})
+    create(
+        "/api/v1/namespaces",
+        {"metadata": {"name": "dra-admin", "labels": {"resource.kubernetes.io/admin-access": "true"}}},
+    )
+    for name, case in CASES.items():
+        node = node_of(name, case)
+        create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+        for one in case.slices:
+            create(f"{GROUP}/v1/resourceslices", one)
+        for one in case.claims:
+            create(f"{GROUP}/v1/namespaces/{one['metadata']['namespace']}/resourceclaims", one)
+        for one in case.pods:
+            create("/api/v1/namespaces/dra/pods", one)
+    yield control_plane
+    for path in reversed(made):
+        grace = "?gracePeriodSeconds=0" if "/pods/" in path else ""
+        control_plane.request("DELETE", path + grace)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_of_the_api(plane: ControlPlane, version: str) -> None:
+    """As servers of Kubernetes 1.32 (v1beta1), 1.33 (v1beta2) and later ones have it."""
+    slices, claims = (
+        plane.request("GET", f"{GROUP}/{version}/{kind}")["items"] for kind in ("resourceslices", "resourceclaims")
+    )
+    devices = [one for each in slices for one in each["spec"].get("devices", ())]
+    assert {"basic" in one for one in devices} == {version == "v1beta1"}
+    dra = by_node(slices, claims)
+    for name, case in CASES.items():
+        rows = [row for row in expected(case)[0] if row[0].startswith(DRIVER)]
+        assert [(one.name, one.capacity, one.allocatable, one.allocated) for one in dra[name].resources] == rows, name
+        assert list(dra[name].problems) == list(case.problems)
+
+
+def run(plane: ControlPlane, capsys: pytest.CaptureFixture[str], *words: str, user: str = "") -> tuple[str, str]:
+    kubeconfig = plane.kubeconfig_for(user) if user else plane.kubeconfig
+    assert main([words[0], f"--kubeconfig={kubeconfig}", *words[1:]]) == 0
+    return capsys.readouterr()
+
+
+def test_the_commands(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = run(plane, capsys, "gpus", "-o", "json")
+    assert err == ""
+    nodes = {one["name"]: one for one in json.loads(out)["nodes"]}
+    for name, case in CASES.items():
+        rows = [
+            (one["name"], one["capacity"], one["allocatable"], one["allocated"])
+            for one in nodes.get(name, {}).get("resources", [])
+        ]
+        assert rows == list(case.rows), name
+        holders = [
+            (one.get("pod", ""), one["resource"], one["amount"], one.get("device", ""))
+            for one in nodes.get(name, {}).get("holders", [])
+        ]
+        assert sorted(holders) == sorted(case.holders), name
+    text, _ = run(plane, capsys, "gpus")
+    assert f"{DRIVER}/mig-3g.40gb" in text
+    pods, _ = run(plane, capsys, "gpus", "--pods")
+    assert [line.split() for line in pods.splitlines() if "dra/t " in line] == [
+        ["mig-on-demand", "dra/t", f"{DRIVER}/mig-3g.40gb", "1", "gpu-0-mig-3g40gb-0", "dra/three"]
+    ]
+    table, _ = run(plane, capsys, "nodes", "incomplete", "full-gpus")
+    assert "DRA pool incomplete is incomplete: 1 of 2 slices" in table
+    assert "no device plug-in" not in table
+
+
+def test_without_the_permission_there_is_one_note(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}]
+    role = "/apis/rbac.authorization.k8s.io/v1"
+    plane.request("POST", f"{role}/clusterroles", {"metadata": {"name": "dra-less"}, "rules": rules})
+    subject = {"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}
+    reference = {"kind": "ClusterRole", "name": "dra-less", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": "dra-less"}, "roleRef": reference, "subjects": [subject]}
+    plane.request("POST", f"{role}/clusterrolebindings", binding)
+    try:
+        out, err = run(plane, capsys, "gpus", "-o", "json", user="alice")
+    finally:
+        plane.request("DELETE", f"{role}/clusterrolebindings/dra-less")
+        plane.request("DELETE", f"{role}/clusterroles/dra-less")
+    assert err.startswith("DRA is not counted: ")
+    assert err.count("\n") == 1
+    assert {one["name"] for one in json.loads(out)["nodes"]} >= {"both-kinds"}
