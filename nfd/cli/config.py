@@ -1,6 +1,7 @@
-"""Print the JSON schema, an example with every default, or the reference in Markdown of the configuration of
-nfd-worker, nfd-master or gpu-feature-discovery, or check a file. The check also reports unknown keys, and numbers where
-text is required."""
+"""Print the JSON schema, an example with every default, or the reference in Markdown of the configuration of one of
+the programs, check a file, or print an object of the NFD operator as values of the chart. The check also reports
+unknown keys, and numbers where text is required. Keys that NFD has or once had, and numbers for klog, are warnings.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nfd.cli.convert import convert
 from nfd.cli.parsers import path
 from nfd.config import render
 from nfd.config.load import check, files, layer_of, load
@@ -22,24 +24,34 @@ from nfd.message_text import visible
 
 _CUSTOM = ("sources", "custom")
 
-PROGRAMS = {"worker": "nfd-worker", "master": "nfd-master", "gfd": "gpu-feature-discovery"}
+PROGRAMS = {
+    "worker": "nfd-worker",
+    "master": "nfd-master",
+    "gfd": "gpu-feature-discovery",
+    "topology-updater": "nfd-topology-updater",
+}
 _GFD_KEYS = frozenset({"version", "flags", "sharing", "imex"})
 """Keys of GPU feature discovery's file; the worker and the master have none of these names."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="schema|example|docs|validate")
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="schema|example|docs|validate|convert")
     for name, about in (("schema", "JSON schema"), ("example", "commented YAML file"), ("docs", "Markdown reference")):
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
         job.add_argument("--program", choices=PROGRAMS, default="worker", help="the program (worker)")
     job = jobs.add_parser("validate", help="check files; exit status 1 if anything is wrong", allow_abbrev=False)
     job.add_argument("--program", choices=PROGRAMS, help="the program (default: found from name and content of FILE)")
     job.add_argument("files", metavar="FILE", type=path, nargs="+", help="a configuration file, - for standard input")
+    about = "print a NodeFeatureDiscovery object of the NFD operator as values of the chart"
+    job = jobs.add_parser("convert", help=about, allow_abbrev=False)
+    job.add_argument("file", metavar="FILE", type=path, help="the object, or the text of its workerConfig.configData")
 
 
 def run(args: Namespace) -> int:
     if args.job == "validate":
         return validate(args.files, args.program)
+    if args.job == "convert":
+        return convert(args.file)
     model, title = model_of(args.program), f"{PROGRAMS[args.program]} configuration"
     renderers: dict[str, Callable[[], str]] = {
         "schema": lambda: render.schema(title, model),
@@ -56,6 +68,10 @@ def model_of(program: str) -> type[Section]:
         from nfd.master.config import Config
 
         return Config
+    if program == "topology-updater":
+        from nfd.topology.cli import Config as TopologyConfig
+
+        return TopologyConfig
     if program == "gfd":
         from nfd.sources import known
 
@@ -71,6 +87,12 @@ def validate(paths: list[str], program: str | None) -> int:
     for name in paths:
         layers = layers_of(name)
         which = program or program_of(name, layers)
+        found = check(model_of(which), layers, strict_text=which == "gfd")
+        for finding in found:
+            sys.stdout.write(f"{'warning: ' if finding.harmless else ''}{visible(str(finding))}\n")
+        wrong += sum(not finding.harmless for finding in found)
+        if any(finding.fatal for finding in found):
+            continue
         for mistake in mistakes(model_of(which), layers, strict_text=which == "gfd"):
             sys.stdout.write(f"{visible(mistake)}\n")
             wrong += 1
@@ -79,8 +101,11 @@ def validate(paths: list[str], program: str | None) -> int:
 
 def program_of(name: str, layers: Sequence[Layer]) -> str:
     """The program of a file, by its keys, then by its name."""
-    if any(isinstance(one.data, Mapping) and _GFD_KEYS & {key.lower() for key in one.data} for one in layers):
+    keys = {str(key).lower() for one in layers if isinstance(one.data, Mapping) for key in one.data}
+    if keys & _GFD_KEYS:
         return "gfd"
+    if "excludelist" in keys or "topology-updater" in Path(name).name:
+        return "topology-updater"
     return "master" if "master" in Path(name).name else "worker"
 
 
@@ -91,11 +116,7 @@ def layers_of(path: str) -> list[Layer]:
 
 
 def mistakes(model: type[Section], layers: list[Layer], *, strict_text: bool = False) -> Iterator[str]:
-    """What a daemon would reject or warn of, one line each, including source names and rules."""
-    found = check(model, layers, strict_text=strict_text)
-    yield from map(str, found)
-    if any(one.fatal for one in found):
-        return
+    """What a daemon would warn of later, in a configuration that can be loaded: plug-ins, rules, times."""
     config: Any = load(model, layers, strict_text=strict_text).config
     if hasattr(config, "sources"):
         yield from _of_worker(layers, config)

@@ -53,6 +53,8 @@ class Finding:
     key: str
     reason: str
     fatal: bool = False
+    harmless: bool = False
+    """NFD's own files have it: no error for `nfd config validate` either."""
 
     def __str__(self) -> str:
         return ": ".join(map(_shown, filter(None, (self.place, self.key, self.reason))))
@@ -101,7 +103,9 @@ class Overlay:
         tree, last = dict(before), dict[str, str]()
         for written, value in sorted(self._renamed(model, data, path).items()):
             if (name := names.get(written if model.exact else written.lower())) is None:
-                self._warn((*path, written), "unknown key" + _advice(written, model, names))
+                former = next((why for key, why in model.former.items() if key.lower() == written.lower()), "")
+                reason = former or "unknown key" + _advice(written, model, names)
+                self._warn((*path, written), reason, harmless=bool(former))
                 continue
             if (other := last.get(name)) is not None:
                 self._warn((*path, other), f"is the same key as {written}, which overrides it")
@@ -167,7 +171,7 @@ class Overlay:
             case Kind.DURATION:
                 return new
             case Kind.TEXT | Kind.PATTERN:
-                return self._text(new, path)
+                return self._text(new, path, harmless=shape.loose)
             case _:
                 return self._number(shape, new, path)
 
@@ -217,7 +221,7 @@ class Overlay:
                 items.append(found)
         return items
 
-    def _text(self, new: Any, path: Path) -> Any:
+    def _text(self, new: Any, path: Path, *, harmless: bool = False) -> Any:
         if isinstance(new, str):
             return new
         if not isinstance(new, bool | int | float):
@@ -225,7 +229,7 @@ class Overlay:
         text = scalar_text(new)
         if self._strict_text:
             return self._fail(path, f"expected text, found {_name_of(new)} {text}; put it in quotes")
-        self._warn(path, f"expected text, {_name_of(new)} is used as {text!r}; put it in quotes")
+        self._warn(path, f"expected text, {_name_of(new)} is used as {text!r}; put it in quotes", harmless=harmless)
         return text
 
     def _number(self, shape: Shape, new: Any, path: Path) -> Any:
@@ -244,8 +248,8 @@ class Overlay:
             return self._fail(path, f"expected {shape.kind}, found {_name_of(new)}")
         return int(new) if shape.kind is Kind.INTEGER else new
 
-    def _warn(self, path: Path, reason: str) -> None:
-        self.findings.append(Finding(place_in(self._layer, path), key_text(path), reason))
+    def _warn(self, path: Path, reason: str, *, harmless: bool = False) -> None:
+        self.findings.append(Finding(place_in(self._layer, path), key_text(path), reason, harmless=harmless))
 
     def _fail(self, path: Path, reason: str) -> Any:
         self.findings.append(Finding(place_in(self._layer, path), key_text(path), reason, fatal=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Annotated, Any, ClassVar
@@ -38,6 +38,8 @@ class Section(BaseModel):
     """A null stands for the default of a key; elsewhere it changes nothing."""
     removable: ClassVar[bool] = False
     """A null removes the section of earlier layers; elsewhere it changes nothing."""
+    former: ClassVar[Mapping[str, str]] = {}
+    """Keys that NFD has or once had, and that have no effect here, with the reason."""
     derived: ClassVar[bool] = True
     """Every key is also a flag and a variable, in addition to the established names."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -70,6 +70,10 @@ class NamespaceSelector(Section):
 
 class Restrictions(Section):
     """What the master does not do, whatever reports and rules request."""
+
+    former: ClassVar[Mapping[str, str]] = {
+        "disableTaints": "has no effect, as in NFD: taints are written only with enableTaints"
+    }
 
     disable_labels: bool = False
     """Publish no labels; those published earlier are removed."""

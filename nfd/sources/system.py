@@ -43,7 +43,14 @@ _LINE = re.compile(r"(\w+)=(.+)", re.ASCII)
 _VERSION = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\..*)?", re.ASCII | re.DOTALL)
 
 
-def discover(host: Host, config: Section) -> Features | Partial:
+class Config(Section):
+    """Labels of the operating system."""
+
+    os_release_labels: tuple[str, ...] = LABELLED
+    """Fields of os-release that become labels `system-os_release.<field>`; a list replaces the default."""
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
     """Read node name, os-release and DMI."""
     return gather(host, {NAME: read_name, OS_RELEASE: read_os_release, DMI: read_dmi})
 
@@ -103,17 +110,18 @@ def split_version(version: str) -> dict[str, str]:
     return {name: part for name, part in parts if part}
 
 
-def labels(features: Features, config: Section) -> Labels:
-    """The fields that schedulers ask for.
+def labels(features: Features, config: Config) -> Labels:
+    """The fields that schedulers ask for, as far as os-release has them.
 
     Labels:
         os_release.ID = text: the operating system, such as `ubuntu`
         os_release.VERSION_ID = text: the operating system's version, such as `24.04`
         os_release.VERSION_ID.major = text: first part of that version
         os_release.VERSION_ID.minor = text: second part of that version
+        os_release.<field> = text: another field that `osReleaseLabels` lists
     """
     fields = features.attributes.get(OS_RELEASE, {})
-    return {f"os_release.{name}": fields[name] for name in LABELLED if name in fields}
+    return {f"os_release.{name}": fields[name] for name in config.os_release_labels if name in fields}
 
 
-SOURCE = Source("system", Section, discover, labels)
+SOURCE = Source("system", Config, discover, labels)

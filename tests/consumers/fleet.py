@@ -29,6 +29,10 @@ OPERATORS_NFD = {
 }
 """Part of the worker's configuration in the charts of GPU operator and network operator (their values.yaml)."""
 
+OPENSHIFT = ["ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"]
+OPENSHIFT += ["OSTREE_VERSION", "RHEL_VERSION", "OPENSHIFT_VERSION"]
+"""What overlay and chart configure on OpenShift."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -55,7 +59,7 @@ FLEET = {
         "two A100 in seven MIG devices each, strategy single; OpenShift",
         "rhcos-4.16-vsphere",
         "mig-uniform-1g-x7-single",
-        config={"sources": {"nvidia": {"migStrategy": "single"}}},
+        config={"sources": {"nvidia": {"migStrategy": "single"}, "system": {"osReleaseLabels": OPENSHIFT}}},
     ),
     "l4-mps": Member(
         "two L4 shared by MPS, read by `gpu-feature-discovery` in a process of its own",

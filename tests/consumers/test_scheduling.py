@@ -172,10 +172,7 @@ def test_pods_end_when_a_rule_takes_the_label_away(cluster: ControlPlane, discov
     version = now(cluster, PODS)
     discovery.workers["milan-nic"].kill()
     cluster.kubectl("delete", "-f", str(RULES))
-    ended = {
-        "milan-nic": {"network-operator-ofed-driver", "network-operator-rdma-device-plugin"},
-        "a100-mig": {"gpu-operator-openshift-driver"},
-    }
+    ended = {"milan-nic": {"network-operator-ofed-driver", "network-operator-rdma-device-plugin"}}
     with suppress(AssertionError):
         eventually(lambda: marked(cluster, version) == ended)
     assert marked(cluster, version) == ended

@@ -9,6 +9,11 @@ PLUGIN_CONFIGS = {
     "b": {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}},
 }
 
+STARTUP_TAINTS = [
+    {"key": "nfd.node.kubernetes.io/unlabelled", "effect": "NoSchedule"},
+    {"key": "startup.example.com/gpu", "value": "wait", "effect": "NoExecute"},
+]
+
 SETTINGS: dict[str, Values] = {
     "default": {},
     "sub-chart": {"enabled": True, "global": {"imagePullSecrets": [{"name": "pull"}], "other": 1}},
@@ -55,6 +60,9 @@ SETTINGS: dict[str, Values] = {
     "gpu-daemonset": {"gpu": {"mode": "daemonset", "runtimeClassName": "nvidia", "migStrategy": "mixed"}},
     "gpu-in-worker": {"gpu": {"runtimeClassName": "nvidia", "migStrategy": "single"}},
     "gpu-off": {"gpu": {"mode": "off"}},
+    "startup-taints": {"startupTaints": STARTUP_TAINTS, "gpu": {"mode": "daemonset"}},
+    "tolerate-all": {"worker": {"tolerations": [], "tolerateNoSchedule": True}},
+    "openshift": {"openshift": {"enabled": True}, "worker": {"config": {"sources": {"pci": {}}}}},
     "gfd-off": {"gfd": {"enabled": False}},
     "plugin-configs": {"config": {"map": PLUGIN_CONFIGS, "default": "a"}, "gfd": {"enabled": True}},
     "plugin-configs-given": {"config": {"name": "mine", "fallbackStrategies": ["empty"]}},

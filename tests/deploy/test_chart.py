@@ -15,10 +15,22 @@ from gfd.config_manager import read_settings
 from nfd.config.flags import parse
 from nfd.config.load import load
 from nfd.host import PLUGIN_D
+from nfd.sources.system import LABELLED
 from nfd.worker.config import model
 from tests.controlplane.cluster import ControlPlane
-from tests.deploy.rendering import CHART, ROOT, Values, chart_objects, container_of, notes, one, pod_of, values_in
-from tests.deploy.settings import SETTINGS
+from tests.deploy.rendering import (
+    CHART,
+    ROOT,
+    Values,
+    chart_objects,
+    container_of,
+    notes,
+    one,
+    overlay,
+    pod_of,
+    values_in,
+)
+from tests.deploy.settings import SETTINGS, STARTUP_TAINTS
 
 POOL: Values = {"master": {"nodeLabelSelector": "pool in (a,b)"}}
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
@@ -346,3 +358,39 @@ def test_the_notes_say_which_mig_strategy_users_of_the_operator_need() -> None:
     assert "with the operator, set gpu.migStrategy=single" in " ".join(notes().split())
     for values in ({"gpu": {"migStrategy": "mixed"}}, {"gfd": {"enabled": False}}, SETTINGS["plugin-configs"]):
         assert "MIG" not in notes(values)
+
+
+def test_openshift_labels_three_more_fields_of_os_release() -> None:
+    """By default if the cluster has OpenShift's API; the overlay says the same. What the values list counts."""
+    (conf,) = (
+        each["data"] for each in chart_objects(SETTINGS["openshift"]) if "worker-conf" in each["metadata"]["name"]
+    )
+    sources = yaml.safe_load(conf["nfd-worker.conf"])["sources"]
+    assert sources == {"system": {"osReleaseLabels": [*LABELLED, *MORE]}, "pci": {}}
+    overlaid = environment(container_of(one(overlay("openshift"), "DaemonSet", "nfd-worker")))
+    assert overlaid["NFD_WORKER_SOURCES_SYSTEM_OS_RELEASE_LABELS"] == ",".join((*LABELLED, *MORE))
+    parsed = parse("nfd-worker", [], model=model(), env_prefix="NFD_WORKER", environment=overlaid)
+    assert load(model(), parsed.layers).config.sources.system.os_release_labels == (*LABELLED, *MORE)
+    own = {"sources": {"system": {"osReleaseLabels": ["ID"]}}}
+    assert "OSTREE_VERSION" not in str(chart_objects({"openshift": {"enabled": True}, "worker": {"config": own}}))
+    assert "OSTREE_VERSION" not in str(chart_objects())
+
+
+MORE = ("OSTREE_VERSION", "RHEL_VERSION", "OPENSHIFT_VERSION")
+
+
+def test_workers_tolerate_the_taint_of_gpu_nodes_startup_taints_and_what_is_asked_for() -> None:
+    def tolerations(values: Values, name: str = "worker") -> Any:
+        return pod_of(one(chart_objects(values), "DaemonSet", name)).get("tolerations")
+
+    gpus = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    exact = [{"operator": "Equal", "value": "", **taint} for taint in STARTUP_TAINTS]
+    assert tolerations({}) == [gpus]
+    assert pod_of(one(overlay("default"), "DaemonSet"))["tolerations"] == [gpus]
+    assert tolerations(SETTINGS["startup-taints"]) == [gpus, *exact]
+    assert tolerations(SETTINGS["startup-taints"], "gpu-feature-discovery") == [
+        {**gpus, "effect": "NoSchedule"},
+        *exact,
+    ]
+    assert tolerations(SETTINGS["tolerate-all"]) == [{"operator": "Exists", "effect": "NoSchedule"}]
+    assert tolerations({"worker": {"tolerations": []}}) is None

@@ -105,6 +105,16 @@ def test_labels_are_of_four_fields(tmp_path: Path) -> None:
     }
 
 
+def test_an_option_names_the_fields(tmp_path: Path) -> None:
+    files = {"etc/os-release": "ID=rhcos\nVERSION_ID=4.16\nOSTREE_VERSION='416.94.2'\nODD.=x\n"}
+    host, plan = make_host(tmp_path, files), ("ID", "OSTREE_VERSION", "RHEL_VERSION", "../x")
+    config = system.Config(os_release_labels=plan)
+    assert system.labels(scan(host, system.SOURCE).features, config) == {
+        "os_release.ID": "rhcos",
+        "os_release.OSTREE_VERSION": "416.94.2",
+    }
+
+
 def test_dmi_keeps_empty_values_and_leaves_serial_numbers_alone(tmp_path: Path) -> None:
     folder = "sys/devices/virtual/dmi/id"
     files = {f"{folder}/sys_vendor": b"Ac\xffme \n", f"{folder}/product_sku": "\n", f"{folder}/product_serial": "S1\n"}

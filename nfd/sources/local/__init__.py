@@ -7,7 +7,8 @@ documentation, "Customization guide", feature files.)
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from nfd.config.section import Section
 from nfd.errors import HostError
@@ -27,7 +28,15 @@ MAX_TEXT = 1024 * 1024
 """Entries of a kind and bytes that all files may have, so that a report keeps within what a master takes."""
 
 
-def discover(host: Host, config: Section) -> Features | Partial:
+class Config(Section):
+    """Feature files have no options."""
+
+    former: ClassVar[Mapping[str, str]] = {
+        "hooksEnabled": "has no effect: NFD up to 0.16 ran hooks, and this worker runs none"
+    }
+
+
+def discover(host: Host, config: Config) -> Features | Partial:
     """Read the feature files in the order of their names; a later one overrides an earlier.
 
     Reads: etc/kubernetes/node-feature-discovery/features.d/*, regular files that are not hidden
@@ -146,7 +155,7 @@ def _merge(host: Host, found: Entries, new: Entries, name: str) -> None:
         old.update(entries)
 
 
-def labels(features: Features, config: Section) -> Labels:
+def labels(features: Features, config: Config) -> Labels:
     """The entries of `local.label`.
 
     Labels:
@@ -157,7 +166,7 @@ def labels(features: Features, config: Section) -> Labels:
 
 SOURCE = Source(
     "local",
-    Section,
+    Config,
     discover,
     labels,
     priority=20,

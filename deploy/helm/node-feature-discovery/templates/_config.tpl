@@ -53,9 +53,20 @@
 {{- end }}
 {{- end }}
 
-{{/* nfd-worker.conf, with what gpu.mode and gpu.migStrategy say laid under it. */}}
+{{/* Not empty on OpenShift. */}}
+{{- define "nfd.openShift" -}}
+{{- $found := .Capabilities.APIVersions.Has "config.openshift.io/v1" }}
+{{- if kindIs "bool" .Values.openshift.enabled | ternary .Values.openshift.enabled $found }}yes{{ end }}
+{{- end }}
+
+{{/* nfd-worker.conf, with what gpu.mode, gpu.migStrategy and openshift.enabled say laid under it. */}}
 {{- define "nfd.workerConfig" -}}
 {{- $config := deepCopy (.Values.worker.config | default dict) }}
+{{- if include "nfd.openShift" . }}
+{{- $fields := list "ID" "VERSION_ID" "VERSION_ID.major" "VERSION_ID.minor" }}
+{{- $fields = concat $fields (list "OSTREE_VERSION" "RHEL_VERSION" "OPENSHIFT_VERSION") }}
+{{- $config = mergeOverwrite (dict "sources" (dict "system" (dict "osReleaseLabels" $fields))) $config }}
+{{- end }}
 {{- if eq (include "nfd.gpuMode" .) "worker" }}
 {{- if ne .Values.gpu.migStrategy "none" }}
 {{- $gpu := dict "sources" (dict "nvidia" (dict "migStrategy" .Values.gpu.migStrategy)) }}

@@ -14,6 +14,19 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* The component's tolerations, and those of startupTaints, as a mapping for podSettings. */}}
+{{- define "nfd.tolerations" -}}
+{{- $tolerations := .component.tolerations | default list }}
+{{- range .root.Values.startupTaints }}
+{{- $exact := dict "key" .key "operator" "Equal" "value" (.value | default "" | toString) "effect" .effect }}
+{{- $tolerations = append $tolerations $exact }}
+{{- end }}
+{{- if .component.tolerateNoSchedule }}
+{{- $tolerations = append $tolerations (dict "operator" "Exists" "effect" "NoSchedule") }}
+{{- end }}
+{{- dict "tolerations" $tolerations | toYaml }}
+{{- end }}
+
 {{- define "nfd.podSettings" -}}
 enableServiceLinks: false
 {{- $component := .component }}
