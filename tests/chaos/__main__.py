@@ -7,8 +7,8 @@ import shutil
 import sys
 from itertools import groupby, islice
 
-from tests.chaos.driver import Run, Wish
-from tests.chaos.judge import KINDS, Violation
+from tests.chaos.checker import KINDS, Violation
+from tests.chaos.driver import Run, RunOptions
 from tests.chaos.schedule import CHANGES, FAULTS
 from tests.controlplane.cluster import ControlPlane
 
@@ -18,14 +18,14 @@ MOST = 20
 """Versions of Nodes whose violations are told in full."""
 
 
-def parse(argv: list[str]) -> Wish:
+def parse(argv: list[str]) -> RunOptions:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long faults are injected (default: 600)")
     parser.add_argument("--seed", type=int, default=1, help="what decides the schedule (default: 1)")
     parser.add_argument("--nodes", type=int, default=200, help="how many nodes (default: 200)")
     parser.add_argument("--crew", type=int, default=20, help="workers in one process (default: 20)")
     given = parser.parse_args(argv)
-    return Wish(given.seed, given.seconds, given.nodes, given.crew)
+    return RunOptions(given.seed, given.seconds, given.nodes, given.crew)
 
 
 def say(line: str) -> None:
@@ -33,9 +33,9 @@ def say(line: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    wish = parse(argv)
+    options = parse(argv)
     with ControlPlane() as plane:
-        return carry_out(Run(wish, say, plane))
+        return carry_out(Run(options, say, plane))
 
 
 def carry_out(run: Run) -> int:
@@ -47,7 +47,7 @@ def carry_out(run: Run) -> int:
         report(run)
     finally:
         run.close()
-    if run.judge.violations or run.wrong:
+    if run.checker.violations or run.wrong:
         run.say(f"logs are in {run.folder}")
         return 1
     shutil.rmtree(run.folder)
@@ -62,18 +62,18 @@ def report(run: Run) -> None:
             left_out = f" ({run.impossible[kind]} impossible at the time)" if run.impossible[kind] else ""
             run.say(f"  {run.injected[kind]:5d} {kind}{left_out}")
     sent = sum(unit.proxy.count("PATCH", "/nodes/") for unit in run.fleet.masters if unit.proxy is not None)
-    run.say(f"states of Nodes seen: {run.judge.states}; patches sent: {sent}, written: {run.judge.written}")
+    run.say(f"states of Nodes seen: {run.checker.states}; patches sent: {sent}, written: {run.checker.written}")
     run.say("restarts: " + ", ".join(f"{number} {kind}" for kind, number in sorted(run.restarts.items())))
     if run.fleet.library is None:
         run.say("clocks were not stepped: there is no C compiler")
-    together = groupby(run.judge.violations, key=lambda one: (one.kind, one.node, one.version))
+    together = groupby(run.checker.violations, key=lambda one: (one.kind, one.node, one.version))
     for _, violations in islice(together, MOST):
         tell(run, list(violations))
     for kind in KINDS:
-        run.say(f"  {sum(one.kind == kind for one in run.judge.violations):5d} {kind}")
+        run.say(f"  {sum(one.kind == kind for one in run.checker.violations):5d} {kind}")
     for line in run.wrong:
         run.say(f"wrong: {line}")
-    run.say(f"violations: {len(run.judge.violations) + len(run.wrong)}")
+    run.say(f"violations: {len(run.checker.violations) + len(run.wrong)}")
 
 
 def tell(run: Run, violations: list[Violation]) -> None:

@@ -1,4 +1,4 @@
-"""Carries out what really changes, after telling the judge: machines, rules, foreign keys, Nodes that come and go."""
+"""Carries out what really changes, after telling the checker: machines, rules, foreign keys, Nodes that come and go."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.chaos.checker import Checker
 from tests.chaos.faults import Faults
 from tests.chaos.fleet import Undo, Unit
-from tests.chaos.judge import Judge
 from tests.chaos.machines import Machine
 from tests.chaos.model import CLASSES, FOREIGN, LIST, ORIGINS, SOURCES, TAINTS, VENDORS, F, Rule, Truth, wanted_of
 from tests.chaos.schedule import Event
@@ -50,7 +50,7 @@ class Member:
 @dataclass
 class Changes:
     members: list[Member]
-    judge: Judge
+    checker: Checker
     server: Undisturbed
     faults: Faults
     rules: dict[str, Rule] = field(default_factory=dict)
@@ -107,13 +107,13 @@ class Changes:
 
     def _become(self, member: Member, truth: Truth, *, joined: bool = False) -> None:
         wanted = wanted_of(truth, self.rules.values(), member.foreign)
-        self.judge.expect(member.name, wanted, truth.boot, joined=joined)
+        self.checker.expect(member.name, wanted, truth.boot, joined=joined)
         member.machine.become(truth)
 
     def _free(self, member: Member, source: str) -> bool:
         """Whether features of the source can change: it can be read, and what it changed last has arrived."""
         rules = {f"rule {name}" for name in RULES_OF.values()} if source == "pci" else set()
-        return source not in member.machine.spoilt and self.judge.settled(member.name, SOURCES[source] | rules)
+        return source not in member.machine.spoilt and self.checker.settled(member.name, SOURCES[source] | rules)
 
     def _device(self, member: Member, dice: random.Random) -> Undo | None:
         if not self._free(member, "pci"):
@@ -155,7 +155,7 @@ class Changes:
         """Those that were asked for and for which it is time now."""
         for vendor, rule in list(self.asked.items()):
             name = RULES_OF[vendor]
-            if self.judge.waiting(vendor, name):
+            if self.checker.waiting(vendor, name):
                 continue
             del self.asked[vendor]
             before = self.rules.pop(name, None)
@@ -171,11 +171,11 @@ class Changes:
 
     def _expect_everywhere(self) -> None:
         for member in self.members:
-            self.judge.expect(member.name, self.wanted(member), member.machine.truth.boot)
+            self.checker.expect(member.name, self.wanted(member), member.machine.truth.boot)
 
     def _write_foreign(self, member: Member, dice: random.Random) -> Undo | None:
         """A label, some of them together, an annotation or a taint is set to something else, or taken away."""
-        if not self.judge.settled(member.name, {FOREIGN}):
+        if not self.checker.settled(member.name, {FOREIGN}):
             return None
         keys = [*FOREIGN_LABELS, f"@{NOTE}", f"%{TAINT}"]
         texts = {key: f"v{dice.randint(0, 99)}" for key in dice.sample(keys, dice.randint(1, 3))}
@@ -184,7 +184,7 @@ class Changes:
         if after == member.foreign:
             return None
         member.foreign = after
-        self.judge.expect(member.name, self.wanted(member), member.machine.truth.boot)
+        self.checker.expect(member.name, self.wanted(member), member.machine.truth.boot)
         sent = {key: None if key in gone else text for key, text in texts.items()}
         labels = {key: text for key, text in sent.items() if key[0] not in "@%"}
         notes = {key[1:]: text for key, text in sent.items() if key[0] == "@"}
@@ -197,7 +197,7 @@ class Changes:
 
     def _poison(self, member: Member, dice: random.Random) -> Undo | None:
         """Somebody who may annotate the Node names a label and a taint that no master may write, and forges origins."""
-        if member.machine.spoilt or not self.judge.settled(member.name):
+        if member.machine.spoilt or not self.checker.settled(member.name):
             return None
         there = self.server.request("GET", f"/api/v1/nodes/{member.name}")["metadata"].get("annotations") or {}
         other = self.server.request("GET", f"/api/v1/nodes/{dice.choice(self.members).name}")["metadata"]
@@ -208,7 +208,7 @@ class Changes:
                 (None, "{", "[]", "{}", (other.get("annotations") or {}).get(ORIGINS), there.get(ORIGINS))
             ),
         }
-        self.judge.poison(member.name)
+        self.checker.poison(member.name)
         self._patch(member, {"metadata": {"annotations": notes}})
         return _done
 
@@ -226,7 +226,7 @@ class Changes:
         return self._without_worker(member, dice, reboot)
 
     def _recreate(self, member: Member, dice: random.Random) -> Undo | None:
-        if not self.judge.settled(member.name):
+        if not self.checker.settled(member.name):
             return None
         return self._delete(member, member.machine.truth)
 
@@ -242,14 +242,14 @@ class Changes:
     def _delete(self, member: Member, truth: Truth) -> Undo:
         wanted = wanted_of(truth, self.rules.values(), member.foreign)
         joined = not member.machine.spoilt and time.monotonic() - member.failed_at > AFTERMATH
-        self.judge.expect_deletion(member.name, wanted, truth.boot, joined=joined)
+        self.checker.expect_deletion(member.name, wanted, truth.boot, joined=joined)
         self.server.request("DELETE", f"/api/v1/nodes/{member.name}")
         return lambda: self.create(member)
 
     def _without_worker(self, member: Member, dice: random.Random, change: Callable[[], None]) -> Undo | None:
         """Change a machine, all of whose sources can be read, between two lives of its worker."""
         crew = member.crew
-        if crew.busy or member.machine.spoilt or not self.judge.settled(member.name) or not crew.program.alive():
+        if crew.busy or member.machine.spoilt or not self.checker.settled(member.name) or not crew.program.alive():
             return None
         again = crew.hold(self.faults.end(crew, signal.SIGKILL))
         change()
@@ -257,7 +257,7 @@ class Changes:
 
     def _spoil(self, member: Member, dice: random.Random) -> Undo | None:
         source = dice.choice(tuple(SOURCES))
-        if source in member.machine.spoilt or not self.judge.settled(member.name, SOURCES[source]):
+        if source in member.machine.spoilt or not self.checker.settled(member.name, SOURCES[source]):
             return None
         member.machine.spoil(source, dice.getrandbits(1))
         member.failed_at = time.monotonic()
@@ -270,7 +270,7 @@ class Changes:
 
     def _patch(self, member: Member, body: dict[str, Any], subresource: str = "") -> None:
         answer = self.server.request("PATCH", f"/api/v1/nodes/{member.name}{subresource}", body)
-        self.judge.mine(member.name, str(answer["metadata"]["resourceVersion"]))
+        self.checker.mine(member.name, str(answer["metadata"]["resourceVersion"]))
 
 
 def other_devices(truth: Truth, dice: random.Random, spared: Collection[str] = ()) -> Truth:

@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 
 from tests.chaos.changes import RULES_OF, Changes, Member, other_devices, other_release, other_wave
+from tests.chaos.checker import Checker
 from tests.chaos.faults import Faults
 from tests.chaos.fleet import Fleet, Undo
 from tests.chaos.hostile import Hostile
-from tests.chaos.judge import Judge
 from tests.chaos.machines import Machine
 from tests.chaos.model import VENDORS, Rule, Truth
 from tests.chaos.schedule import CHANGES, NEIGHBOURS, Event, digest, make_schedule
@@ -32,7 +32,7 @@ LOOK = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RunOptions:
     seed: int = 1
     seconds: float = 600.0
     nodes: int = 200
@@ -55,7 +55,7 @@ class Happened:
 class Run:
     """On a control plane that runs already and has nothing else to do. `close` ends all the rest and leaves nothing."""
 
-    wish: Wish
+    options: RunOptions
     say: Callable[[str], None]
     plane: ControlPlane
     injected: Counter[str] = field(default_factory=Counter)
@@ -68,8 +68,8 @@ class Run:
     def __post_init__(self) -> None:
         self.begun = time.monotonic()
         self.folder = Path(tempfile.mkdtemp(prefix="nfd-chaos-"))
-        self.judge = Judge(self.now)
-        self.schedule = make_schedule(self.wish.seed, self.wish.seconds)
+        self.checker = Checker(self.now)
+        self.schedule = make_schedule(self.options.seed, self.options.seconds)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
 
@@ -78,28 +78,29 @@ class Run:
 
     def start(self) -> None:
         """Everything runs, and every Node is as the model says."""
-        wish, begun = self.wish, time.monotonic()
+        options, begun = self.options, time.monotonic()
         self.server = Undisturbed(self.plane)
-        self.fleet = Fleet(self.plane, self.folder, wish.seed)
+        self.fleet = Fleet(self.plane, self.folder, options.seed)
         eventually(self.server.ready, 90)
         self.fleet.prepare()
-        self.watcher = Watcher(self.server, self.judge.see)
+        self.watcher = Watcher(self.server, self.checker.see)
         self.fleet.start_masters()
         machines = self._machines()
-        self.fleet.start_crews([(name, machine.root) for name, machine in machines.items()], wish.crew)
+        self.fleet.start_crews([(name, machine.root) for name, machine in machines.items()], options.crew)
         crew_of = {name: unit for unit in self.fleet.crews for name in unit.members}
         members = [Member(name, machine, crew_of[name]) for name, machine in machines.items()]
-        self.faults = Faults(self.fleet, self.restarts, self.judge.restarted)
-        self.hostile = Hostile(self.server, self.judge)
-        self.changes = Changes(members, self.judge, self.server, self.faults)
+        self.faults = Faults(self.fleet, self.restarts, self.checker.restarted)
+        self.hostile = Hostile(self.server, self.checker)
+        self.changes = Changes(members, self.checker, self.server, self.faults)
         for member in members:
-            self.judge.expect_node(member.name, self.changes.wanted(member), member.machine.truth.boot)
+            self.checker.expect_node(member.name, self.changes.wanted(member), member.machine.truth.boot)
             self.changes.create(member)
         self.changes.asked |= {vendor: Rule(RULES_OF[vendor], vendor, 1) for vendor in VENDORS[:3]}
         self.await_calm()
         self.say(
-            f"seed {wish.seed}, schedule {digest(self.schedule)}: {wish.nodes} nodes, {len(self.fleet.crews)} worker"
-            f" processes, {len(self.fleet.masters)} masters; labelled after {time.monotonic() - begun:.0f} s"
+            f"seed {options.seed}, schedule {digest(self.schedule)}: {options.nodes} nodes,"
+            f" {len(self.fleet.crews)} worker processes, {len(self.fleet.masters)} masters;"
+            f" labelled after {time.monotonic() - begun:.0f} s"
         )
 
     def disturb(self) -> None:
@@ -108,9 +109,9 @@ class Run:
         self._put_rules()
         for event in self.schedule:
             self._at(event.at, partial(self._begin, event))
-        for minute in range(1, int(self.wish.seconds / SAY) + 1):
+        for minute in range(1, int(self.options.seconds / SAY) + 1):
             self._at(minute * SAY - 0.001, self._say_minute)
-        while (self._due[0][0] < self.wish.seconds or len(self._due) > 1) and not self.watcher.failed:
+        while (self._due[0][0] < self.options.seconds or len(self._due) > 1) and not self.watcher.failed:
             at, _, action = heapq.heappop(self._due)
             time.sleep(max(0.0, at - self.now()))
             action()
@@ -121,12 +122,12 @@ class Run:
         self.fleet.plane.start_apiserver()
         self.await_calm()
         self.say(f"calm {self.now() - begun:.0f} s after the last fault")
-        written = self.judge.written
-        time.sleep(self.wish.quiet)
-        self.judge.final()
-        if self.judge.written != written:
+        written = self.checker.written
+        time.sleep(self.options.quiet)
+        self.checker.final()
+        if self.checker.written != written:
             self.wrong.append(
-                f"{self.judge.written - written} writes in {self.wish.quiet:.0f} s although nothing changed"
+                f"{self.checker.written - written} writes in {self.options.quiet:.0f} s although nothing changed"
             )
         self.wrong += self.fleet.failures()
         if self.watcher.failed:
@@ -136,7 +137,7 @@ class Run:
         """What was asked for is still done."""
         deadline = time.monotonic() + CALM
         while (
-            (self.judge.unsettled() or self.changes.asked) and time.monotonic() < deadline and not self.watcher.failed
+            (self.checker.unsettled() or self.changes.asked) and time.monotonic() < deadline and not self.watcher.failed
         ):
             self.changes.put_rules()
             time.sleep(LOOK)
@@ -148,8 +149,8 @@ class Run:
                 part.stop()
 
     def _machines(self) -> dict[str, Machine]:
-        dice, machines = random.Random(f"machines {self.wish.seed}"), {}
-        for number in range(self.wish.nodes):
+        dice, machines = random.Random(f"machines {self.options.seed}"), {}
+        for number in range(self.options.nodes):
             truth = other_wave(other_release(other_devices(Truth(f"boot-{number}"), dice), dice), dice)
             name = f"chaos-{number}"
             machines[name] = Machine(self.folder / "machines" / name, truth)
@@ -184,7 +185,7 @@ class Run:
         faults = sum(number for kind, number in self.injected.items() if kind not in CHANGES)
         changed = sum(self.injected.values()) - faults
         self.say(
-            f"{self.now() / 60:4.0f} min: {faults} faults, {changed} changes, {self.judge.states} states seen,"
-            f" {self.judge.written} patches written, {sum(self.restarts.values())} restarts,"
-            f" {len(self.judge.unsettled())} nodes waiting, {len(self.judge.violations)} violations"
+            f"{self.now() / 60:4.0f} min: {faults} faults, {changed} changes, {self.checker.states} states seen,"
+            f" {self.checker.written} patches written, {sum(self.restarts.values())} restarts,"
+            f" {len(self.checker.unsettled())} nodes waiting, {len(self.checker.violations)} violations"
         )

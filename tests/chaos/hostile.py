@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.chaos.checker import Checker
 from tests.chaos.fleet import Undo
-from tests.chaos.judge import Judge
 from tests.chaos.model import VENDORS
 from tests.chaos.schedule import Event
 from tests.chaos.watcher import Undisturbed
@@ -30,7 +30,7 @@ class Hostile:
     """Each kind happens once at a time; `stop` leaves nothing behind."""
 
     server: Undisturbed
-    judge: Judge
+    checker: Checker
     _there: set[str] = field(default_factory=set)
 
     def begin(self, event: Event) -> Undo | None:
@@ -59,7 +59,7 @@ class Hostile:
     def _refuse(self, dice: random.Random) -> Undo:
         """No key of one vendor's rule may come or change; that a key goes, or stays as it is, is let through."""
         part = f"chaos-rule-{dice.choice(VENDORS)}-"
-        self.judge.refusing(True)
+        self.checker.refusing(True)
         self.server.request("POST", POLICIES, policy(part, dice.choice(("Invalid", "Forbidden"))))
         binding = {"policyName": NAME, "validationActions": ["Deny"]}
         self.server.request("POST", BINDINGS, _object("ValidatingAdmissionPolicyBinding", binding))
@@ -67,7 +67,7 @@ class Hostile:
         def allow() -> None:
             self.server.request("DELETE", f"{BINDINGS}/{NAME}")
             self.server.request("DELETE", f"{POLICIES}/{NAME}")
-            self.judge.refusing(False)
+            self.checker.refusing(False)
 
         return allow
 

@@ -94,16 +94,16 @@ class Container:
             return dict(self._get("configmaps", name).get("data") or {})
         if "projected" in volume and not (self._folder / volume["name"]).exists():
             (source,) = volume["projected"]["sources"]
-            wish = source["serviceAccountToken"]
-            return {wish["path"]: self._token(wish["audience"])}
+            request = source["serviceAccountToken"]
+            return {request["path"]: self._token(request["audience"])}
         return {}
 
     def _token(self, audience: str | None) -> str:
         """Of the pod's service account, bound to the pod."""
-        wish = objects.token_request(audience, self._pod["metadata"]["name"], 3600)
+        request = objects.token_request(audience, self._pod["metadata"]["name"], 3600)
         account = self._pod["spec"]["serviceAccountName"]
         path = f"/api/v1/namespaces/{self._pod['metadata']['namespace']}/serviceaccounts/{account}/token"
-        return str(self._plane.request("POST", path, wish)["status"]["token"])
+        return str(self._plane.request("POST", path, request)["status"]["token"])
 
     def _get(self, kind: str, name: str) -> Json:
         return self._plane.request("GET", f"/api/v1/namespaces/{self._pod['metadata']['namespace']}/{kind}/{name}")

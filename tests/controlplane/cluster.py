@@ -104,8 +104,8 @@ class ControlPlane(Servers):
         self.create(f"{inside}/serviceaccounts", {"metadata": {"name": name}})
         if node:
             self.create(f"{inside}/pods", objects.pod(f"{name}-on-{node}", name, node))
-        wish = objects.token_request(audience, f"{name}-on-{node}" if node else None, seconds)
-        answer = self.request("POST", f"{inside}/serviceaccounts/{name}/token", wish)
+        request = objects.token_request(audience, f"{name}-on-{node}" if node else None, seconds)
+        answer = self.request("POST", f"{inside}/serviceaccounts/{name}/token", request)
         return str(answer["status"]["token"])
 
     def mark(self) -> Mark:

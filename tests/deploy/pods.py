@@ -173,8 +173,8 @@ class Pod:
         if "configMap" in volume:
             return self.write(name, self.config_map(volume["configMap"]["name"]))
         (source,) = volume["projected"]["sources"]
-        wish = source["serviceAccountToken"]
-        return self.write(name, {wish["path"]: self.token(wish["audience"])})
+        request = source["serviceAccountToken"]
+        return self.write(name, {request["path"]: self.token(request["audience"])})
 
     def account(self) -> list[dict[str, Any]]:
         """The service account's own token, unless the pod does without."""

@@ -82,10 +82,10 @@ class FaultMasters:
         proxy: FaultProxy,
         lease: str = "",
         silence: float = 60.0,
-        wishes: ResourceOptions | None = None,
+        custom: ResourceOptions | None = None,
         **options: object,
     ) -> Service:
-        """One that has yet to be started; it is stopped after the test. With `wishes` it watches custom resources."""
+        """One that has yet to be started; it is stopped after the test. With `custom` it watches custom resources."""
         kubeconfig = str(proxy.kubeconfig())
         client = await connect(kubeconfig)
         election = None
@@ -95,7 +95,7 @@ class FaultMasters:
             client.fence = held
         settings = ReconcileOptions(proof=PROOF)
         values = {"host": "127.0.0.1", "port": 0, "http_port": 0, "resync": 0, "settings": settings, **options}
-        resources = (lambda metrics: CustomResources(client, wishes, metrics)) if wishes is not None else None
+        resources = (lambda metrics: CustomResources(client, custom, metrics)) if custom is not None else None
         store = KubeStore(client, 20, silence=silence)
         service = Service(store, Options(election=election, **values), resources)  # type: ignore[arg-type]
         self.stack.push_async_callback(service.stop)

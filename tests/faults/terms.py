@@ -178,16 +178,16 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    wish, found = parse(argv), dict[str, list[Ending]]()
+    options, found = parse(argv), dict[str, list[Ending]]()
     folder = Path(tempfile.mkdtemp(prefix="nfd-terms-"))
     with ControlPlane() as plane:
         terms = Terms(plane, folder)
         terms.define()
         terms.prepare()
-        for name in wish.programs or PROGRAMS:
-            chance = random.Random(f"{wish.seed} {name}")
+        for name in options.programs or PROGRAMS:
+            chance = random.Random(f"{options.seed} {name}")
             found[name] = []
-            for number in range(wish.times):
+            for number in range(options.times):
                 ending = terms.end(name, chance, MOMENTS[number % len(MOMENTS)])
                 found[name].append(ending)
                 if ending.wrong:

@@ -115,7 +115,7 @@ async def test_patches_of_the_status(masters: FaultMasters, place: Cluster, make
 
     async def case(fault: Fault, proxy: FaultProxy) -> None:
         name = make()
-        master, worker = await masters.start(proxy, wishes=ResourceOptions()), Worker(name)
+        master, worker = await masters.start(proxy, custom=ResourceOptions()), Worker(name)
         await send(master, worker.report(BEFORE))
         since = version(place.plane)
         with proxy.inject(fault, method="PATCH", path="/status", times=2) as met:

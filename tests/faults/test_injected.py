@@ -54,7 +54,7 @@ STAGES = {
     "write": Stage(KubeStore, "patch", lambda store, name, patch: name, "node", "node pass"),
     "rule compile": Stage(ruleset, "compile_rule", lambda one, meter: one.name, "rule"),
     "rule run": Stage(evaluation, "run_rule", lambda one, view: one.name, "rule"),
-    "status": Stage(status_writer, "render_steps", lambda sheet, *rest: sheet.name, "rule", "statuses"),
+    "status": Stage(status_writer, "render_steps", lambda compiled, *rest: compiled.name, "rule", "statuses"),
 }
 
 
@@ -84,7 +84,7 @@ class Scene:
 
 
 async def stage_of(masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds) -> Scene:
-    master = await masters.start(proxy, wishes=ResourceOptions(), tick=0.2)
+    master = await masters.start(proxy, custom=ResourceOptions(), tick=0.2)
     scene = Scene(master, place, kinds, make(), make())
     for name in (BAD, GOOD):
         kinds.rules(name, rule(name, labels={name: "1"}))
@@ -169,7 +169,7 @@ async def test_one_object_that_cannot_be_taken_in_stops_no_other(
     if at == "list":
         for one in (BAD, GOOD):
             kinds.features("default", one, name, labels={one: "1"})
-    master = await masters.start(proxy, wishes=ResourceOptions())
+    master = await masters.start(proxy, custom=ResourceOptions())
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
     if at != "list":
         broken.on = True

@@ -85,7 +85,7 @@ async def test_the_list_of_nodes(
     """The start waits for it, and goes on as soon as there is one."""
     node, broken, before = make({"theirs": "1"}), Broken(error, NODES, on=True), COUNTS["watch"]
     broken.wrap(monkeypatch, Informer, "_list", lambda watch: watch._path)
-    master = await masters.make(proxy, wishes=ResourceOptions())
+    master = await masters.make(proxy, custom=ResourceOptions())
     starting = asyncio.create_task(master.start())
     await until(lambda: COUNTS["watch"] >= before + 2)
     assert told(caplog, "watch")

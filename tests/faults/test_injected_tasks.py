@@ -286,7 +286,7 @@ async def scene_of(
     master = await masters.make(
         proxy,
         OWN,
-        wishes=ResourceOptions(),
+        custom=ResourceOptions(),
         tick=0.1,
         resync=1000.0,
         now=clock,

@@ -32,7 +32,7 @@ from tests.master.custom_resources import OWN, PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
 
 F = "feature.node.kubernetes.io/"
-WISHES = ResourceOptions(Joining(Policy(enable_taints=True), OWN), groups=True)
+CUSTOM = ResourceOptions(Joining(Policy(enable_taints=True), OWN), groups=True)
 SLOW = Timing(duration=30.0, renew=20.0, retry=0.3)
 """A slow machine is no reason to change places."""
 NO_GPU = Features(instances={"pci.device": ({"vendor": "8086", "class": "0200"},)})
@@ -50,9 +50,9 @@ def lease(control_plane: ControlPlane) -> Iterator[str]:
 
 async def pair(masters: FaultMasters, proxy: FaultProxy, other: FaultProxy, lease: str) -> tuple[Service, Service]:
     """The leader, behind the first proxy, and a follower; both watch custom resources."""
-    leader = await masters.start(proxy, lease, wishes=WISHES)
+    leader = await masters.start(proxy, lease, custom=CUSTOM)
     await until(lambda: leader.leadership.phase is Phase.LEADING)
-    follower = await masters.start(other, lease, wishes=WISHES)
+    follower = await masters.start(other, lease, custom=CUSTOM)
     assert follower.leadership.phase is Phase.FOLLOWER
     return leader, follower
 
@@ -98,7 +98,7 @@ async def test_statuses_are_fenced(
 ) -> None:
     """The server drops a status that it cannot write while the lease surely holds, like any other write."""
     masters.timing = SLOW
-    leader = await masters.start(proxy, lease, wishes=WISHES)
+    leader = await masters.start(proxy, lease, custom=CUSTOM)
     await until(lambda: leader.leadership.phase is Phase.LEADING)
     kinds.rules("rule", rule(labels={"ruled": "yes"}))
     await deliver([leader], Worker(make()).report({}, features=PCI))

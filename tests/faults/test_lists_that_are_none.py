@@ -60,8 +60,8 @@ async def test_lists_that_are_none(
     node = Node(place.plane, name)
     kinds.rules("rule", rule(labels={"rule": "yes"}))
     kinds.features(OTHER, "theirs", name, labels={"theirs": "1"})
-    wishes = ResourceOptions(Joining(Policy(), OWN))
-    first, worker = await masters.start(proxy, wishes=wishes), Worker(name)
+    custom = ResourceOptions(Joining(Policy(), OWN))
+    first, worker = await masters.start(proxy, custom=custom), Worker(name)
     await send(first, worker.report({F + "cpu-a": "1"}, features=PCI))
     shown = {F + "cpu-a": "1", F + "rule": "yes", F + "theirs": "1"}
     await until(lambda: labels_of(place, name) == shown)
@@ -75,7 +75,7 @@ async def test_lists_that_are_none(
         assert labels_of(place, name) == shown
         await masters.stack.aclose()
     with proxy.inject(spoiled(NONSENSE[kind]), path=r"/nodefeature(s|rules)\?", watch=False) as spoil:
-        second = await masters.start(proxy, wishes=wishes)
+        second = await masters.start(proxy, custom=custom)
         await send(second, worker.report({F + "cpu-a": "1"}, features=PCI))
         await until(lambda: spoil.hits >= 4)
         await second.queue.idle()
@@ -94,8 +94,8 @@ async def test_objects_without_a_spec(
     name = make()
     kinds.rules("rule", rule(labels={"rule": "yes"}))
     kinds.features(OTHER, "theirs", name, labels={"theirs": "1"})
-    wishes = ResourceOptions(Joining(Policy(), OWN))
-    first, worker = await masters.start(proxy, wishes=wishes), Worker(name)
+    custom = ResourceOptions(Joining(Policy(), OWN))
+    first, worker = await masters.start(proxy, custom=custom), Worker(name)
     await send(first, worker.report({F + "cpu-a": "1"}, features=PCI))
     shown = {F + "cpu-a": "1", F + "rule": "yes", F + "theirs": "1"}
     await until(lambda: labels_of(place, name) == shown)
@@ -105,7 +105,7 @@ async def test_objects_without_a_spec(
         return {**answer, "items": [SPECLESS[kind](item) for item in answer["items"]]}
 
     with proxy.inject(spoiled(spoil), path=r"/nodefeature(s|rules)\?", watch=False):
-        second = await masters.start(proxy, wishes=wishes)
+        second = await masters.start(proxy, custom=custom)
         await send(second, worker.report({F + "cpu-a": "1"}, features=PCI))
         await second.queue.idle()
         assert labels_of(place, name) == shown

@@ -23,9 +23,9 @@ RULES = "nodefeaturerules"
 async def start(masters: FaultMasters, proxy: FaultProxy) -> Service:
     """A master that watches custom resources, through the proxy."""
     client = await connect(str(proxy.kubeconfig()))
-    wishes = ResourceOptions(Joining(Policy(), OWN))
+    custom = ResourceOptions(Joining(Policy(), OWN))
     options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=ReconcileOptions(proof=PROOF))
-    service = Service(KubeStore(client), options, lambda metrics: CustomResources(client, wishes, metrics))
+    service = Service(KubeStore(client), options, lambda metrics: CustomResources(client, custom, metrics))
     masters.stack.push_async_callback(service.stop)
     await service.start()
     return service

@@ -28,7 +28,7 @@ def writes(proxy: FaultProxy) -> list[str]:
 async def test_news_of_a_node_do_not_wait_for_a_fleet(
     news: str, masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, kinds: Kinds
 ) -> None:
-    master = await masters.start(proxy, wishes=ResourceOptions(), parallelism=1)
+    master = await masters.start(proxy, custom=ResourceOptions(), parallelism=1)
     names = [make() for _ in range(NODES)]
     workers = {name: Worker(name) for name in names}
     for worker in workers.values():

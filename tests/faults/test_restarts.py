@@ -19,7 +19,7 @@ from tests.master.custom_resources import OWN, PCI, Kinds, rule
 from tests.master.places import Cluster, labels_of, until
 
 F = "feature.node.kubernetes.io/"
-WISHES = ResourceOptions(Joining(Policy(), OWN))
+CUSTOM = ResourceOptions(Joining(Policy(), OWN))
 
 
 async def test_after_a_restart_rules_hold_until_each_worker_has_spoken(
@@ -29,7 +29,7 @@ async def test_after_a_restart_rules_hold_until_each_worker_has_spoken(
     spoken, silent = make(), make()
     kinds.rules("stays", rule(labels={"stays": "1"}))
     kinds.rules("goes", rule(labels={"goes": "1"}))
-    first = await masters.start(proxy, wishes=WISHES)
+    first = await masters.start(proxy, custom=CUSTOM)
     for name in (spoken, silent):
         await send(first, Worker(name).report({F + "cpu-a": "1"}, features=PCI))
     shown = {F + "cpu-a": "1", F + "stays": "1", F + "goes": "1"}
@@ -37,7 +37,7 @@ async def test_after_a_restart_rules_hold_until_each_worker_has_spoken(
     await masters.stack.aclose()
     kinds.edit_rules("stays", rule(labels={"stays": "2"}, vendor="10de"), rule("more", labels={"more": "1"}))
     kinds.delete("nodefeaturerules/goes")
-    second = await masters.start(proxy, wishes=WISHES)
+    second = await masters.start(proxy, custom=CUSTOM)
     del shown[F + "goes"]
     await until(lambda: [labels_of(place, name) for name in (spoken, silent)] == [shown] * 2)
     await send(second, Worker(spoken, started=2).report({F + "cpu-a": "1"}, features=PCI))

@@ -45,9 +45,9 @@ async def test_a_new_leader_lists_rules_and_objects_anew(
     worker = Worker(name)
     kinds.rules("before", rule(labels={"gone": "rule"}))
     kinds.features("others", "before", name, labels={"gone-too": "object"})
-    old = await masters.start(proxy, LEASE, wishes=ResourceOptions())
+    old = await masters.start(proxy, LEASE, custom=ResourceOptions())
     await until(lambda: old.leadership.phase is Phase.LEADING)
-    new = await masters.start(other, LEASE, wishes=ResourceOptions())
+    new = await masters.start(other, LEASE, custom=ResourceOptions())
     deaf = other.inject(silence, path=WATCHES, watch=True)
     other.cut_all()
     await until(lambda: deaf.hits >= 2)
@@ -77,13 +77,13 @@ async def test_rules_take_nothing_from_a_node_without_a_proof_before_they_are_ev
     kinds.rules("kept", rule(labels={"kept": "rule"}))
     others = [rule(f"r{number}", f"{number:04x}", labels={f"n{number}": "1"}) for number in range(0x2000, 0x2400)]
     kinds.rules("others", *others)  # so that one pass is too short for all
-    first = await masters.start(proxy, wishes=ResourceOptions())
+    first = await masters.start(proxy, custom=ResourceOptions())
     await deliver([first], Worker(name).report({F + "cpu-a": "1"}, features=PCI))
     await until(lambda: labels_of(place, name) == shown)
     await first.stop()
     place.edit(name, {"metadata": {"annotations": {"nfd.node.kubernetes.io/origins": None}}})
     since = node.version
-    second = await masters.start(proxy, wishes=ResourceOptions())
+    second = await masters.start(proxy, custom=ResourceOptions())
     await deliver([second], Worker(name, started=2).report({F + "cpu-b": "1"}, features=PCI))
     await until(lambda: labels_of(place, name) == {F + "cpu-b": "1", F + "kept": "rule"})
     await second.queue.idle()

@@ -51,14 +51,14 @@ async def test_who_failed_waits_for_who_did_not() -> None:
     order.clear()
     holds = asyncio.create_task(ask(turns, order, "x", seconds=0.2))
     await asyncio.sleep(0.05)
-    wishes = (
+    custom = (
         ("bad host", "bad pod"),
         ("bad host", "fresh pod"),
         ("other bad host", "second"),
         ("good host", "first"),
         ("good host", "next"),
     )
-    await asyncio.gather(holds, *(ask(turns, order, *one) for one in wishes))
+    await asyncio.gather(holds, *(ask(turns, order, *one) for one in custom))
     assert order == ["x", "first", "next", "second", "fresh pod", "bad pod"]
 
 

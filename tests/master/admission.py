@@ -102,11 +102,11 @@ class Admission:
 
 @dataclass
 class Hook:
-    """A webhook. `judge(new, old)` gives a reason to refuse, "" for none, answered with `code`; `broken` is a 500."""
+    """A webhook. `refusal(new, old)` gives a reason to refuse, "" for none, answered with `code`; `broken` is a 500."""
 
     url: str
     ca: Path
-    judge: Callable[[Json, Json], str] = lambda new, old: ""
+    refusal: Callable[[Json, Json], str] = lambda new, old: ""
     code: int = 403
     broken: bool = False
     asked: int = 0
@@ -114,7 +114,7 @@ class Hook:
     def answer(self, review: Mapping[str, Any]) -> Json:
         request = review["request"]
         self.asked += 1
-        reason = self.judge(request["object"], request["oldObject"])
+        reason = self.refusal(request["object"], request["oldObject"])
         status = {"status": {"code": self.code, "message": reason}} if reason else {}
         answer = {"uid": request["uid"], "allowed": not reason, **status}
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}

@@ -139,8 +139,8 @@ class RuleMasters:
         settings = ReconcileOptions(policy, publish=publish, proof=PROOF)
         options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, settings=settings)
         joining = Joining(policy, OWN, deny_labels)
-        wishes = ResourceOptions(joining, selector or NamespaceSelector(), groups, publish, page_size=2)
-        service = Service(KubeStore(client, 50), options, lambda metrics: CustomResources(client, wishes, metrics))
+        custom = ResourceOptions(joining, selector or NamespaceSelector(), groups, publish, page_size=2)
+        service = Service(KubeStore(client, 50), options, lambda metrics: CustomResources(client, custom, metrics))
         self.stack.push_async_callback(service.stop)
         await service.start()
         return service

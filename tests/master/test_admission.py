@@ -382,10 +382,10 @@ async def test_a_webhook_that_refuses_one_resource_or_taint(
     hook.code = code
     if kind is Kind.RESOURCES:
         change, lost = {"status": {"capacity": {V + "slots": "5"}}}, V + "slots"
-        hook.judge = lambda new, old: "no" if V + "slots" in new["status"].get("capacity", ()) else ""
+        hook.refusal = lambda new, old: "no" if V + "slots" in new["status"].get("capacity", ()) else ""
     else:
         change, lost = {"spec": {"taints": [{"key": V + "t", "effect": "NoSchedule"}]}}, V + "t:NoSchedule"
-        hook.judge = lambda new, old: "no" if any(t["key"] == V + "t" for t in new["spec"].get("taints", ())) else ""
+        hook.refusal = lambda new, old: "no" if any(t["key"] == V + "t" for t in new["spec"].get("taints", ())) else ""
     await admission.call("hook", hook, change, ("nodes", "nodes/status"))
     here = await site(masters, place, admission.prefix, 1)
     (name,) = here.names
@@ -396,7 +396,7 @@ async def test_a_webhook_that_refuses_one_resource_or_taint(
     assert took < 2
     assert here.master.metrics["node_patches"] <= PATCHES
     assert [(one.key, one.by) for one in here.master.unwritten()] == [(lost, "webhook hook.example.com")]
-    hook.judge = lambda new, old: ""
+    hook.refusal = lambda new, old: ""
     gone = time.monotonic()
     await until(lambda: not here.missing(name))
     print(f"{kind} refused with {code}: the rest after {took:.2f} s, all {time.monotonic() - gone:.1f} s after it")
@@ -411,13 +411,13 @@ async def test_a_webhook_in_trouble_is_no_refusal(
     here = await site(masters, place, admission.prefix, 1, rules=False)
     (name,) = here.names
     hook.code, hook.broken = code or 403, not code
-    hook.judge = lambda new, old: "trouble"
+    hook.refusal = lambda new, old: "trouble"
     await admission.call("hook", hook, labels(BAD), ("nodes",))
     report = asyncio.create_task(here.report())
     await until(lambda: here.master.metrics["node_update_failures"] >= 3)
     assert here.master.metrics["node_patches"] <= 4
     assert here.master.unwritten() == []
-    hook.broken, hook.judge = False, lambda new, old: ""
+    hook.broken, hook.refusal = False, lambda new, old: ""
     await until(lambda: labels_of(place, name) == LABELS)
     await report
 

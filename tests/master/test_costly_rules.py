@@ -56,7 +56,7 @@ def named(pattern: str, name: str = "r") -> Json:
     return {"name": name, "labels": {name: "1"}, "matchFeatures": [term]}
 
 
-def sheet(*rules: Json, name: str = "o") -> CompiledObject:
+def built(*rules: Json, name: str = "o") -> CompiledObject:
     return compile_object({"metadata": {"name": name, "generation": 1}, "spec": {"rules": list(rules)}}, POLICY)
 
 
@@ -107,7 +107,7 @@ COSTLY = {
 @pytest.mark.parametrize("rule", COSTLY.values(), ids=COSTLY.keys())
 def test_no_rule_takes_longer_than_it_may(rule: Json) -> None:
     """It fails, or it is done; the next one has its turn."""
-    rules = sheet(rule, {"name": "good", "labels": {"y": "1"}}).rules
+    rules = built(rule, {"name": "good", "labels": {"y": "1"}}).rules
     assert longest_step(evaluation_steps(rules, (), HERE, POLICY)) < 2 * RULE_SECONDS * GENEROUS
     assert [one.labels for one in evaluate(rules, HERE, POLICY).contributions][-1] == {F + "y": "1"}
 
@@ -118,7 +118,7 @@ def test_text_that_is_too_long_for_a_pattern() -> None:
     term = {"feature": "a.b", "matchExpressions": {"text": {"op": "InRegexp", "value": ["[0-7].{900}x"]}}}
     made = {"name": "t", "matchFeatures": [{"feature": "a.b", "matchExpressions": {"text": {"op": "Exists"}}}],
             "labelsTemplate": "{{ range .a.b }}x={{ regexFind `[0-7].{900}x` .Value }}{{ end }}"}  # fmt: skip
-    rules = sheet({"name": "r", "matchFeatures": [term]}, made).rules
+    rules = built({"name": "r", "matchFeatures": [term]}, made).rules
     began = CLOCKS.cpu()
     found = evaluate(rules, Features(attributes={"a.b": value}), POLICY)
     assert CLOCKS.cpu() - began < 0.1 * GENEROUS
@@ -130,7 +130,10 @@ def test_text_that_is_too_long_for_a_pattern() -> None:
 
 def test_object_of_rules_that_are_too_much_together() -> None:
     """The rest of it is left out on this node, and other objects are not concerned."""
-    rules = (*sheet(*steady(400), name="heavy").rules, *sheet({"name": "good", "labels": {"y": "1"}}, name="z").rules)
+    rules = (
+        *built(*steady(400), name="heavy").rules,
+        *built({"name": "good", "labels": {"y": "1"}}, name="z").rules,
+    )
     found = evaluate(rules, HERE, POLICY, counted(node=10.0))
     assert found.heavy == ("rule:heavy",)
     assert found.complete
@@ -141,9 +144,9 @@ def test_object_of_rules_that_are_too_much_together() -> None:
 
 def test_pass_that_is_too_much() -> None:
     """What is left is left out; those that took most of the time are named."""
-    sheets = [sheet(*steady(200), name=f"heavy-{number}") for number in range(3)]
-    rules = tuple(rule for one in sheets for rule in one.rules)
-    good = sheet({"name": "good", "labels": {"y": "1"}}, name="z").rules
+    compiled_objects = [built(*steady(200), name=f"heavy-{number}") for number in range(3)]
+    rules = tuple(rule for one in compiled_objects for rule in one.rules)
+    good = built({"name": "good", "labels": {"y": "1"}}, name="z").rules
     found = evaluate((*rules, *good), HERE, POLICY, counted(node=OBJECT_SECONDS * 1.5))
     assert not found.complete
     assert found.problems[600] == (CUT_OFF,)
@@ -156,10 +159,10 @@ class Rules:
     """Evaluations, and what they say. They take as long as their work is counted, and all of it is done at once."""
 
     def __init__(
-        self, *sheets: CompiledObject, groups: Any = (), slices: Slices | None = None, node: float = 10.0
+        self, *compiled_objects: CompiledObject, groups: Any = (), slices: Slices | None = None, node: float = 10.0
     ) -> None:
         self.rebinds, self.changed = list[None](), list[str]()
-        self.compiled_objects, self.groups = sheets, groups
+        self.compiled_objects, self.groups = compiled_objects, groups
         self.clock = Ticking()
         self.evaluator = Evaluator(
             Joining(POLICY),
@@ -174,7 +177,7 @@ class Rules:
     def bind(self) -> None:
         self.evaluator.bind(self.compiled_objects, self.groups)
 
-    async def judge(self, node: str, features: Features = HERE) -> Any:
+    async def evaluate_on(self, node: str, features: Features = HERE) -> Any:
         report = Report(node, features=features)
         self.evaluator.evaluation_of(node, report, ())
         await self.evaluator.evaluate_due(self.changed.append)
@@ -188,20 +191,20 @@ def features_of(number: int) -> Features:
 
 
 async def test_heavy_object_is_suspended_with_all_its_rules() -> None:
-    rules = Rules(sheet(*steady(400), name="heavy"), sheet({"name": "good", "labels": {"y": "1"}}, name="z"))
+    rules = Rules(built(*steady(400), name="heavy"), built({"name": "good", "labels": {"y": "1"}}, name="z"))
     for number in range(STRIKES):
-        assert (await rules.judge(f"node-{number}", features_of(number))).contributions[0].origin == "rule:z/good"
+        assert (await rules.evaluate_on(f"node-{number}", features_of(number))).contributions[0].origin == "rule:z/good"
     assert rules.rebinds
     rules.bind()
-    found = await rules.judge("another", features_of(STRIKES))
+    found = await rules.evaluate_on("another", features_of(STRIKES))
     assert {*found.problems.values()} == {(SUSPENDED,)}
     assert len(found.unsure) == 400
     rules.compiled_objects = (
-        sheet({"name": "steady-0", "labels": {"x": "1"}}, name="heavy"),
+        built({"name": "steady-0", "labels": {"x": "1"}}, name="heavy"),
         rules.compiled_objects[1],
     )
     rules.bind()
-    assert (await rules.judge("another", features_of(STRIKES))).problems == {}
+    assert (await rules.evaluate_on("another", features_of(STRIKES))).problems == {}
 
 
 async def test_group_that_takes_too_long_is_suspended() -> None:
@@ -210,16 +213,16 @@ async def test_group_that_takes_too_long_is_suspended() -> None:
     ]}}  # fmt: skip
     rules = Rules(groups=[exhaust(group_steps(item))])
     for number in range(STRIKES):
-        found = await rules.judge(f"node-{number}", features_of(number))
+        found = await rules.evaluate_on(f"node-{number}", features_of(number))
         assert CROWDED in found.group_problems["n", "g"]
-    found = await rules.judge("another", features_of(STRIKES))
+    found = await rules.evaluate_on("another", features_of(STRIKES))
     assert found.group_problems == {("n", "g"): (SUSPENDED,)}
 
 
 async def test_nobody_waits_for_what_takes_long() -> None:
     """Whoever asks has the last outcome, and the node is named once there is another."""
     clock = Time()
-    rules = Rules(sheet(*steady(60)), slices=Slices(Clocks(clock, clock)))
+    rules = Rules(built(*steady(60)), slices=Slices(Clocks(clock, clock)))
     evaluator, report = rules.evaluator, Report("n", features=HERE)
     clock.now += 1.0
     evaluator.slices.advance(passing(clock, AT_ONCE))
@@ -234,7 +237,7 @@ async def test_nobody_waits_for_what_takes_long() -> None:
 
 async def test_news_meanwhile_is_judged_in_the_end() -> None:
     ticking = Ticking(0.004).clocks
-    rules = Rules(sheet(*steady(8), {"name": "v", "labels": {"v": "@kernel.version.major"}}), slices=Slices(ticking))
+    rules = Rules(built(*steady(8), {"name": "v", "labels": {"v": "@kernel.version.major"}}), slices=Slices(ticking))
     evaluator = rules.evaluator
     for number in range(4):
         evaluator.evaluation_of("n", Report("n", features=features_of(number)), ())
@@ -251,11 +254,11 @@ async def test_news_meanwhile_is_judged_in_the_end() -> None:
 
 
 async def test_all_nodes_are_judged_anew_while_rules_keep_changing() -> None:
-    rules = Rules(sheet({"name": "r", "labels": {"x": "0"}}))
+    rules = Rules(built({"name": "r", "labels": {"x": "0"}}))
     for number in range(50):
-        await rules.judge(f"node-{number}", features_of(number))
+        await rules.evaluate_on(f"node-{number}", features_of(number))
     for number in range(20):
-        rules.compiled_objects = (sheet({"name": "r", "labels": {"x": str(number)}}),)
+        rules.compiled_objects = (built({"name": "r", "labels": {"x": str(number)}}),)
         rules.bind()
         await rules.evaluator.evaluate_due(rules.changed.append)
     assert set(rules.changed) == {f"node-{number}" for number in range(50)}
@@ -338,7 +341,7 @@ def test_status_of_many_unknown_features_takes_no_time() -> None:
     rules = [
         {"name": f"u{n}", "matchFeatures": [{"feature": f"vendor.unknown_{n:050d}"}]} for n in range(2 * MOST_RULES)
     ]
-    found = sheet(*rules)
+    found = built(*rules)
     tally = Tally(found.rules, POLICY)
     began = CLOCKS.cpu()
     status = exhaust(render_steps(found, 0, tally, ""))

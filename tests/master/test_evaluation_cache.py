@@ -45,8 +45,8 @@ RULES = [
 TIMED = rule("timed", "cpu.cpuid", "A", labelsTemplate='{{ range .cpu.cpuid }}year={{ now | date "2006" }}{{ end }}')
 
 
-def sheet(*rules: dict[str, Any]) -> Any:
-    return compile_object({"metadata": {"name": "sheet"}, "spec": {"rules": list(rules)}}, POLICY)
+def built(*rules: dict[str, Any]) -> Any:
+    return compile_object({"metadata": {"name": "built"}, "spec": {"rules": list(rules)}}, POLICY)
 
 
 def nodes() -> list[Report]:
@@ -68,7 +68,7 @@ def judged(*rules: dict[str, Any]) -> Evaluator:
     evaluator = Evaluator(
         Joining(POLICY), Metrics("test", 0.0), lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN)
     )
-    evaluator.bind([sheet(*rules)], compile_objects([group], POLICY).groups)
+    evaluator.bind([built(*rules)], compile_objects([group], POLICY).groups)
     for report in nodes():
         found = evaluator.evaluation_of(report.node, report, ()).evaluation
         alone = evaluate(evaluator.rule_set.rules, report.features, POLICY)

@@ -179,9 +179,9 @@ def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixtur
     ]}}  # fmt: skip
     metrics = Metrics("1", 0.0)
     evaluator = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN), Limits(FROZEN))
-    sheet = compile_object(item, POLICY)
-    evaluator.bind([sheet], ())
-    tally = Tally(sheet.rules, POLICY)
+    compiled = compile_object(item, POLICY)
+    evaluator.bind([compiled], ())
+    tally = Tally(compiled.rules, POLICY)
     for number in range(3):
         features = replace(HERE, flags={"c.d": frozenset((str(number),))})
         state = evaluator.evaluation_of(f"node-{number}", Report(f"node-{number}", features=features), ())
@@ -191,7 +191,7 @@ def test_failed_rule_is_named_once_with_its_node(caplog: pytest.LogCaptureFixtur
         ("rule:o/deep", "node-0")
     ]
     assert metrics["nodefeaturerule_processing_errors"] >= 1
-    deep, good = exhaust(render_steps(sheet, 0, tally, ""))["rules"]
+    deep, good = exhaust(render_steps(compiled, 0, tally, ""))["rules"]
     assert deep["problems"][0]["nodes"] == 3
     assert "deeper than" in deep["problems"][0]["message"]
     assert good["matched"] == 3

@@ -34,14 +34,14 @@ ALWAYS = [{"feature": "kernel.version"}]
 ENDLESS = "{{ range 1000 }}{{ range 1000 }}x{{ end }}{{ end }}"
 
 
-def sheet(*rules: dict[str, Any], name: str = "o", policy: Policy = POLICY) -> CompiledObject:
+def built(*rules: dict[str, Any], name: str = "o", policy: Policy = POLICY) -> CompiledObject:
     return compile_object(
         {"metadata": {"name": name, "uid": "u", "generation": 3}, "spec": {"rules": list(rules)}}, policy
     )
 
 
 def test_contributions_carry_their_rule() -> None:
-    rules = sheet(
+    rules = built(
         {"name": "a", "labels": {"x": "1"}, "vars": {"v": "2"}},
         {"name": "b", "matchFeatures": [{"feature": "pci.device"}], "labels": {"never": "1"}},
         {"name": "c", "matchFeatures": [{"feature": "rule.matched", "matchExpressions": {"v": {"op": "Exists"}}}],
@@ -71,17 +71,17 @@ def test_contributions_carry_their_rule() -> None:
     ],
 )
 def test_mistakes_are_known_without_any_node(rule: dict[str, Any], reason: str) -> None:
-    found = sheet({"name": "r", **rule}).rules[0]
+    found = built({"name": "r", **rule}).rules[0]
     assert any(reason in mistake for mistake in found.mistakes)
 
 
 def test_policy_of_this_master_counts() -> None:
     rule = {"name": "r", "labels": {"kubernetes.io/x": "1"}, "taints": [{"key": "x.io/a", "effect": "NoSchedule"}]}
-    strict = sheet(rule, policy=Policy()).rules[0].mistakes
+    strict = built(rule, policy=Policy()).rules[0].mistakes
     assert len(strict) == 2
     assert NO_TAINTS in strict
     lenient = Policy(enable_taints=True, extra_label_ns=frozenset({"kubernetes.io"}))
-    assert sheet(rule, policy=lenient).rules[0].mistakes == ()
+    assert built(rule, policy=lenient).rules[0].mistakes == ()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_malformed_objects_are_taken_as_they_are(item: dict[str, Any]) -> None:
 
 def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
     """It gives nothing; the rules around it are not concerned."""
-    rules = sheet(
+    rules = built(
         {"name": "before", "labels": {"x": "1"}},
         {
             "name": "r" * 5000,
@@ -121,24 +121,24 @@ async def test_slow_rule_is_suspended_after_a_few_nodes() -> None:
     evaluator = Evaluator(
         Joining(POLICY), Metrics("1", 0.0), lambda: None, lambda: rebinds.append(None), Slices(FROZEN), Limits(FROZEN)
     )
-    sheets = [
-        sheet({"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}, {"name": "b", "labels": {"x": "1"}})
+    compiled_objects = [
+        built({"name": "slow", "matchFeatures": ALWAYS, "labelsTemplate": ENDLESS}, {"name": "b", "labels": {"x": "1"}})
     ]
-    evaluator.bind(sheets, ())
+    evaluator.bind(compiled_objects, ())
     for number in range(STRIKES):
         report = Report(f"node-{number}", features=HERE)
         evaluator.evaluation_of(report.node, report, ())
         await evaluator.evaluate_due(lambda node: None)
         assert evaluator.evaluation_of(report.node, report, ()).evaluation.contributions[0].labels == {F + "x": "1"}
     assert len(rebinds) == 1
-    evaluator.bind(sheets, ())
+    evaluator.bind(compiled_objects, ())
     changed: list[str] = []
     await evaluator.evaluate_due(changed.append)
     assert changed == []
     state = evaluator.get("node-0")
     assert state is not None
     assert state.evaluation.problems == {0: (SUSPENDED,)}
-    evaluator.bind([sheet({"name": "slow", "matchFeatures": ALWAYS, "labels": {"y": "1"}})], ())
+    evaluator.bind([built({"name": "slow", "matchFeatures": ALWAYS, "labels": {"y": "1"}})], ())
     await evaluator.evaluate_due(changed.append)
     assert changed == [f"node-{number}" for number in range(STRIKES)]
 
@@ -148,7 +148,7 @@ def test_nothing_is_computed_twice() -> None:
     evaluator = Evaluator(
         Joining(POLICY), Metrics("1", 0.0), lambda: told.append(None), lambda: None, Slices(FROZEN), Limits(FROZEN)
     )
-    evaluator.bind([sheet({"name": "r", "labels": {"x": "1"}})], ())
+    evaluator.bind([built({"name": "r", "labels": {"x": "1"}})], ())
     first = evaluator.evaluation_of("n", Report("n", features=HERE), ())
     again = evaluator.evaluation_of(
         "n", Report("n", labels={"a": "b"}, features=Features(attributes=dict(HERE.attributes))), ()
@@ -167,7 +167,7 @@ def status(rules: CompiledObject, *nodes: Features, labels: Mapping[str, str] = 
 
 
 def test_status_counts_and_samples() -> None:
-    rules = sheet({"name": "all", "matchFeatures": ALWAYS, "labels": {"x": "1"}})
+    rules = built({"name": "all", "matchFeatures": ALWAYS, "labels": {"x": "1"}})
     found = status(rules, *[HERE] * 30, Features())
     assert (found["observedGeneration"], found["nodes"], found["problems"]) == (3, 31, 0)
     assert found["rules"] == [{"name": "all", "matched": 30, "sample": [f"node-{one:03d}" for one in range(SAMPLE)]}]
@@ -186,18 +186,18 @@ def test_status_counts_and_samples() -> None:
     ],
 )
 def test_unknown_features(feature: str, message: str | None) -> None:
-    found = status(sheet({"name": "r", "matchFeatures": [{"feature": feature}]}), HERE)
+    found = status(built({"name": "r", "matchFeatures": [{"feature": feature}]}), HERE)
     assert [one["message"] for one in found["rules"][0].get("problems", ())] == ([message] if message else [])
 
 
 def test_built_in_features_are_known_before_any_node_speaks() -> None:
-    rules = sheet({"name": "r", "matchFeatures": [{"feature": "pci.device"}, {"feature": "pci.devices"}]})
+    rules = built({"name": "r", "matchFeatures": [{"feature": "pci.device"}, {"feature": "pci.devices"}]})
     messages = [one["message"] for one in status(rules)["rules"][0]["problems"]]
     assert messages == ["feature pci.devices: no node reports it; did you mean pci.device?"]
 
 
 def test_problems_of_nodes_are_counted() -> None:
-    rules = sheet(
+    rules = built(
         {"name": "r", "matchFeatures": [{"feature": "a.b", "matchExpressions": {"n": {"op": "Gt", "value": ["1"]}}}]}
     )
     features = [Features(attributes={"a.b": {"n": text}}) for text in ("2", "many", "more", "many")]
@@ -229,7 +229,7 @@ GIVES: tuple[tuple[str, Any, Any], ...] = (
 def test_a_key_of_two_rules_is_told_in_the_status_of_both(key: str, one: Any, other: Any) -> None:
     """By how many nodes it is so; the same value twice is nothing to tell."""
     more = {"matchFeatures": [{"feature": "kernel.version", "matchExpressions": {"more": {"op": "Exists"}}}]}
-    rules = sheet({"name": "a", "matchFeatures": ALWAYS, **one}, {"name": "b", **more, **other})
+    rules = built({"name": "a", "matchFeatures": ALWAYS, **one}, {"name": "b", **more, **other})
     both = Features(attributes={"kernel.version": {**HERE.attributes["kernel.version"], "more": ""}})
     found = status(rules, HERE, both, both)
     nodes = {"nodes": 2, "sample": ["node-001", "node-002"]}
@@ -238,12 +238,12 @@ def test_a_key_of_two_rules_is_told_in_the_status_of_both(key: str, one: Any, ot
         [{"message": f"{key}: overwrites the value of rule 'a' of NodeFeatureRule {rules.name}", **nodes}],
     ]
     assert found["problems"] == 2
-    same = sheet({"name": "a", "matchFeatures": ALWAYS, **one}, {"name": "b", **more, **one})
+    same = built({"name": "a", "matchFeatures": ALWAYS, **one}, {"name": "b", **more, **one})
     assert status(same, both)["problems"] == 0
 
 
 def test_a_label_of_a_source_that_a_rule_replaces_is_told() -> None:
-    rules = sheet({"name": "a", "matchFeatures": ALWAYS, "labels": {"cpu-a": "mine", "cpu-b": "same"}})
+    rules = built({"name": "a", "matchFeatures": ALWAYS, "labels": {"cpu-a": "mine", "cpu-b": "same"}})
     for prefix in (F, ""):
         labels = {f"{prefix}cpu-a": "true", f"{prefix}cpu-b": "same", f"{prefix}cpu-c": "other"}
         (found,) = status(rules, HERE, labels=labels)["rules"]
@@ -252,7 +252,7 @@ def test_a_label_of_a_source_that_a_rule_replaces_is_told() -> None:
 
 def test_what_is_overwritten_leaves_room_for_other_problems() -> None:
     many = {f"x{number}": "1" for number in range(2 * MOST_PROBLEMS)}
-    rules = sheet(
+    rules = built(
         {"name": "a", "matchFeatures": ALWAYS, "labels": many},
         {"name": "b", "matchFeatures": ALWAYS, "labels": dict.fromkeys(many, "2"), "annotations": {"z": "@a.b.c"}},
     )

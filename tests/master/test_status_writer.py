@@ -41,10 +41,10 @@ async def test_deleted_objects_are_forgotten() -> None:
     groups = Store[RawObject](partial(written, "featureGroupRules"), keep_status=True)
     evaluator = Evaluator(Joining(POLICY), metrics, lambda: None, lambda: None, Slices(FROZEN))
     writer = StatusWriter(cast(KubeClient, client), evaluator, (rules, groups), metrics, lambda: 0, lambda node: False)
-    sheets, compiled = dict[str, CompiledObject](), dict[str, Group]()
+    compiled_objects, compiled = dict[str, CompiledObject](), dict[str, Group]()
 
     async def write() -> None:
-        evaluator.bind(sheets.values(), compiled.values())
+        evaluator.bind(compiled_objects.values(), compiled.values())
         await writer._write_all()
 
     for number in range(20):
@@ -54,18 +54,18 @@ async def test_deleted_objects_are_forgotten() -> None:
             group = {"metadata": {"name": name, "namespace": "n"}, "spec": {"featureGroupRules": [{"name": "r"}]}}
             rules.put(item)
             groups.put(group)
-            sheets[name], compiled[name] = compile_object(item, POLICY), exhaust(group_steps(group))
+            compiled_objects[name], compiled[name] = compile_object(item, POLICY), exhaust(group_steps(group))
         await write()
         rules.delete(("", f"job-{number}"))
         groups.delete(("n", f"job-{number}"))
-        del sheets[f"job-{number}"], compiled[f"job-{number}"]
+        del compiled_objects[f"job-{number}"], compiled[f"job-{number}"]
     await write()
     assert (len(writer._sent), len(writer._written)) == (4, 4)
     assert client.patches[object_path(RULES, "stays", "status")] == 1
     for store in (rules, groups):
         for key in list(store.items):
             store.delete(key)
-    sheets.clear()
+    compiled_objects.clear()
     compiled.clear()
     await write()
     assert (writer._sent, writer._written) == ({}, {})

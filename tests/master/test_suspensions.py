@@ -26,7 +26,7 @@ from nfd.rules.compile import CompiledRule
 from nfd.rules.policy import Policy
 from nfd.rules.time_limit import RULE_SECONDS
 from tests.master.custom_resources import evaluate
-from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, features_of, sheet, steady, template
+from tests.master.test_costly_rules import ALWAYS, SLOW, Rules, Time, built, features_of, steady, template
 from tests.rules.clocks import FROZEN, Ticking, slowness
 
 POLICY = Policy()
@@ -38,17 +38,17 @@ MARGIN = 100
 async def suspended(rules: Rules) -> int:
     """The number of a node that was judged when the rules were suspended."""
     for number in range(STRIKES):
-        await rules.judge(f"node-{number}", features_of(number))
+        await rules.evaluate_on(f"node-{number}", features_of(number))
     assert rules.rebinds
     rules.rebinds.clear()
     rules.bind()
-    assert SUSPENDED in {texts[0] for texts in (await rules.judge("node-0", features_of(0))).problems.values()}
+    assert SUSPENDED in {texts[0] for texts in (await rules.evaluate_on("node-0", features_of(0))).problems.values()}
     return STRIKES
 
 
 async def test_suspended_rule_is_tried_again_after_a_while() -> None:
     """If it still takes too long on as many nodes, it is suspended again, for longer."""
-    rules = Rules(sheet(template(SLOW), name="slow"))
+    rules = Rules(built(template(SLOW), name="slow"))
     number = await suspended(rules)
     waits = []
     for _ in range(5):
@@ -58,7 +58,7 @@ async def test_suspended_rule_is_tried_again_after_a_while() -> None:
         rules.clock.now += wait + 1
         rules.bind()
         number += 1
-        found = await rules.judge(f"node-{number}", features_of(number))  # and those before
+        found = await rules.evaluate_on(f"node-{number}", features_of(number))  # and those before
         assert SUSPENDED not in found.problems[0]
         assert rules.rebinds
         rules.rebinds.clear()
@@ -68,21 +68,21 @@ async def test_suspended_rule_is_tried_again_after_a_while() -> None:
 
 
 async def test_object_that_was_suspended_comes_back_when_the_machine_is_faster() -> None:
-    rules = Rules(sheet(*steady(100), {"name": "good", "labels": {"y": "1"}}, name="heavy"))
+    rules = Rules(built(*steady(100), {"name": "good", "labels": {"y": "1"}}, name="heavy"))
     await suspended(rules)
     rules.clock.tick = 1e-6
     rules.clock.now += FIRST + 1
     rules.bind()
-    found = await rules.judge("node-0", features_of(0))
+    found = await rules.evaluate_on("node-0", features_of(0))
     assert found.problems == {}
     assert [one.labels for one in found.contributions] == [{F + "y": "1"}]
     assert rules.evaluator.suspensions.retry_in() is None
 
 
 async def test_what_a_suspended_rule_gave_stays() -> None:
-    rules = Rules(sheet({**template(SLOW), "labels": {"x": "1"}}, name="slow"))
+    rules = Rules(built({**template(SLOW), "labels": {"x": "1"}}, name="slow"))
     await suspended(rules)
-    found = await rules.judge("node-0", features_of(0))
+    found = await rules.evaluate_on("node-0", features_of(0))
     assert found.unsure == {"rule:slow/r"}
 
 
@@ -97,7 +97,7 @@ class Halting(Ticking):
 async def test_machine_that_stands_still_for_once() -> None:
     """The rule that has its turn then is evaluated again: it has not failed, and nothing is counted."""
     text = "{{ range until 2000 }}{{ if lt . 0 }}y{{ end }}{{ end }}x=1"
-    one = sheet(*(template(text, f"r{number}") for number in range(5)))
+    one = built(*(template(text, f"r{number}") for number in range(5)))
     clocks = Halting().clocks
     assert evaluate(one.rules, features_of(0), POLICY, Limits(clocks, node=10.0, per_object=10.0)).slow
     rules = Rules(one)
@@ -110,7 +110,7 @@ async def test_machine_that_stands_still_for_once() -> None:
         Limits(Halting().clocks, node=10.0),
     )
     rules.bind()
-    found = await rules.judge("n", features_of(0))
+    found = await rules.evaluate_on("n", features_of(0))
     assert (found.problems, found.contributions[0].labels) == ({}, {F + "x": "1"})
 
 
@@ -214,32 +214,32 @@ def test_suspension_on_one_node_ends_with_its_rule_with_time_and_with_the_node()
 
 async def test_node_that_reports_too_much_concerns_no_other() -> None:
     """However often it reports, even if all rules together take too long there. The rest of them is evaluated there."""
-    good = sheet({"name": "good", "labels": {"y": "1"}}, name="z")
-    heavy = sheet(*(template(SLOW, f"r{number}") for number in range(10)), name="heavy")
+    good = built({"name": "good", "labels": {"y": "1"}}, name="z")
+    heavy = built(*(template(SLOW, f"r{number}") for number in range(10)), name="heavy")
     rules = Rules(heavy, good, node=0.2)
     for number in range(3 * STRIKES):
-        found = await rules.judge("evil", features_of(number))
+        found = await rules.evaluate_on("evil", features_of(number))
         assert found.complete
         assert [one.origin for one in found.contributions] == ["rule:z/good"]
         assert {*found.problems.values()} == {(SUSPENDED_HERE,)}
     assert not rules.rebinds
     rules.clock.tick = 1e-6
-    elsewhere = await rules.judge("good", features_of(0))
+    elsewhere = await rules.evaluate_on("good", features_of(0))
     assert SUSPENDED_HERE not in {texts[0] for texts in elsewhere.problems.values()}
     rules.clock.now += FIRST - 60
     rules.evaluator.release()
-    assert (await rules.judge("evil", features_of(0))).problems == dict.fromkeys(range(10), (SUSPENDED_HERE,))
+    assert (await rules.evaluate_on("evil", features_of(0))).problems == dict.fromkeys(range(10), (SUSPENDED_HERE,))
     rules.clock.now += 60
     rules.evaluator.release()
     await rules.evaluator.evaluate_due(rules.changed.append)
-    assert (await rules.judge("evil", features_of(0))) == elsewhere
+    assert (await rules.evaluate_on("evil", features_of(0))) == elsewhere
 
 
 async def test_what_a_node_makes_of_the_rules_that_are_left_is_no_other_nodes_outcome() -> None:
-    rules = Rules(sheet({**template(SLOW), "labels": {"x": "1"}}, name="slow"))
-    await rules.judge("evil", features_of(0))
-    assert (await rules.judge("evil", features_of(1))).problems == {0: (SUSPENDED_HERE,)}
-    assert (await rules.judge("good", features_of(1))).problems != {0: (SUSPENDED_HERE,)}
+    rules = Rules(built({**template(SLOW), "labels": {"x": "1"}}, name="slow"))
+    await rules.evaluate_on("evil", features_of(0))
+    assert (await rules.evaluate_on("evil", features_of(1))).problems == {0: (SUSPENDED_HERE,)}
+    assert (await rules.evaluate_on("good", features_of(1))).problems != {0: (SUSPENDED_HERE,)}
 
 
 class Play:
@@ -262,7 +262,7 @@ class Play:
         ]
         two = [*steady(self.dice.randrange(3)), template("{{ fail `no` }}", "bad"), template("z=1", "good")]
         self.dice.shuffle(two)
-        self.evaluator.bind([sheet(*one, name="a"), sheet(*two[: self.dice.randrange(5)], name="b")], ())
+        self.evaluator.bind([built(*one, name="a"), built(*two[: self.dice.randrange(5)], name="b")], ())
 
     def change(self) -> None:
         node, evaluator = self.dice.choice([*self.reports]), self.evaluator
@@ -311,16 +311,16 @@ async def test_rules_that_change_while_nodes_are_judged(seed: int) -> None:
     """Whatever is interrupted where, outcomes and rules go together."""
     play = Play(seed)
 
-    async def judge() -> None:
+    async def evaluate_on() -> None:
         while True:
             await play.evaluator.waiting.wait()
             await play.evaluator.evaluate_due(lambda node: None)
 
-    judging = asyncio.create_task(judge())
+    evaluating = asyncio.create_task(evaluate_on())
     for _ in range(60):
         play.change()
         await asyncio.sleep(0)
-        assert not judging.done()
-    judging.cancel()
-    await asyncio.gather(judging, return_exceptions=True)
+        assert not evaluating.done()
+    evaluating.cancel()
+    await asyncio.gather(evaluating, return_exceptions=True)
     await play.check()

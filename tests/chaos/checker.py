@@ -70,7 +70,7 @@ class _Place:
     """The version in which somebody wrote the list annotations, infinite until it is known; a master corrects them."""
 
 
-class Judge:
+class Checker:
     """`now` gives the seconds of the run."""
 
     def __init__(self, now: Callable[[], float]) -> None:
