@@ -32,3 +32,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(known), n=1)), "")
+
+
+def known_nodes(known: int, nodes: int) -> str:
+    """`features of 4,812 of 5,000 nodes known`; "" without nodes."""
+    return f"features of {known:,} of {nodes:,} nodes known" if nodes else ""

@@ -17,6 +17,7 @@ from nfd.errors import ConfigError
 from nfd.fleet.gpu_labels import Gpus
 from nfd.fleet.gpus import sharing_of
 from nfd.fleet.nodes import NodeSummary, to_json, with_reports
+from nfd.message_text import known_nodes
 
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
@@ -51,7 +52,12 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     data = args.output in ("json", "yaml")
     nodes = read_fleet(args, pods=data, dra=True).summaries
-    found = select(args, with_reports(nodes, *ask_master(args)) if args.master else nodes)
+    if args.master:
+        reported, unwritten = ask_master(args)
+        known = sum(node.name in reported for node in nodes)
+        sys.stderr.write(f"nfd nodes: {known_nodes(known, len(nodes))}\n" if known < len(nodes) else "")
+        nodes = with_reports(nodes, reported, unwritten)
+    found = select(args, nodes)
     if args.output == "name":
         sys.stdout.write("".join(f"{one.name}\n" for one in found))
     elif data:

@@ -31,6 +31,7 @@ from nfd.master.reports.store import Inherited
 from nfd.master.rules.resources import CustomResources
 from nfd.master.security.proof_key import SecretKey
 from nfd.master.security.setup import Security
+from nfd.message_text import known_nodes
 from nfd.rpc.copies import Copy
 from nfd.rpc.server import LabelerServer
 from nfd.runtime import log, tasks
@@ -110,7 +111,7 @@ class Service:
         self._followers, self._replication = self._share_reports(options)
         if options.snapshot is not None:
             self._handler.snapshot = Snapshot(options.snapshot, self._handler.reports, self._proof)
-        self._http = HttpServer(self.metrics, lambda: self.leadership.missing)
+        self._http = HttpServer(self.metrics, lambda: self.leadership.missing, note=self.note)
         self._leads = asyncio.Event()
         self._terms = 0
         self._replacing = asyncio.Lock()
@@ -147,8 +148,12 @@ class Service:
         return None if report is None else TimedReport(report, self._heartbeats.age(name))
 
     def reported(self) -> list[str]:
-        """The nodes with a report."""
-        return sorted(self._handler.reports.names())
+        """The nodes whose features are known."""
+        return sorted(self._handler.reports.known())
+
+    def note(self) -> str:
+        """How many nodes' features are known; rules act on those."""
+        return known_nodes(len(self._handler.reports.known()), len(self._store.names()))
 
     def nodes(self) -> list[Node]:
         """All Nodes in the store."""
@@ -414,7 +419,12 @@ class Service:
         return bool(parse_owned(node.annotations, instance, node.uid, self._proof).boot_id)
 
     def _gauges(self) -> Mapping[str, float]:
+        snapshot = self._handler.snapshot
+        written = snapshot.written if snapshot is not None else None
         return {
+            "reports_known": len(self._handler.reports.known()),
+            "reports_replicated": self._followers.replicated() if self._followers is not None else 0,
+            **({"snapshot_age_seconds": max(time.time() - written, 0.0)} if written is not None else {}),
             "nodes": len(self._store.names()),
             "reporting_nodes": len(self._heartbeats),
             "silent_nodes": self._heartbeats.count_silent(),

@@ -122,6 +122,8 @@ async def test_a_follower_has_every_report_and_takes_over_with_it(replicas: Repl
         await replicas.send(leader, worker.report({F + "cpu-a": "2"}, features=features("new")))
     reports = {worker.node: leader._handler.reports.get(worker.node) for worker in workers}
     assert {worker.node: follower._handler.reports.get(worker.node) for worker in workers} == reports
+    assert [int(one._gauges()["reports_known"]) for one in (leader, follower)] == [5, 5]
+    await until(lambda: leader._gauges()["reports_replicated"] == 5)
     assert follower._labeler.features._nodes == leader._labeler.features._nodes
     versions = [version(replicas.place, worker.node) for worker in workers]
     await leader.stop()

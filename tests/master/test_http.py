@@ -27,9 +27,9 @@ async def test_http(place: Place, masters: Masters, name: str) -> None:
     master = await masters.start()
     await send(master, Worker(name).report({"feature.node.kubernetes.io/cpu-a": "1", "kubernetes.io/x": "1"}))
     async with aiohttp.ClientSession(f"http://127.0.0.1:{master.http_port}") as http:
-        for path in ("/healthz", "/readyz"):
+        for path, text in (("/healthz", "ok\n"), ("/readyz", "ok\nfeatures of 1 of 1 nodes known\n")):
             async with http.get(path) as answer:
-                assert (answer.status, await answer.text()) == (200, "ok\n")
+                assert (answer.status, await answer.text()) == (200, text)
         async with http.get("/metrics") as answer:
             plain = (await answer.text()).splitlines()
             assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -40,6 +40,8 @@ async def test_http(place: Place, masters: Masters, name: str) -> None:
     assert "# TYPE nfd_master_node_updates_total counter" in plain
     assert "nfd_master_node_labels_rejected_total 1" in plain
     assert "nfd_master_reporting_nodes 1" in plain
+    assert "nfd_master_reports_known 1" in plain
+    assert "nfd_master_reports_replicated 0" in plain
     assert "# TYPE nfd_master_node_updates counter" in openmetrics
     assert openmetrics[-1] == "# EOF"
 

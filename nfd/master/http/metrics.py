@@ -63,6 +63,9 @@ COUNTERS = {
 GAUGES = {
     "nodes": "Nodes known from the node store.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
+    "reports_known": "Nodes whose features are known: rules act on them.",
+    "reports_replicated": "Reports that another master has confirmed.",
+    "snapshot_age_seconds": "Seconds since the last snapshot of the reports was written.",
     "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
     "contested_keys": "Keys that others have changed or removed more than twice within ten minutes.",

@@ -43,11 +43,18 @@ async def log_failures(
 
 
 class HttpServer:
-    """`ready` returns what is missing, "" if nothing."""
+    """`ready` returns what is missing, "" if nothing. `note` is a second line of /readyz."""
 
-    def __init__(self, metrics: Metrics, ready: Callable[[], str], bounds: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        ready: Callable[[], str],
+        bounds: ConnectionLimits | None = None,
+        note: Callable[[], str] = lambda: "",
+    ) -> None:
         self._metrics = metrics
         self._ready = ready
+        self._note = note
         bounds = bounds or ConnectionLimits()
         self.listener = Listener(bounds)
         self._app = app = web.Application(middlewares=[mark_complete, log_failures])
@@ -86,7 +93,8 @@ class HttpServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         missing = self._ready()
-        return web.Response(text=f"{missing or 'ok'}\n", status=503 if missing else 200)
+        lines = (missing,) if missing else ("ok", self._note())
+        return web.Response(text="".join(f"{line}\n" for line in lines if line), status=503 if missing else 200)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         answer = metrics_answer(self._metrics.families(), request.headers.get("Accept", ""))

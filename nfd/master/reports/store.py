@@ -87,6 +87,14 @@ class ReportStore:
         kept = self._kept.get(name)
         return kept.standing if kept is not None else None
 
+    def known(self) -> list[str]:
+        """The nodes whose features are known: their report is not outdated."""
+        return [
+            name
+            for name, kept in self._kept.items()
+            if kept.standing is not Standing.OUTDATED and not kept.given_up and name not in self._waiting
+        ]
+
     def inherited(self, name: str) -> Inherited | None:
         """The report of that node for another master or for a file; None without one."""
         kept = self._kept.get(name)
