@@ -11,7 +11,7 @@ from nfd.fleet.dra import NOTHING, Holder, OnNode, read_holders
 from nfd.fleet.gpu_labels import Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, read_resources
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
-from nfd.names import FEATURE_NS, NVIDIA_NS
+from nfd.names import FEATURE_NS, NFD_NS, NVIDIA_NS, full_key
 
 MANAGERS = ("nfd-gfd", "nfd-master")
 """Who writes the labels that are managed by nfd: this product, and NFD (`metadata.managedFields`)."""
@@ -19,6 +19,9 @@ SILENT = 3000.0
 """Seconds: three heartbeats of a worker in the largest cluster, where it reports every 15 minutes, and some more."""
 GPU_CLASSES = ("0300_", "0302_", "")
 _PCI = [f"{FEATURE_NS}/pci-{kind}10de.present" for kind in GPU_CLASSES]
+_LABELLER = ("amd.com/gpu.", "beta.amd.com/gpu.")
+_MANAGED = f"{NFD_NS}/feature-labels"
+_SHOWN = 3
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 Json = Mapping[str, Any]
@@ -103,6 +106,7 @@ def summarize(node: Json, asks: Sequence[Ask] = (), dra: OnNode = NOTHING) -> No
             *_problems(node, labels, gpus, dra),
             *dra.problems,
             *(text for one in others for text in _of_vendor(one)),
+            *_left_behind(labels, metadata.get("annotations") or {}),
         ),
         resources=(*read_resources(status, labels, asks), *dra.resources),
         holders=tuple(read_holders(asks, dra)),
@@ -178,6 +182,17 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode) ->
         yield f"{gpus.present - gpus.usable} of {gpus.present} GPUs missing"
     if not dra.resources and not dra.problems:
         yield from _unoffered(status, labels, gpus)
+
+
+def _left_behind(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    """Labels of AMD's node labeller on a Node on which nfd manages such labels: only a person removes them."""
+    managed = {full_key(key) for key in annotations.get(_MANAGED, "").split(",")}
+    if not any(key.startswith(_LABELLER) for key in managed):
+        return
+    left = sorted(key for key in labels if key.startswith(_LABELLER) and key not in managed)
+    if left:
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        yield f"not managed by nfd: {', '.join(left[:_SHOWN])}{more}"
 
 
 def _of_vendor(one: Gpus) -> Iterator[str]:

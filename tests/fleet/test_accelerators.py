@@ -127,6 +127,17 @@ def test_what_is_wrong() -> None:
     assert summarize(node(of("amd", "x", 1, **{"state": "vfio", "count.vfio": "1"}))).problems == ()
 
 
+def test_what_the_labeller_of_amd_left_behind() -> None:
+    """Named only where nfd manages such labels; a label of a user alone is nobody's problem."""
+    stale = {"amd.com/gpu.vram.64G": "2", "beta.amd.com/gpu.firmware.MEC.feat.49": "8"}
+    found = node({"amd.com/gpu.vram": "192G", "feature.node.kubernetes.io/x": "1", **stale})
+    assert summarize(found).problems == ()
+    found["metadata"]["annotations"] = {"nfd.node.kubernetes.io/feature-labels": "amd.com/gpu.vram,x"}
+    assert summarize(found).problems == (f"not managed by nfd: {', '.join(sorted(stale))}",)
+    found["metadata"]["labels"] |= {f"beta.amd.com/gpu.cu-count.{one}": "1" for one in range(4)}
+    assert summarize(found).problems[0].endswith(" and 3 more")
+
+
 def test_a_table_and_data() -> None:
     found = summarize(node(MIXED))
     assert "2×Tesla-T4 + 2×AMD_Instinct_MI210 + 1×Gaudi2 + 1×Meteor_Lake_NPU" in as_table(

@@ -73,7 +73,7 @@ def as_object(node: Node) -> dict[str, Any]:
     ready = "False" if said & {"not-ready", "unreachable"} else "True"
     pressures = [{"type": kind, "status": "True"} for name, kind in _PRESSURES.items() if name in said]
     return {
-        "metadata": {"name": node.name, "labels": node.labels},
+        "metadata": {"name": node.name, "labels": node.labels, "annotations": node.annotations},
         "spec": {"taints": node.taints, "unschedulable": "unschedulable" in said},
         "status": {
             "capacity": node.resources,
