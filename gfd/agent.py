@@ -224,7 +224,11 @@ def is_unread(error: NfdError) -> bool:
 def check(run: Run, inventory: Inventory, *, first: bool) -> None:
     """Raises InitError if the first pass has no driver and must, ConfigError if there are devices and no strategy."""
     if first and inventory.trouble is not None and run.loaded.config.flags.fail_on_init_error:
-        what = "no driver" if inventory.trouble is Trouble.NO_DRIVER else "the driver does not work"
+        what = (
+            "no driver"
+            if inventory.trouble in (Trouble.NO_DRIVER, Trouble.LIBRARY_MISSING)
+            else "the driver does not work"
+        )
         raise InitError(f"{what}: {inventory.reason}")
     if inventory.compute_gpus:
         run.loaded.check_mig_strategy()

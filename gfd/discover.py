@@ -11,7 +11,7 @@ from threading import Thread, current_thread
 from typing import Protocol
 
 from gfd import cuda
-from gfd.inventory import Driver, Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
+from gfd.inventory import MISSING, Driver, Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
 from gfd.pci import DEVICES as PCI_DEVICES
 from gfd.pci import NVIDIA, Functions, display_devices, driver_of, is_vfio, read_passed_through, read_vgpu
 from nfd.errors import HostError
@@ -24,6 +24,7 @@ from nfd.runtime.threads import start_thread
 MACHINE_TYPE_FILE = "/sys/class/dmi/id/product_name"
 DMI_FILE = "/sys/devices/virtual/dmi/id/product_name"
 """The same file where the kernel has it; `/sys/class/dmi/id` is a link, which a hand-made machine may lack."""
+RESTART = "restart the pod if it is older than the driver, or give it NVIDIA's container runtime"
 MODULE_VERSION = "sys/module/nvidia/version"
 UNKNOWN = "unknown"
 TIMEOUT = 30.0
@@ -52,8 +53,8 @@ def discover(host: Host, options: ReadSettings, functions: Functions) -> Invento
     total, problem = read_total(host) if inventory.gpus else (None, "")
     places = read_places(host, inventory, functions)
     gpus = tuple(complete(gpu, total, problem, places) for gpu in inventory.gpus)
-    driver, reason = compare_versions(host, inventory)
-    inventory = replace(inventory, gpus=gpus, driver=driver, reason=reason)
+    trouble, driver, reason = compare_versions(host, inventory)
+    inventory = replace(inventory, gpus=gpus, trouble=trouble, driver=driver, reason=reason)
     return replace(inventory, node=read_node(host, inventory, options.machine_type_file, functions))
 
 
@@ -71,17 +72,25 @@ def is_worth_trying(host: Host, functions: Functions) -> bool:
     )
 
 
-def compare_versions(host: Host, inventory: Inventory) -> tuple[Driver, str]:
-    """Driver and reason; where the library does not fit the kernel module, with the versions of both.
+def compare_versions(host: Host, inventory: Inventory) -> tuple[Trouble | None, Driver, str]:
+    """`trouble`, driver and reason; with the version of the kernel module where no library, or another one, is there.
 
     Reads: sys/module/nvidia/version (text, `580.95.05`).
     """
-    driver, reason = inventory.driver, inventory.reason
-    if inventory.trouble is not Trouble.MISMATCH:
-        return driver, reason
-    module = host.value(MODULE_VERSION) or ""
-    versions = f"kernel module {module or UNKNOWN}, library {driver.library or UNKNOWN}"
-    return replace(driver, module=module), f"{reason}: {versions}"
+    trouble, driver, reason = inventory.trouble, inventory.driver, inventory.reason
+    if trouble is Trouble.MISMATCH:
+        module = host.value(MODULE_VERSION) or UNKNOWN
+        versions = f"kernel module {module}, library {driver.library or UNKNOWN}"
+        return trouble, replace(driver, module=module), f"{reason}: {versions}"
+    if trouble is Trouble.NO_DRIVER and driver.library == MISSING:
+        if module := host.value(MODULE_VERSION) or "":
+            return (
+                Trouble.LIBRARY_MISSING,
+                replace(driver, module=module),
+                f"kernel module {module}, {reason}; {RESTART}",
+            )
+        return trouble, replace(driver, library=""), reason
+    return trouble, driver, reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,13 @@ class Trouble(StrEnum):
     """The library is there and does not work."""
     MISMATCH = "driver-mismatch"
     """The library is of another version than the loaded kernel module."""
+    LIBRARY_MISSING = "library-missing"
+    """The kernel module is loaded, and there is no library: that of a container comes with its creation."""
+
+
+OF_LIBRARY = frozenset({Trouble.MISMATCH, Trouble.LIBRARY_MISSING})
+"""What only a restart or a reboot cures: said also while the labels are those of the last good reading."""
+MISSING = "missing"
 
 
 class Fact(StrEnum):
@@ -79,9 +86,9 @@ class Driver:
     failing: str = ""
     """What the query of a version ended with that should not have failed."""
     module: str = ""
-    """Version of the loaded kernel module, if the library is of another one."""
+    """Version of the loaded kernel module, if the library is missing or of another one."""
     library: str = ""
-    """Version of that library."""
+    """Version of that library, or `missing`."""
 
     @property
     def is_complete(self) -> bool:

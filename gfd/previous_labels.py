@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gfd.inventory import Inventory, Trouble
+from gfd.inventory import OF_LIBRARY, Inventory
 from gfd.labels.faults import is_ruled_out
 from gfd.labels.gpus import models
 from gfd.labels.productname import is_product_of
@@ -34,8 +34,7 @@ def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory
     if not is_needed(inventory) or not kept.keys() & {"gpu.product", "gpu.count"}:
         return dict(labels)
     if inventory.trouble is not None or lists_none(inventory):
-        mismatch = inventory.trouble is Trouble.MISMATCH
-        state = str(inventory.trouble) if mismatch else "stale"
+        state = str(inventory.trouble) if inventory.trouble in OF_LIBRARY else "stale"
         found = {**kept, "gpu.state": state} if _may_be_there(inventory, before) else {}
         return {**labels, **_full(found)}
     if not _is_same_hardware(inventory, kept):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gfd.inventory import Inventory, Trouble
+from gfd.inventory import OF_LIBRARY, Inventory, Trouble
 from gfd.labels.faults import find_faults
 from gfd.labels.gpus import models
 from gfd.labels.mig import is_pending, layout_problem
@@ -15,7 +15,8 @@ def health(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
     Labels:
         gpu.present = true: an NVIDIA display controller is on PCI
-        gpu.state = no-driver, driver-error, driver-mismatch, stale, degraded, mig-pending, mig-invalid: what is wrong
+        gpu.state = no-driver, library-missing, driver-error, driver-mismatch: why the driver cannot be asked
+        gpu.state = stale, degraded, mig-pending, mig-invalid: what is wrong with the GPUs
         gpu.count.present = number: GPUs on PCI, if there are more than `gpu.count`
         gpu.count.failing = number: GPUs that do not answer, where there are such
     """
@@ -47,7 +48,7 @@ def driver_problems(inventory: Inventory, settings: LabelSettings) -> list[str]:
 def state_of(inventory: Inventory, settings: LabelSettings) -> str:
     """What is worst about the devices; empty if all is well."""
     if inventory.stale:
-        return str(inventory.trouble) if inventory.trouble is Trouble.MISMATCH else "stale"
+        return str(inventory.trouble) if inventory.trouble in OF_LIBRARY else "stale"
     if inventory.trouble is not None:
         return str(inventory.trouble) if _concerns(inventory) else ""
     if inventory.node.pci_missing or (inventory.gpus and inventory.driver.failing):

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pynvml
 
-from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Trouble
+from gfd.inventory import MISSING, Driver, Gpu, Inventory, MigDevice, Trouble
 from gfd.nvml.device import Device
 from gfd.nvml.library import (
     LIBRARY,
@@ -66,7 +66,9 @@ class NvmlReading:
     def _fail(self, error: Exception) -> None:
         code = getattr(error, "value", None)
         if isinstance(error, OSError):
-            self._trouble = (Trouble.NO_DRIVER if is_absent(self._library, error) else Trouble.DRIVER_ERROR, str(error))
+            absent = is_absent(self._library, error)
+            self._trouble = (Trouble.NO_DRIVER if absent else Trouble.DRIVER_ERROR, str(error))
+            self._driver = Driver(library=MISSING if absent else "")
         else:
             trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
             self._trouble = (trouble, f"NVML: {error_text(error)}")

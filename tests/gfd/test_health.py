@@ -10,6 +10,7 @@ from gfd.inventory import Gpu, Inventory
 from gfd.labels.faults import details, find_faults
 from gfd.labels.settings import LabelSettings
 from gfd.nvml.health import fabric_health
+from gfd.nvml.library import unload
 from nfd.discovery import Discovery
 from nfd.runtime.health import render
 from nfd.worker.metrics import Metrics
@@ -276,3 +277,33 @@ def test_a_library_of_another_version_than_the_module(tmp_path: Path) -> None:
         upgraded.features.attributes["nvidia.driver"].items() >= {"module": "580.82.07", "library": "580.95.05"}.items()
     )
     assert upgraded.labels["nvidia.com/gpu.product"] == good.labels["nvidia.com/gpu.product"]
+
+
+def test_a_module_without_a_library_says_what_to_restart(tmp_path: Path) -> None:
+    """As in a container that is older than the driver; and a worker that had the library keeps what it read."""
+    files = {"sys/module/nvidia/version": "580.82.07\n"}
+    with laid(machine(), tmp_path, files) as one:
+        library = one.libraries.nvml
+        library.rename(library.with_name("away"))
+        first = scan(one.host)
+        library.with_name("away").rename(library)
+        good = scan(one.host, first)
+        library.rename(library.with_name("away"))
+        unload()  # as in a new process
+        lost = scan(one.host, good)
+    assert told(first) == told(lost) == {"gpu.state": "library-missing"}
+    assert [one.reason for one in first.problems if one.subject == "driver"] == [first.failed["nvidia"]]
+    assert "kernel module 580.82.07" in first.failed["nvidia"]
+    assert "restart the pod" in first.failed["nvidia"]
+    assert first.features.attributes["nvidia.driver"]["library"] == "missing"
+    assert told(good) == {}
+    assert lost.labels["nvidia.com/gpu.product"] == good.labels["nvidia.com/gpu.product"]
+
+
+def test_no_module_and_no_library_is_a_node_without_a_driver(tmp_path: Path) -> None:
+    with laid(machine(), tmp_path) as one:
+        one.libraries.nvml.unlink()
+        found = scan(one.host)
+    assert told(found) == {"gpu.state": "no-driver"}
+    assert not found.problems
+    assert "library" not in found.features.attributes["nvidia.driver"]
