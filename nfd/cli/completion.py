@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-_NAMES = "nfd nodes -o name 2>/dev/null"
+_NAMES = "nfd nodes -o name 2>/dev/null | sed s,^node/,,"
 _BASH = """\
 # bash completion for nfd and kubectl-nfd, written by `nfd completion bash`
 _nfd_words() {{  # the words that may stand next, for the path $1 and the flag before, $2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_node
 from nfd.cli.nodes import as_data
 from nfd.cli.output import Style, style_of
+from nfd.cli.parsers import node_name
 from nfd.message_text import visible
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ Pair = tuple[str | None, str | None]
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser, selector=False)
-    parser.add_argument("first", metavar="NODE", help="the first node")
-    parser.add_argument("second", metavar="NODE", help="the second node")
+    parser.add_argument("first", metavar="NODE", type=node_name, help="the first node")
+    parser.add_argument("second", metavar="NODE", type=node_name, help="the second node")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 

@@ -45,6 +45,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help=f"with --drift: the label that makes a group (default: {GROUPS})",
     )
     parser.add_argument("-o", "--output", choices=("text", "name", "affinity", "json"), default="text")
+    parser.add_argument("--no-headers", action="store_true", help="no heading above the table")
 
 
 def run(args: Namespace) -> int:
@@ -59,7 +60,7 @@ def run(args: Namespace) -> int:
     found = [node for node in nodes if expression.holds(node.labels)]
     selector = to_selector(expression, [node.labels for node in nodes])
     if args.output == "name":
-        sys.stdout.write("".join(f"{node.name}\n" for node in found))
+        sys.stdout.write("".join(f"node/{node.name}\n" for node in found))
         return 0
     if args.output == "json":
         value = {"nodes": [node.name for node in found], "warnings": list(selector.warnings)}
@@ -68,7 +69,11 @@ def run(args: Namespace) -> int:
         return 0
     style = style_of(sys.stdout)
     if args.output == "text":
-        sys.stdout.write(as_table(expression, found, style) + style.dim(f"{len(found)} of {len(nodes)} nodes") + "\n\n")
+        sys.stdout.write(
+            as_table(expression, found, style, heading=not args.no_headers)
+            + style.dim(f"{len(found)} of {len(nodes)} nodes")
+            + "\n\n"
+        )
     sys.stdout.write(as_yaml(selector, style, short=args.output == "text"))
     return 0
 
@@ -81,7 +86,7 @@ def _drift(args: Namespace) -> int:
     if args.output == "json":
         sys.stdout.write(as_data([one.to_json() for one in found], "json"))
     elif args.output == "name":
-        sys.stdout.write("".join(f"{name}\n" for name in dict.fromkeys(one.node for one in found)))
+        sys.stdout.write("".join(f"node/{name}\n" for name in dict.fromkeys(one.node for one in found)))
     else:
         sys.stdout.write(_drift_table(found, style_of(sys.stdout)))
     if without:
@@ -100,14 +105,15 @@ def _drift_table(found: Sequence[Deviation], style: Style) -> str:
     return columns(head, rows, style, [style.value, None, None, style.warn, None], screen_width())
 
 
-def as_table(expression: Expression, nodes: Sequence[NodeSummary], style: Style) -> str:
+def as_table(expression: Expression, nodes: Sequence[NodeSummary], style: Style, *, heading: bool) -> str:
     """The nodes, with the labels in the expression."""
     if not nodes:
         return ""
     keys = keys_of(expression)
     rows = [[node.name, *(node.labels.get(key, "") for key in keys)] for node in nodes]
     head = ["NAME", *(key.rpartition("/")[2] for key in keys)]
-    return columns(head, rows, style, [style.value, *[None] * len(keys)], screen_width())
+    paints = [style.value, *[None] * len(keys)]
+    return columns(head, rows, style, paints, screen_width(), heading=heading)
 
 
 def as_yaml(selector: Selector, style: Style, *, short: bool) -> str:

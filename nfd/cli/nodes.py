@@ -4,20 +4,24 @@ nfd's last write to the Node, and problems, from the API server."""
 from __future__ import annotations
 
 import json
+import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_fleet
-from nfd.cli.output import Style, columns, screen_width, size_text, style_of
-from nfd.cli.parsers import path
+from nfd.cli.cluster import add_cluster_flags, ask_cluster, lean, read_fleet, read_nodes
+from nfd.cli.output import Table, screen_width, size_text, style_of
+from nfd.cli.parsers import node_name, path
 from nfd.errors import ConfigError
 from nfd.fleet.gpu_labels import Gpus
 from nfd.fleet.gpus import sharing_of
-from nfd.fleet.nodes import NodeSummary, to_json, with_reports
-from nfd.message_text import known_nodes
+from nfd.fleet.nodes import NodeSummary, summarize, to_json, with_reports
+from nfd.kube.paths import NODES
+from nfd.message_text import did_you_mean, known_nodes
+from nfd.names import full_key
 
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
@@ -25,17 +29,18 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("nodes", "all nodes"),
     ("nodes --problems", "only nodes that need attention"),
+    ("nodes --sort-by nvidia.com/gpu.memory --watch", "in another order; go on with each node that changes"),
     ("nodes --where 'nvidia.com/gpu.memory >= 40000' -o wide", "nodes that match an expression, with more columns"),
     ("nodes -l kubernetes.io/arch=arm64 -o json", "nodes that match a label selector, for a script"),
 )
-HEAD = ("NAME", "GPUS", "CPU", "KERNEL", "OS", "TAINTS", "CHANGED", "PROBLEMS")
+HEAD = ("NAME", "GPUS", "PROBLEMS", "CPU", "KERNEL", "OS", "TAINTS", "CHANGED")
 WIDE = ("ARCH", "CORES", "GPU MEMORY", "MIG", "SHARING", "DRIVER", "CUDA")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
-    parser.add_argument("names", metavar="NODE", nargs="*", help="only these nodes")
+    parser.add_argument("names", metavar="NODE", nargs="*", type=node_name, help="only these nodes")
     parser.add_argument(
         "--where", metavar="EXPR", default="", help="only nodes that match an expression (see nfd find)"
     )
@@ -47,24 +52,99 @@ def add_flags(parser: ArgumentParser) -> None:
         "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
     )
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
+    parser.add_argument("--no-headers", action="store_true", help="no heading")
+    parser.add_argument("--sort-by", metavar="COLUMN", default="", help="a column, or a label's key (default: name)")
+    parser.add_argument("-w", "--watch", action="store_true", help="go on with a line for each node that changes")
 
 
 def run(args: Namespace) -> int:
     data = args.output in ("json", "yaml")
+    if args.watch:
+        if data or args.master:
+            raise ConfigError("--watch is for -o table, wide and name, without --master")
+        return watch(args)
     nodes = read_fleet(args, pods=data, dra=True).summaries
     if args.master:
-        reported, unwritten = ask_master(args)
-        known = sum(node.name in reported for node in nodes)
+        reports, unwritten = ask_master(args)
+        known = sum(node.name in reports for node in nodes)
         sys.stderr.write(f"nfd nodes: {known_nodes(known, len(nodes))}\n" if known < len(nodes) else "")
-        nodes = with_reports(nodes, reported, unwritten)
+        nodes = with_reports(nodes, reports, unwritten)
     found = select(args, nodes)
-    if args.output == "name":
-        sys.stdout.write("".join(f"{one.name}\n" for one in found))
-    elif data:
+    if data:
         sys.stdout.write(as_data([to_json(one) for one in found], args.output))
     else:
-        sys.stdout.write(as_table(found, style_of(sys.stdout), datetime.now(UTC), wide=args.output == "wide"))
+        reported = any(node.reported is not None for node in found)
+        sys.stdout.write(Printer(args, reported=reported).text(found))
+        say_if_none(args, found)
     return 0
+
+
+def say_if_none(args: Namespace, found: Sequence[NodeSummary]) -> None:
+    """Say on standard error that nothing is listed."""
+    if not found:
+        sys.stderr.write("no problems\n" if args.problems else "no nodes\n")
+
+
+class Printer:
+    """Prints nodes as names or as lines of one table."""
+
+    def __init__(self, args: Namespace, *, reported: bool = False) -> None:
+        self._names = args.output == "name"
+        self._wide, self._reported = args.output == "wide", reported
+        self._heading = not args.no_headers
+        style = style_of(sys.stdout)
+        head = (*HEAD, *(("LAST REPORT",) if reported else ()), *(WIDE if self._wide else ()))
+        paints = [style.value, None, style.warn, *[None] * (len(head) - 3)]
+        self._table = Table(head, style, paints, screen_width(), HEAD.index("PROBLEMS"))
+
+    def text(self, nodes: Sequence[NodeSummary]) -> str:
+        """The nodes; the first text has the heading."""
+        if self._names:
+            return "".join(f"node/{one.name}\n" for one in nodes)
+        heading, self._heading = self._heading and bool(nodes), self._heading and not nodes
+        return self._table.text([self.cells(one) for one in nodes], heading=heading)
+
+    def cells(self, node: NodeSummary) -> list[str]:
+        return _row(node, datetime.now(UTC), wide=self._wide, reported=self._reported)
+
+
+def watch(args: Namespace) -> int:
+    """Print the nodes, and again each that looks different, until interrupted. Raises: ConfigError, KubeError."""
+
+    async def ask(client: KubeClient) -> int:
+        from nfd.kube.informer import Informer, Store
+
+        printer, is_listed = Printer(args), False
+
+        def changed(before: NodeSummary | None, now: NodeSummary | None) -> None:
+            """Called for each node of the list, too."""
+            gone = replace(before, problems=("deleted",)) if before is not None else None
+            node = now or gone
+            if is_listed and node is not None and select(args, [node], listed=False):
+                show([node])
+
+        def show(nodes: Sequence[NodeSummary]) -> None:
+            try:
+                sys.stdout.write(printer.text(nodes))
+                sys.stdout.flush()
+            except BrokenPipeError as error:  # an informer would take it for a defect of its own
+                raise SystemExit(0) from error
+
+        store = Store(lambda item: summarize(lean(item)), changed, same=_look_alike)
+        for item in await read_nodes(client, args.selector):
+            store.put(item)
+        show(select(args, sorted(store.items.values(), key=lambda node: node.name)))
+        is_listed = True
+        query = {"labelSelector": args.selector} if args.selector else {}
+        await Informer(client, NODES, store, query=query).run()
+        return 0
+
+    return ask_cluster(args, ask)
+
+
+def _look_alike(one: NodeSummary, other: NodeSummary) -> bool:
+    """Whether only the time of the last write differs."""
+    return replace(one, changed="") == replace(other, changed="")
 
 
 def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list[str]]]:
@@ -82,10 +162,13 @@ def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list
     return ask_cluster(args, ask)
 
 
-def select(args: Namespace, nodes: Sequence[NodeSummary]) -> list[NodeSummary]:
-    """The nodes that match names, `--where` and `--problems`. Raises: ConfigError for an unknown name."""
+def select(args: Namespace, nodes: Sequence[NodeSummary], *, listed: bool = True) -> list[NodeSummary]:
+    """The nodes that match names, `--where` and `--problems`, in the order of `--sort-by`.
+
+    `listed` says that these are all nodes. Raises: ConfigError for an unknown name or column.
+    """
     known = {node.name for node in nodes}
-    for name in args.names:
+    for name in args.names if listed else ():
         if name not in known:
             raise ConfigError(f"NODE {name}: no such node")
     found = [node for node in nodes if node.name in args.names or not args.names]
@@ -93,10 +176,56 @@ def select(args: Namespace, nodes: Sequence[NodeSummary]) -> list[NodeSummary]:
         from nfd.fleet.query import missing_keys, parse_query
 
         expression = parse_query(args.where)
-        for line in missing_keys(expression, (node.labels for node in nodes)):
+        for line in missing_keys(expression, (node.labels for node in nodes)) if listed else ():
             sys.stderr.write(f"nfd nodes: --where: {line}\n")
         found = [node for node in found if expression.holds(node.labels)]
-    return [node for node in found if node.problems or not args.problems]
+    found = [node for node in found if node.problems or not args.problems]
+    return sorted(found, key=order_of(args.sort_by, nodes)) if args.sort_by and listed else found
+
+
+def order_of(column: str, nodes: Sequence[NodeSummary]) -> Callable[[NodeSummary], tuple[bool, Natural]]:
+    """By a column or a label, numbers in texts by their size; nodes without the value are last. Raises: ConfigError."""
+    written = column.strip("{}").replace(".metadata.name", "NAME")
+    written = written.removeprefix(".metadata.labels.").replace("\\.", ".")
+    values = {name.replace(" ", "").lower(): of for name, of in _VALUES.items()}
+    if (value := values.get(written.replace(" ", "").replace("-", "").lower())) is None:
+        key = full_key(written)
+        keys = {label for node in nodes for label in node.labels}
+        key = key if key in keys else written
+        if key not in keys:
+            known = ", ".join(sorted(values))
+            hint = did_you_mean(written, (*values, *keys)) or f"; columns are {known}"
+            raise ConfigError(f"--sort-by {column}: no such column, and no node has such a label{hint}")
+        return lambda node: (key not in node.labels, natural(node.labels.get(key, "")))
+    return lambda node: (not value(node), natural(str(value(node))))
+
+
+Natural = tuple[tuple[int, str], ...]
+
+
+def natural(text: str) -> Natural:
+    """An order in which 9 comes before 10."""
+    return tuple((int(digits or 0), words) for words, digits in re.findall(r"(\D*)(\d{0,300})", text))
+
+
+_VALUES: dict[str, Callable[[NodeSummary], object]] = {
+    "NAME": lambda node: node.name,
+    "GPUS": lambda node: sum(one.usable for one in node.accelerators),
+    "PROBLEMS": lambda node: ", ".join(node.problems),
+    "CPU": lambda node: node.cpu,
+    "KERNEL": lambda node: node.kernel,
+    "OS": lambda node: node.os,
+    "TAINTS": lambda node: ",".join(node.taints),
+    "CHANGED": lambda node: node.changed,
+    "LAST REPORT": lambda node: node.reported,
+    "ARCH": lambda node: node.arch,
+    "CORES": lambda node: node.cores,
+    "GPU MEMORY": lambda node: max((model.memory for one in node.accelerators for model in one.models), default=0),
+    "MIG": lambda node: node.gpus.layout,
+    "SHARING": sharing_of,
+    "DRIVER": lambda node: node.gpus.driver,
+    "CUDA": lambda node: node.gpus.cuda,
+}
 
 
 def as_data(value: object, form: str) -> str:
@@ -108,21 +237,11 @@ def as_data(value: object, form: str) -> str:
     return dump(value)
 
 
-def as_table(nodes: Sequence[NodeSummary], style: Style, now: datetime, *, wide: bool) -> str:
-    """One line for each node; problems are last and coloured."""
-    if not nodes:
-        return style.dim("no nodes") + "\n"
-    reported = any(node.reported is not None for node in nodes)
-    rows = [_row(node, now, wide=wide, reported=reported) for node in nodes]
-    head = (*HEAD[:-1], *(["LAST REPORT"] if reported else []), *(WIDE if wide else ()), HEAD[-1])
-    paints = [style.value, *[None] * (len(head) - 2), style.warn]
-    return columns(head, rows, style, paints, screen_width())
-
-
 def _row(node: NodeSummary, now: datetime, *, wide: bool, reported: bool) -> list[str]:
     cells = [
         node.name,
         " + ".join(map(gpus_text, node.accelerators)),
+        ", ".join(node.problems),
         node.cpu,
         node.kernel,
         node.os,
@@ -138,7 +257,7 @@ def _row(node: NodeSummary, now: datetime, *, wide: bool, reported: bool) -> lis
         cells += [node.arch, str(node.cores or ""), memory, node.gpus.layout, sharing_of(node)]
         drivers = dict.fromkeys(one.driver for one in node.accelerators if one.driver)
         cells += [" + ".join(drivers), node.gpus.cuda]
-    return [*cells, ", ".join(node.problems)]
+    return cells
 
 
 def gpus_text(gpus: Gpus) -> str:

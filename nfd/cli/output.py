@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TextIO
 
 from nfd.features import Problem
@@ -76,6 +77,8 @@ def problems(found: Iterable[Problem], style: Style) -> str:
 
 FULL, EMPTY = "█", "░"
 GAP = "  "
+LEAST = 24
+"""Columns of the terminal that a cell which is broken into lines has at least, if others can be left out for that."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 Paint = Callable[[str], str]
 
@@ -91,27 +94,75 @@ def columns(
     style: Style,
     paints: Sequence[Paint | None] = (),
     width: int = 0,
+    *,
+    heading: bool = True,
 ) -> str:
     """A heading and one line for each row. Cells are text from elsewhere; `paints` colours them by column."""
-    cells = [[visible(cell) or "-" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    lines = [_line(head, widths, [style.head] * len(head), width)]
-    lines += [_line(row, widths, list(paints) or [None] * len(row), width) for row in cells]
-    return "\n".join(lines) + "\n"
+    return Table(head, style, paints, width).text(rows, heading=heading)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], paints: Sequence[Paint | None], width: int) -> str:
-    """The last columns are cut if the line is too long."""
-    parts: list[str] = []
-    used = 0
-    for cell, wanted, paint in zip(cells, widths, paints, strict=True):
-        left = width - used if width else len(cell)
-        if left <= 0:
-            break
-        shown = cell if len(cell) <= left else cell[: left - 1] + "…"
-        parts.append((paint(shown) if paint else shown) + " " * (wanted - len(shown)))
-        used += wanted + len(GAP)
-    return GAP.join(parts).rstrip()
+class Table:
+    """Columns that keep their widths from one text to the next.
+
+    With a `width`, columns that do not fit are left out from the right, which a last line says. The column of index
+    `kept` is never left out: it is broken into several lines.
+    """
+
+    def __init__(
+        self, head: Sequence[str], style: Style, paints: Sequence[Paint | None] = (), width: int = 0, kept: int = 0
+    ) -> None:
+        self._head, self._style, self._width, self._kept = head, style, width, kept
+        self._paints = list(paints) or [None] * len(head)
+        self._widths = [0] * len(head)
+
+    def text(self, rows: Sequence[Sequence[str]], *, heading: bool = True) -> str:
+        """The rows, below the heading."""
+        cells = [[visible(cell) or "-" for cell in row] for row in rows]
+        shown = [self._head, *cells] if heading else cells
+        for column, found in enumerate(zip(*shown, strict=True)):
+            self._widths[column] = max(self._widths[column], *map(len, found))
+        fitting = self._fit()
+        lines = list(self._lines(self._head, fitting, [self._style.head] * len(self._head))) if heading else []
+        lines += [line for row in cells for line in self._lines(row, fitting, self._paints)]
+        if heading and (missing := [name for at, name in enumerate(self._head) if at not in fitting]):
+            lines.append(self._style.dim(cut(f"(too narrow for {', '.join(missing)})", self._width)))
+        return "".join(f"{line}\n" for line in lines)
+
+    def _fit(self) -> dict[int, int]:
+        """Index → width of the columns that fit, in order."""
+        if not self._width:
+            return dict(enumerate(self._widths))
+        before = list(range(self._kept))
+        while len(before) > 1 and self._sum(before) + min(LEAST, self._widths[self._kept]) > self._width:
+            before.pop()
+        found = {at: self._widths[at] for at in before}
+        found[self._kept] = max(1, min(self._widths[self._kept], self._width - self._sum(before)))
+        used = self._sum(before) + found[self._kept] + len(GAP)
+        for at in range(self._kept + 1, len(self._head)):
+            if used + self._widths[at] > self._width:
+                break
+            found[at] = self._widths[at]
+            used += self._widths[at] + len(GAP)
+        return found
+
+    def _sum(self, before: Iterable[int]) -> int:
+        return sum(self._widths[at] + len(GAP) for at in before)
+
+    def _lines(self, cells: Sequence[str], fitting: Mapping[int, int], paints: Sequence[Paint | None]) -> Iterator[str]:
+        """The row, and further lines of the cell that is broken."""
+        broken = wrap(cells[self._kept], fitting[self._kept]) or [""]
+        for number, part in enumerate(broken):
+            texts = {at: part if at == self._kept else "" if number else cells[at] for at in fitting}
+            painted = ((paints[at], texts[at], fitting[at]) for at in fitting)
+            joined = GAP.join(
+                (paint(text) if paint and text else text) + " " * (size - len(text)) for paint, text, size in painted
+            )
+            yield self._cut(joined.rstrip())
+
+    def _cut(self, line: str) -> str:
+        """A line that is too long because even the first columns are, without colours."""
+        plain = _ANSI.sub("", line)
+        return line if not self._width or len(plain) <= self._width else cut(plain, self._width)
 
 
 def cut(line: str, width: int) -> str:

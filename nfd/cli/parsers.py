@@ -37,6 +37,11 @@ def path(text: str) -> str:
     return text
 
 
+def node_name(text: str) -> str:
+    """A node's name, also as `-o name` prints it: `node/NAME`."""
+    return text.removeprefix("node/")
+
+
 def make_parser(program: str, name: str) -> tuple[Parser, ModuleType]:
     """The parser of a command, and the module that has `run`."""
     command = import_module(f"nfd.cli.{name}.command" if name in _PACKAGES else f"nfd.cli.{name}")

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster
-from nfd.cli.parsers import path
+from nfd.cli.parsers import node_name, path
 from nfd.cli.rule_files import read_rules, warn_if_empty
 from nfd.cli.rule_results import try_rules
 from nfd.errors import ConfigError
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", type=path, required=True, help="the rules")
-    parser.add_argument("-n", "--nodename", metavar="NODE", required=True, help="a node of the cluster")
+    parser.add_argument("-n", "--nodename", metavar="NODE", type=node_name, required=True, help="a node of the cluster")
     add_cluster_flags(parser, selector=False, kubeconfig=("-k",), namespace=())
     parser.add_argument("--master", metavar="URL", default="", help="HTTP address of the master (see nfd plan)")
     parser.add_argument(

@@ -60,7 +60,7 @@ def ask(shell: str, script: Path, typed: list[str]) -> set[str]:
 def test_bash_asks_the_cluster_for_nodes(script: Path) -> None:
     """By the same program; here a function stands where a cluster would."""
     (script.parent / "with").write_text(
-        f'nfd() {{ [ "$*" = "nodes -o name" ] && echo gpu-1 gpu-2; }}\nsource {script}\n'
+        f'nfd() {{ [ "$*" = "nodes -o name" ] && echo node/gpu-1 && echo node/gpu-2; }}\nsource {script}\n'
     )
     assert ask("bash", script.parent / "with", ["diff", "gpu"]) == {"gpu-1", "gpu-2"}
 

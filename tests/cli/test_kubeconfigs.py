@@ -68,7 +68,7 @@ def test_a_list_is_merged(
     (tmp_path / "empty").write_text("")
     listed = os.pathsep.join(["", *map(str, files), str(tmp_path / "empty")])
     monkeypatch.setenv("KUBECONFIG", listed)
-    assert run("nodes", node, "-o", "name")[:2] == (0, f"{node}\n")
+    assert run("nodes", node, "-o", "name")[:2] == (0, f"node/{node}\n")
 
 
 def test_paths_are_relative_to_their_file(
@@ -85,7 +85,7 @@ def test_paths_are_relative_to_their_file(
     (tmp_path / "a/secret").mkdir()
     token = yaml.safe_load(control_plane.kubeconfig.read_text())["users"][0]["user"]["token"]
     (tmp_path / "a/secret/token").write_text(token)
-    assert run("nodes", node, "-o", "name", "--kubeconfig", str(path))[:2] == (0, f"{node}\n")
+    assert run("nodes", node, "-o", "name", "--kubeconfig", str(path))[:2] == (0, f"node/{node}\n")
 
 
 def test_context_cluster_and_user(run: Run, node: str, real: tuple[Json, Json], tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_context_cluster_and_user(run: Run, node: str, real: tuple[Json, Json], 
     (path.parent / ".kube").mkdir()
     path.rename(path.parent / ".kube/config")
     at = ("nodes", node, "-o", "name")
-    assert run(*at, "--context", "live")[:2] == (0, f"{node}\n")
-    assert run("--context=live", *at)[:2] == (0, f"{node}\n")
-    assert run("-n", "x", "--context", "live", *at)[:2] == (0, f"{node}\n")
-    assert run(*at, "--cluster", "c", "--user", "u")[:2] == (0, f"{node}\n")
+    assert run(*at, "--context", "live")[:2] == (0, f"node/{node}\n")
+    assert run("--context=live", *at)[:2] == (0, f"node/{node}\n")
+    assert run("-n", "x", "--context", "live", *at)[:2] == (0, f"node/{node}\n")
+    assert run(*at, "--cluster", "c", "--user", "u")[:2] == (0, f"node/{node}\n")
     for words, said in (
         ((), "GET /api/v1/nodes: cannot connect to 127.0.0.1:9: Connection refused (context 'dead' of kubeconfig "),
         (("--context", "lives"), "--context: no context 'lives'; did you mean live?\n"),
@@ -131,7 +131,10 @@ def test_impersonation(run: Run, node: str, control_plane: ControlPlane, tmp_pat
     assert status == 1
     assert 'User "alice" cannot list resource "nodes"' in err
     assert f"of kubeconfig {control_plane.kubeconfig})\n" in err
-    assert run(*words, "--as-group", "system:authenticated", "--as-group", "system:masters")[:2] == (0, f"{node}\n")
+    assert run(*words, "--as-group", "system:authenticated", "--as-group", "system:masters")[:2] == (
+        0,
+        f"node/{node}\n",
+    )
     content = yaml.safe_load(control_plane.kubeconfig.read_text())
     content["users"][0]["user"] |= {"as": "alice", "as-groups": ["g"], "as-user-extra": {"k": ["v"]}, "as-uid": "7"}
     (tmp_path / "config").write_text(json.dumps(content))

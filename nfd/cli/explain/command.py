@@ -14,7 +14,7 @@ from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.explain.local import Case, Make, find_evidence, reasons
 from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.output import style_of
-from nfd.cli.parsers import path
+from nfd.cli.parsers import node_name, path
 from nfd.cli.rule_check import compile_files, name_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
@@ -52,7 +52,10 @@ def add_flags(parser: ArgumentParser) -> None:
         "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
     )
     parser.add_argument(
-        "node", metavar="NODE", help="a node of the cluster, or - for the machine of --host-root or --replay"
+        "node",
+        metavar="NODE",
+        type=node_name,
+        help="a node of the cluster, or - for the machine of --host-root or --replay",
     )
     parser.add_argument("label", metavar="LABEL", help=f"label key; {FEATURE_NS}/ is added to a key without a prefix")
 

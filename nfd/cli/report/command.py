@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from nfd.cli.cluster import add_cluster_flags
-from nfd.cli.parsers import path
+from nfd.cli.parsers import node_name, path
 from nfd.errors import ConfigError
 
 EXAMPLES = (
@@ -22,7 +22,7 @@ EXAMPLES = (
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser, selector=False)
-    parser.add_argument("node", metavar="NODE", help="the node with the problem")
+    parser.add_argument("node", metavar="NODE", type=node_name, help="the node with the problem")
     parser.add_argument("-O", "--output-file", metavar="FILE", type=path, help="default: nfd-report-NODE.tar.gz")
     parser.add_argument("--names", action="store_true", help="replace the names of nodes and hosts, too")
     parser.add_argument(
