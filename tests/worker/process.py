@@ -67,7 +67,7 @@ class Worker:
 
 @asynccontextmanager
 async def worker(*flags: str, node: str = "n1", **variables: str) -> AsyncIterator[Worker]:
-    async with program("nfd.worker", *flags, NODE_NAME=node, **variables) as running:
+    async with program("nfd.worker", *flags, **{"NODE_NAME": node, **variables}) as running:
         yield running
 
 
