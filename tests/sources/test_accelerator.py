@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.accelerators.vendors import BUILT_IN, load, parse
+from nfd.accelerators.vendors import BUILT_IN, entries, load, parse
 from nfd.host import Host
 from nfd.sources import accelerator
 from tests.sources.hosts import labels_of, make_host, scan
@@ -160,6 +160,36 @@ def test_without_an_accelerator_a_scan_is_one_listing(tmp_path: Path) -> None:
     host.seen.clear()
     assert not accelerator.discover(host, config)
     assert host.seen == [f"{PCI}/"]
+
+
+def test_a_plug_in_adds_a_vendor_with_one_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed as pip does: a package with the file, and an entry point."""
+    site = tmp_path / "site"
+    files = {
+        "acme_accelerators/__init__.py": "",
+        "acme_accelerators/acme.yaml": "name: Acme Tensor\ndrivers: [acme]\nlabels: {acme.com/count: '{count}'}\n"
+        "devices:\n  a001: {product: Acme One, family: one, memory: 32768}\n",
+        "acme-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme\nVersion: 1\n",
+        "acme-1.dist-info/entry_points.txt": "[nfd.accelerators]\n1e60 = acme_accelerators:acme\n",
+    }
+    for name, text in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    monkeypatch.syspath_prepend(str(site))
+    entries.cache_clear()
+    try:
+        found = labels(tmp_path / "machine", device("0000:01:00.0", "1e60:a001", "acme"), GAUDI)
+    finally:
+        entries.cache_clear()
+    assert {key: value for key, value in found.items() if "acme" in key} == {
+        "acme.present": "true",
+        "acme.product": "Acme_One",
+        "acme.count": "1",
+        "acme.memory": "32768",
+        "acme.driver": "acme",
+        "acme.com/count": "1",
+    }
+    assert found["any.memory"] == "32768"
 
 
 @pytest.mark.parametrize("entry", BUILT_IN, ids=lambda entry: entry.name)
