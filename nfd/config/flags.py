@@ -18,6 +18,7 @@ count as unset.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,10 @@ from nfd.config.reload import reload_files
 from nfd.config.reload_guard import FilesInUse
 from nfd.config.render import usage
 from nfd.config.section import Section
-from nfd.errors import ConfigError
+from nfd.errors import ConfigError, NfdError
+from nfd.runtime import log
+from nfd.runtime.signals import begin
+from nfd.runtime.stdout import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,36 @@ def feature_gates(known: Mapping[str, Gate]) -> Extra:
         return defaults | wanted
 
     return Extra("feature-gates", f"comma-separated NAME=true|false; known, with defaults: {names}", defaults, read)
+
+
+def run_program(
+    program: str,
+    argv: Sequence[str] | None,
+    run: Callable[[Parsed], int],
+    extras: Iterable[Extra],
+    model: type[Section],
+    env_prefix: str = "",
+    *,
+    about: str,
+) -> int:
+    """A program from its command line, that of the process unless given, to its exit status: 0 after --help or
+    --version, 2 for an error of usage or configuration, 1 for any other NfdError, else what `run` returns."""
+    if argv is None:
+        begin()
+    try:
+        parsed = parse(program, sys.argv[1:] if argv is None else argv, extras, model, env_prefix, about=about)
+        if parsed.answer:
+            say(parsed.answer)
+            return 0
+        return run(parsed)
+    except NfdError as error:
+        log.complain(program, error)
+        return exit_status(error)
+
+
+def exit_status(error: Exception) -> int:
+    """Of a program that this error ends."""
+    return 2 if isinstance(error, ConfigError) else 1
 
 
 def parse(

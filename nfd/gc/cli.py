@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 
-from nfd.config.flags import Extra, parse
+from nfd.config.flags import Extra, Parsed, exit_status, run_program
 from nfd.config.klog import Klog
 from nfd.config.load import load
 from nfd.config.option_values import parse_integer, parse_port
 from nfd.config.section import Section, parse_duration
-from nfd.errors import ConfigError, NfdError
+from nfd.errors import NfdError
 from nfd.runtime import log, tasks
 from nfd.runtime.optional_packages import extras
-from nfd.runtime.signals import begin
-from nfd.runtime.stdout import say
 
 _log = log.get("gc")
 
@@ -27,31 +24,21 @@ class Config(Section):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage)."""
-    if argv is None:
-        begin()
-    try:
-        parsed = parse(
-            "nfd-gc",
-            sys.argv[1:] if argv is None else argv,
-            FLAGS,
-            Config,
-            about="Deletes NodeFeature and NodeResourceTopology objects of Nodes that no longer exist.",
-        )
-        if parsed.answer:
-            say(parsed.answer)
-            return 0
-        config, _ = load(Config, parsed.layers)
-        with extras():
-            from nfd.gc.run import run
-    except NfdError as error:
-        log.complain("nfd-gc", error)
-        return 2 if isinstance(error, ConfigError) else 1
+    about = "Deletes NodeFeature and NodeResourceTopology objects of Nodes that no longer exist."
+    return run_program("nfd-gc", argv, serve, FLAGS, Config, about=about)
+
+
+def serve(parsed: Parsed) -> int:
+    """Until a signal. Raises: NfdError before it logs."""
+    config, _ = load(Config, parsed.layers)
+    with extras():
+        from nfd.gc.run import run
     log.setup("debug" if config.klog.v > 0 else "info")
     try:
         tasks.serve(partial(run, parsed))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
-        return 2 if isinstance(error, ConfigError) else 1
+        return exit_status(error)
     return 0
 
 

@@ -7,9 +7,9 @@ import re
 import sys
 from collections.abc import Sequence
 
-from nfd.config.flags import Extra, Gate, configure, daemon_flags, feature_gates, parse
+from nfd.config.flags import Extra, Gate, Parsed, configure, daemon_flags, exit_status, feature_gates, run_program
 from nfd.config.option_values import parse_port
-from nfd.errors import ConfigError, NfdError
+from nfd.errors import NfdError
 from nfd.kube.selector import parse_selector
 from nfd.master.config import Config
 from nfd.master.security.flags import FLAGS as SECURITY_FLAGS
@@ -17,8 +17,6 @@ from nfd.master.security.flags import mode_of
 from nfd.names import subdomain_problem
 from nfd.runtime import log, tasks
 from nfd.runtime.optional_packages import extras
-from nfd.runtime.signals import begin
-from nfd.runtime.stdout import say
 
 LEASE = "nfd-master.nfd.kubernetes.io"
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
@@ -34,28 +32,17 @@ _log = log.get("master")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage or configuration)."""
-    if argv is None:
-        begin()
-    try:
-        parsed = parse(
-            "nfd-master",
-            sys.argv[1:] if argv is None else argv,
-            FLAGS,
-            Config,
-            "NFD_MASTER",
-            about="Accepts reports of nfd-worker over gRPC and labels Node objects.",
-        )
-        if parsed.answer:
-            say(parsed.answer)
-            return 0
-        with extras():
-            from nfd.master import run
-        seen = run.signature(parsed["config"])
-        config, findings = configure(Config, parsed)
-        mode = mode_of(parsed, os.environ)
-    except NfdError as error:
-        log.complain("nfd-master", error)
-        return 2 if isinstance(error, ConfigError) else 1
+    about = "Accepts reports of nfd-worker over gRPC and labels Node objects."
+    return run_program("nfd-master", argv, serve, FLAGS, Config, "NFD_MASTER", about=about)
+
+
+def serve(parsed: Parsed) -> int:
+    """Until a signal, or until everything is removed with --prune. Raises: NfdError before it logs."""
+    with extras():
+        from nfd.master import run
+    seen = run.signature(parsed["config"])
+    config, findings = configure(Config, parsed)
+    mode = mode_of(parsed, os.environ)
     log.setup("debug" if config.klog.v > 0 else "info")
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
@@ -66,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             tasks.serve(lambda asked: run.serve(config, parsed, mode, seen, asked))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
-        return 2 if isinstance(error, ConfigError) else 1
+        return exit_status(error)
     return 0
 
 

@@ -20,12 +20,12 @@ from nfd.config.flags import (
     daemon_flags,
     feature_gates,
     or_root,
-    parse,
+    run_program,
 )
 from nfd.config.load import Contents
 from nfd.config.option_values import parse_port
 from nfd.discovery import make_plan
-from nfd.errors import ConfigError, NfdError
+from nfd.errors import ConfigError
 from nfd.events import RELOAD
 from nfd.host import Host
 from nfd.host.replay import open_host
@@ -35,8 +35,7 @@ from nfd.runtime import log
 from nfd.runtime.cpu_limit import CpuLimit
 from nfd.runtime.file_watches import Folder, visible_names
 from nfd.runtime.health import Family, HttpServer, alive_answer, probes
-from nfd.runtime.signals import Signals, begin
-from nfd.runtime.stdout import say
+from nfd.runtime.signals import Signals
 from nfd.worker.agent import TURN_SECONDS, Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
 
@@ -54,24 +53,8 @@ _log = log.get("worker")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (--oneshot failed) or 2 (usage or configuration)."""
-    if argv is None:
-        begin()
-    try:
-        parsed = parse(
-            "nfd-worker",
-            sys.argv[1:] if argv is None else argv,
-            FLAGS,
-            model(),
-            ENV_PREFIX,
-            about="Scans this machine for features and reports them to nfd-master.",
-        )
-        if parsed.answer:
-            say(parsed.answer)
-            return 0
-        return run(parsed)
-    except NfdError as error:
-        log.complain("nfd-worker", error)
-        return 2 if isinstance(error, ConfigError) else 1
+    about = "Scans this machine for features and reports them to nfd-master."
+    return run_program("nfd-worker", argv, run, FLAGS, model(), ENV_PREFIX, about=about)
 
 
 def run(parsed: Parsed) -> int:
