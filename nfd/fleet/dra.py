@@ -7,12 +7,13 @@ Allocation". A pool counts only when all slices of its newest generation are the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.fleet.gpu_resources import Device, Resource
 from nfd.fleet.pods import Ask
+from nfd.names import NVIDIA_NS
 from nfd.quantity import parse_quantity
 
 DRIVER = "gpu.nvidia.com"
@@ -306,3 +307,53 @@ def _amounts(capacity: Any) -> dict[str, int]:
 def _whole(text: Any) -> int:
     """0 for what is no quantity."""
     return int(parse_quantity(str(text)) or 0)
+
+
+def compare(key: str, value: str | None, devices: Sequence[Offered]) -> Iterator[str]:
+    """What the devices of a node say where a label of NVIDIA's says something, and whether that contradicts."""
+    name = key.removeprefix(f"{NVIDIA_NS}/")
+    gpus = [device for device in devices if device.kind == "gpu"]
+    if name == "gpu.count" and gpus:
+        found = Counter([str(len(gpus))])
+        what = "devices of type gpu"
+    elif name in _SAME:
+        what, read = _SAME[name]
+        found = Counter(text for device in gpus if (text := read(device)))
+    else:
+        return
+    for text, count in sorted(found.items()):
+        where = "" if name == "gpu.count" else f" on {count} of {len(gpus)} GPUs"
+        against = "" if value is None or _agrees(name, value, text) else ", which contradicts the label"
+        yield f"ResourceSlices of {DRIVER}: {what} {text}{where}{against}"
+
+
+def _agrees(name: str, label: str, text: str) -> bool:
+    """A product may have an end of its own; a version has no leading zeros in a slice."""
+    if name == "gpu.product":
+        return label == text or label.startswith((f"{text}-SHARED", f"{text}-MIG-"))
+    if name.startswith("cuda."):
+        return _numbers(label) == _numbers(text)
+    return label == text
+
+
+def _numbers(version: str) -> list[str]:
+    parts = [part.lstrip("0") for part in version.split(".")]
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _part(number: int) -> Callable[[Offered], str]:
+    return lambda device: [*device.attributes.get("cudaComputeCapability", "").split("."), "", ""][number]
+
+
+_SAME: Mapping[str, tuple[str, Callable[[Offered], str]]] = {
+    "gpu.product": ("productName", lambda device: "-".join(device.attributes.get("productName", "").split())),
+    "gpu.memory": ("memory in MiB", lambda device: str(device.capacity.get(MEMORY, 0) // _MIB or "")),
+    "gpu.family": ("architecture", lambda device: "-".join(device.attributes.get("architecture", "").lower().split())),
+    "gpu.compute.major": ("cudaComputeCapability", _part(0)),
+    "gpu.compute.minor": ("cudaComputeCapability", _part(1)),
+    "cuda.driver-version.full": ("driverVersion", lambda device: device.attributes.get("driverVersion", "")),
+    "cuda.runtime-version.full": ("cudaDriverVersion", lambda device: device.attributes.get("cudaDriverVersion", "")),
+}
+"""Label → what is named in a slice, and its value as the label has it."""

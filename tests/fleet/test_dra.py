@@ -10,13 +10,14 @@ import pytest
 
 from nfd.cli import main
 from nfd.cli.dra import VERSIONS
-from nfd.fleet.dra import by_node
+from nfd.fleet.dra import by_node, compare
 from nfd.fleet.nodes import NodeSummary, summarize
 from nfd.fleet.pods import Ask, ask_of
 from tests.controlplane.cluster import ControlPlane
 from tests.fleet.dra_objects import CASES, DRIVER, Case, claim, device, resource_slice
 
 GROUP = "/apis/resource.k8s.io"
+CONTRADICTS = ", which contradicts the label"
 Found = tuple[list[Any], list[Any], list[str]]
 
 
@@ -68,6 +69,28 @@ def test_other_drivers_and_pending_claims_count_nothing() -> None:
     other["spec"]["driver"] = "compute-domain.nvidia.com"
     pending = {**claim("p", "n", "gpu-0"), "status": {}}
     assert by_node([other], [pending]) == {}
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "said"),
+    [
+        ("gpu.product", "NVIDIA-H100-80GB-HBM3", "productName NVIDIA-H100-80GB-HBM3 on 8 of 8 GPUs"),
+        ("gpu.product", "NVIDIA-H100-80GB-HBM3-SHARED", "productName NVIDIA-H100-80GB-HBM3 on 8 of 8 GPUs"),
+        ("gpu.product", "NVIDIA-H200", "productName NVIDIA-H100-80GB-HBM3 on 8 of 8 GPUs" + CONTRADICTS),
+        ("gpu.count", "7", f"devices of type gpu 8{CONTRADICTS}"),
+        ("gpu.memory", "81559", "memory in MiB 81559 on 8 of 8 GPUs"),
+        ("gpu.family", "hopper", "architecture hopper on 8 of 8 GPUs"),
+        ("gpu.compute.minor", "0", "cudaComputeCapability 0 on 8 of 8 GPUs"),
+        ("cuda.driver-version.full", "580.95.05", "driverVersion 580.95.5 on 8 of 8 GPUs"),
+        ("cuda.driver-version.full", "580.82.07", f"driverVersion 580.95.5 on 8 of 8 GPUs{CONTRADICTS}"),
+        ("gpu.family", None, "architecture hopper on 8 of 8 GPUs"),
+        ("gpu.machine", "x", ""),
+    ],
+)
+def test_labels_beside_the_attributes_of_slices(label: str, value: str | None, said: str) -> None:
+    devices = by_node(CASES["full-gpus"].slices, ())["full-gpus"].devices
+    lines = list(compare(f"nvidia.com/{label}", value, devices))
+    assert lines == ([f"ResourceSlices of {DRIVER}: {said}"] if said else [])
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +169,9 @@ def test_the_commands(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -
     table, _ = run(plane, capsys, "nodes", "incomplete", "full-gpus")
     assert "DRA pool incomplete is incomplete: 1 of 2 slices" in table
     assert "no device plug-in" not in table
+    plane.request("PATCH", "/api/v1/nodes/full-gpus", {"metadata": {"labels": {"nvidia.com/gpu.count": "7"}}})
+    explained, _ = run(plane, capsys, "explain", "full-gpus", "nvidia.com/gpu.count")
+    assert f"ResourceSlices of {DRIVER}: devices of type gpu 8{CONTRADICTS}" in explained
 
 
 def test_without_the_permission_there_is_one_note(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:

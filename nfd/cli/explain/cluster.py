@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.dra import read_dra
 from nfd.cli.explain.command import elsewhere
 from nfd.cli.explain.local import similar
 from nfd.errors import ConfigError
+from nfd.fleet.dra import Offered, compare
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
@@ -23,7 +25,7 @@ from nfd.master.node.outcome import NO_RULES, evaluate_node
 from nfd.master.node.ownership import CLAIMED, parse_owned
 from nfd.master.node.proof import ASSUMED
 from nfd.master.rules.nodefeatures import NODE_NAME, Joining, parse_feature_object
-from nfd.names import API_VERSION, FEATURE_NS
+from nfd.names import API_VERSION, FEATURE_NS, NVIDIA_NS
 from nfd.rules.keys import stated_by
 from nfd.rules.model import Rule
 from nfd.rules.parse import RULE as RULE_KIND
@@ -42,12 +44,14 @@ class Found:
     node: Json
     rules: Sequence[Json]
     objects: Sequence[Json]
+    devices: Sequence[Offered] = ()
+    """GPUs of the node that NVIDIA's DRA driver publishes."""
 
 
 def explain_on_node(args: Namespace) -> tuple[str, str | None, list[str]]:
     """The label's key, its value, None if it is not there, and why. Raises: ConfigError, KubeError."""
     try:
-        found = ask_cluster(args, lambda client: _read(client, args.node))
+        found = ask_cluster(args, lambda client: _read(client, args.node, args.label))
     except ConfigError as error:
         raise ConfigError(str(error) if str(error).startswith("NODE ") else f"NODE {args.node}: {error}") from error
     labels = found.node["metadata"].get("labels") or {}
@@ -63,15 +67,19 @@ def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str
     lines += _rules(found, key, missing=value is None)
     asked = list(_objects(found, key, missing=value is None))
     lines = [*lines, *asked] or ["no rule and no NodeFeature sets it"]
+    lines += compare(key, value, found.devices)
     if value is None and not asked:
         lines.append(f"for its sources and features, run on {node}: nfd explain - {key}")
     return value, lines
 
 
-async def _read(client: KubeClient, node: str) -> Found:
+async def _read(client: KubeClient, node: str, label: str) -> Found:
     found = await read_node(client, node)
     objects = await list_if_known(client, NODE_FEATURES, whole, {"labelSelector": f"{NODE_NAME}={node}"})
-    return Found(found, await list_if_known(client, RULES, whole), objects)
+    rules = await list_if_known(client, RULES, whole)
+    of_gpus = label.removeprefix(f"{NVIDIA_NS}/").startswith(("gpu.", "cuda."))
+    dra = (await read_dra(client)).nodes if of_gpus else {}
+    return Found(found, rules, objects, dra[node].devices if node in dra else ())
 
 
 def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
