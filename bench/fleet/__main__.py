@@ -9,10 +9,11 @@ from pathlib import Path
 from bench.fleet import scenarios
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import resident
+from bench.fleet.killed import killed
 from bench.fleet.run import Run, setting
 
 STAGES = (100, 1000, 5000, 15000)
-ALL = ("idle", "change", "tenth", "rules", "restart", "leaders")
+ALL = ("idle", "change", "tenth", "rules", "restart", "leaders", "killed")
 
 
 def main() -> None:
@@ -61,6 +62,8 @@ async def measure(run: Run, given: argparse.Namespace) -> None:
         await scenarios.restart(run, given.at_once)
     if "leaders" in only:
         await scenarios.hand_over(run, given.at_once)
+    if "killed" in only:
+        await killed(run, given.at_once)
 
 
 def ca_of(run: Run) -> Path:

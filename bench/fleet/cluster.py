@@ -97,7 +97,7 @@ def prepare(plane: ControlPlane) -> Path:
     plane.kubectl("apply", "-f", str(BASE / "namespace.yaml"))
     for name in ("service-accounts.yaml", "rbac.yaml", "callers.yaml", "certificates.yaml"):
         plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / name))
-    plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE.parent / "overlays/ha/lease.yaml"))
+    plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "lease.yaml"))
     return plane.kubeconfig_for(plane.service_account_token("nfd-master", NAMESPACE))
 
 

@@ -90,7 +90,7 @@ class Fleet:
         """Definitions, rights and the lease, as they are shipped."""
         plane, base = self.plane, DEPLOY / "kustomize/base"
         plane.kubectl("apply", "-f", str(base / "namespace.yaml"))
-        shipped = ("base/service-accounts.yaml", "base/certificates.yaml", "overlays/ha/lease.yaml")
+        shipped = ("base/service-accounts.yaml", "base/certificates.yaml", "base/lease.yaml")
         for file in (DEPLOY / "kustomize" / one for one in shipped):
             plane.kubectl("apply", "-n", NAMESPACE, "-f", str(file))
         files = [f"--filename={file}" for file in sorted((DEPLOY / "crds").glob("nodefeature*.yaml"))]

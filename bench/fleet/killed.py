@@ -1,0 +1,112 @@
+"""SIGKILL of the leader: how fast the next one, which copied its reports, applies a rule that is made right then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+from bench.fleet import bare
+from bench.fleet.cluster import NAMESPACE, Link, each
+from bench.fleet.gauges import resident
+from bench.fleet.machines import node_name
+from bench.fleet.run import Run
+from bench.fleet.scenarios import PATIENCE, F
+from nfd.kube.paths import NODES, object_path
+from nfd.master.security.authentication import MASTERS_AUDIENCE
+from tests.e2e.programs import Program
+
+LABEL = "killed"
+RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
+RULE = {
+    "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+    "kind": "NodeFeatureRule",
+    "metadata": {"name": LABEL},
+    "spec": {
+        "rules": [{"name": "r", "labels": {LABEL: "yes"}, "matchFeatures": [{"feature": "kernel.version"}]}],
+    },
+}
+
+
+async def killed(run: Run, at_once: int) -> None:
+    """Two replicas with all reports; the leader is killed, and a rule is made as soon as the other one leads."""
+    run.master.stop()
+    run.masters.clear()
+    leader, other = [await start(run, number) for number in range(2)]
+    if not leader.metric("nfd_master_leading"):
+        leader, other = other, leader
+    run.masters = [leader, other]
+    await run.crew.report(range(run.nodes), run.target, at_once)
+    while leader.metric("nfd_master_reports_replicated") < run.nodes:
+        await asyncio.sleep(0.2)
+    await copy_all(run, other)
+    table, nodes = run.table, run.nodes
+    table.add(
+        f"memory with {nodes}: leader, follower", f"{resident(leader.pid):.0f}, {resident(other.pid):.0f} MiB", "", ""
+    )
+    removed, mark = run.watcher.removed, await asyncio.to_thread(run.plane.mark)
+    leader.kill()
+    while not other.metric("nfd_master_leading"):
+        await asyncio.sleep(0.02)
+    run.masters = [other]
+    run.watcher.expect(run.names(range(nodes)), lambda labels: labels.get(f"{F}{LABEL}") == "yes")
+    began = time.monotonic()
+    await asyncio.to_thread(run.plane.request, "POST", RULES, RULE)
+    times = (await run.watcher.shown(PATIENCE)).values()
+    rate = nodes / (max(times) - began)
+    writes = [event for event in run.plane.writes(mark) if "nfd-master" in event.user]
+    other.stop()
+    limit = await same_bodies(run)
+    table.add(f"leader killed with {nodes}: first write of a rule", f"{min(times) - began:.2f} s", "2 s", "")
+    table.add("leader killed: rate of the rule, share of a bare loop", f"{rate / limit:.2f}", "0.8", f"{rate:.0f}/s")
+    table.add(
+        "leader killed: labels removed, writes beside the rule's",
+        f"{run.watcher.removed - removed}, {len(writes) - nodes}",
+        "0, 0",
+        "",
+    )
+
+
+async def start(run: Run, number: int) -> Program:
+    path = Path(run.folder, f"replication-{number}")
+    token = await asyncio.to_thread(
+        lambda: run.plane.service_account_token(
+            "nfd-master", NAMESPACE, audience=MASTERS_AUDIENCE, node=node_name(number)
+        )
+    )
+    path.write_text(token)
+    flags = ("--enable-leader-election", f"--replication-token-file={path}")
+    return await run.start_master(*flags)
+
+
+async def copy_all(run: Run, follower: Program) -> None:
+    """A follower that starts anew copies everything."""
+    follower.kill()
+    follower.start()
+    await run.until_ready(follower)
+    copied = follower.said("the leader's reports are copied")[-1]
+    run.table.add(
+        f"hand-over of {copied['reports']} reports: bytes per node",
+        f"{copied['bytes'] / copied['reports']:.0f} B",
+        "",
+        f"{copied['seconds']:.2f} s",
+    )
+
+
+async def same_bodies(run: Run) -> float:
+    """Writes per second of a loop that sends what the master sent, after it was taken away again."""
+    link, bodies = Link(run.plane, bare.PARALLEL), dict[int, bytes]()
+
+    async def one(number: int) -> None:
+        node = json.loads(await link.send("GET", object_path(NODES, node_name(number))))["metadata"]
+        notes = {key: text for key, text in node["annotations"].items() if key.startswith("nfd.node.kubernetes.io/")}
+        labels = {f"{F}{LABEL}": "yes"}
+        bodies[number] = json.dumps({"metadata": {"labels": labels, "annotations": notes}}).encode()
+
+    await each(range(run.nodes), bare.PARALLEL, one)
+    await link.close()
+    await bare.undo(run.plane, bodies)
+    began = time.monotonic()
+    await bare.send(run.plane, bodies)
+    return run.nodes / (time.monotonic() - began)
