@@ -71,6 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def inspect_gpushare(argv: Sequence[str] | None = None) -> int:
+    """`kubectl inspect gpushare`: the name of gpushare's own table of pods and GPUs, for `nfd gpus --pods`."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    return main(words if words in (["--version"], ["version"]) else ["gpus", "--pods", *words])
+
+
 def _run(program: str, words: list[str]) -> int:
     if words in (["--version"], ["-version"], ["version"]):
         sys.stdout.write(f"{program} {__version__}\n")

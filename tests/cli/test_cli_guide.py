@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nfd.cli import COMMANDS, main
+from nfd.cli import COMMANDS, inspect_gpushare, main
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import SELECTOR, FleetPlace, fleet_on
@@ -134,6 +134,14 @@ def test_mistakes(words: list[str], said: str, fleet: FleetPlace, capsys: pytest
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert said in err
+
+
+def test_the_table_of_gpushare_is_the_one_of_nfd_gpus(fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "--pods"]) == 0
+    table = capsys.readouterr().out
+    assert "aliyun.com/gpu-mem" in table
+    assert inspect_gpushare([]) == 0
+    assert capsys.readouterr().out == table
 
 
 def test_what_fails_is_no_usage_error(fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
