@@ -12,8 +12,9 @@ from pathlib import Path
 from tests.controlplane.build import BuildError, Go, cache_root, find_go, last_line, locked, print_line
 
 
-def ensure_program(module: Path, name: str, about: str) -> Path:
-    """The program of the Go module in a directory, after building it if it is not there. Raises: BuildError."""
+def ensure_program(module: Path, name: str, about: str, package: str = ".") -> Path:
+    """The program of the Go module in a directory, or of a package that it requires, after building it if it is not
+    there. Raises: BuildError."""
     files = sorted(one for one in module.iterdir() if one.name in ("go.mod", "go.sum") or one.suffix == ".go")
     digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:16]
     folder = cache_root() / f"{name}-{digest}"
@@ -21,17 +22,17 @@ def ensure_program(module: Path, name: str, about: str) -> Path:
     if not program.exists():
         with locked(folder / "lock", print_line):
             if not program.exists():
-                build_program(module, program, about)
+                build_program(module, program, about, package)
     return program
 
 
-def build_program(module: Path, program: Path, about: str) -> None:
+def build_program(module: Path, program: Path, about: str, package: str) -> None:
     """Beside the final place, and renamed."""
     print_line(f"building {about} into {program.parent}: some minutes, once")
     go = find_go(print_line)
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         made = Path(folder, program.name)
-        command = [go.program, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(made), "."]
+        command = [go.program, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(made), package]
         answer = subprocess.run(command, cwd=module, env=_env(go), capture_output=True, text=True, check=False)
         if answer.returncode:
             raise BuildError(f"go build of {about} failed: {last_line(answer.stderr)}: check network and GOPROXY")
