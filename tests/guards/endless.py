@@ -34,7 +34,7 @@ ENDLESS = (
     Guard(  # a late signal does not end the process
         "nfd/runtime/cpu_limit.py",
         "signal.signal(signal.SIGPROF, signal.SIG_IGN)",
-        "signal.signal(signal.SIGPROF, signal.default_int_handler)",
+        "signal.signal(signal.SIGPROF, signal.SIG_DFL)",
         LIMIT + "test_nothing_is_left_behind",
     ),
     Guard(  # most of the time remains for everything else
@@ -56,9 +56,9 @@ ENDLESS = (
         "tests/worker/test_worker_process.py::test_its_loop_has_a_limit",
     ),
     Guard(  # a rule that does not end on one node is suspended before it costs as much on each
-        "nfd/master/rules/evaluation.py",
-        "isinstance(error, Exhausted | Endless)",
-        "isinstance(error, Exhausted)",
+        "nfd/rules/evaluate.py",
+        "kind = Exhausted if isinstance(error, Endless) else RuleError",
+        "kind = RuleError",
         "tests/master/test_rule_defects.py::test_rule_that_does_not_end_is_suspended",
     ),
     Guard(  # a namespace that only ends in the same letters is another one

@@ -154,6 +154,7 @@ def test_nothing_is_left_behind() -> None:
     with CpuLimit(tasks.PIECE, LIMIT):
         assert signal.getitimer(signal.ITIMER_PROF)[1] > 0
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGPROF) is signal.SIG_IGN
     signal.raise_signal(signal.SIGPROF)
 
 
