@@ -7,11 +7,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STATE ?= .state
+DOCKER ?= docker
+LOADER ?= kind
+IMAGES := worker master gfd
+TAG ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/node-feature-discovery/Chart.yaml)
+load = $(if $(filter minikube,$(LOADER)),minikube image load $(1) --profile $(or $(CLUSTER),minikube),kind load \
+	docker-image $(1) --name $(or $(CLUSTER),kind))
 TO = $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PYTHON_IMAGE),--base=$(PYTHON_IMAGE)) \
 	$(if $(COSIGN_KEY),--cosign-key=$(COSIGN_KEY))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm lock version release publish clean
+.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm images kind-load lock version release publish clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +70,16 @@ chaos: $(VENV)/.dev ## break everything at random for SECONDS (600), as SEED (1)
 vm: $(VENV)/.dev ## boot emulated machines of many kinds, plug and unplug; prints one table
 	@$(BIN)/python -m tests.controlplane.build
 	@NFD_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
+
+images: ## build the three images for this machine with DOCKER (docker), as localhost/nfd-…:TAG
+	@for name in $(IMAGES); do \
+		$(DOCKER) build --file Dockerfile.$$name --tag localhost/nfd-$$name:$(TAG) \
+			$(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) . || exit; done
+
+kind-load: images ## build the images and load them into a kind cluster, CLUSTER (kind); minikube with LOADER=minikube
+	@for name in $(IMAGES); do $(call load,localhost/nfd-$$name:$(TAG)) || exit; done
+	@echo "loaded; install with: helm install nfd deploy/helm/node-feature-discovery" \
+		"-n node-feature-discovery --create-namespace --set image.registry=localhost"
 
 lock: $(VENV)/.dev ## pin the versions that were tested together, and the hashes of what images contain
 	@$(PIP) freeze --all --exclude-editable --exclude pip --exclude wheel > constraints.txt

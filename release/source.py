@@ -20,6 +20,8 @@ _SEMVER = re.compile(r"\d+\.\d+\.\d+(-(a|b|rc)\d+)?")
 _TAGGED = "%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)"
 _PYTHON_VERSION = re.compile(r'^__version__ = "(.*)"$', re.M)
 _CHART_VERSION = re.compile(r"^(version|appVersion): (.*)$", re.M)
+SAMPLE = "deploy/kustomize/overlays/registry/kustomization.yaml"
+_TAG = re.compile(r"^( +newTag): .*$", re.M)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def write_version(version: str, folder: Path) -> None:
     program, chart = folder / "nfd/__init__.py", folder / CHART / "Chart.yaml"
     program.write_text(_PYTHON_VERSION.sub(f'__version__ = "{Version(version)}"', program.read_text()))
     chart.write_text(_CHART_VERSION.sub(rf"\1: {version}", chart.read_text()))
+    sample = folder / SAMPLE
+    sample.write_text(_TAG.sub(rf"\1: {version}", sample.read_text()))
 
 
 def notes(changelog: str, version: str) -> str:

@@ -64,12 +64,14 @@ def run(args: Namespace) -> int:
             raise ConfigError("--watch is for -o table, wide and name, without --master")
         return watch(args)
     nodes = read_fleet(args, pods=data, dra=True).summaries
+    reports: dict[str, float | None] = {}
     if args.master:
         reports, unwritten = ask_master(args)
-        known = sum(node.name in reports for node in nodes)
-        sys.stderr.write(f"nfd nodes: {known_nodes(known, len(nodes))}\n" if known < len(nodes) else "")
         nodes = with_reports(nodes, reports, unwritten)
     found = select(args, nodes)
+    known = sum(node.name in reports for node in found)
+    if args.master and known < len(found):
+        sys.stderr.write(f"nfd nodes: {known_nodes(known, len(found))}\n")
     if data:
         sys.stdout.write(as_data([to_json(one) for one in found], args.output))
     else:

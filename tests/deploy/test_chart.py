@@ -200,7 +200,19 @@ def test_images() -> None:
     assert container_of(one(objects, "DaemonSet", "worker"))["image"] == "registry.example.com/team/nfd-worker:2.1"
     assert container_of(one(objects, "Deployment", "master"))["image"] == "registry.example.com/team/nfd-master:2.0"
     old = chart_objects({"image": {"repository": "old.example.com/nfd/node-feature-discovery", "tag": "v0.16.0"}})
-    assert container_of(one(old, "Deployment", "master"))["image"] == f"nfd-master:{VERSION}"
+    assert container_of(one(old, "Deployment", "master"))["image"] == f"registry.example.com/nfd-master:{VERSION}"
+
+
+def test_a_registry_is_required() -> None:
+    """Unless each repository names one; a slash at either end is not doubled."""
+    with pytest.raises(helm_python.HelmError, match=r"image\.registry is empty: set it to the registry"):
+        chart_objects({"image": {"registry": ""}})
+    slashes = {"image": {"registry": "r.example.com/team/"}, "worker": {"image": {"repository": "/nfd-worker"}}}
+    found = container_of(one(chart_objects(slashes), "DaemonSet", "worker"))["image"]
+    assert found == f"r.example.com/team/nfd-worker:{VERSION}"
+    own = {name: {"image": {"repository": f"r.example.com/{name}"}} for name in ("master", "worker", "gpu")}
+    found = container_of(one(chart_objects({"image": {"registry": ""}, **own}), "DaemonSet", "worker"))["image"]
+    assert found == f"r.example.com/worker:{VERSION}"
 
 
 def test_long_names_keep_their_suffix() -> None:

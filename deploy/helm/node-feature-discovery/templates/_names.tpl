@@ -69,9 +69,14 @@ labels:
 {{- include "nfd.serviceAccountName" (dict "root" . "suffix" "topology-updater" "account" .Values.topologyUpdater.serviceAccount) }}
 {{- end }}
 
+{{/* An image without a registry would be looked for on Docker Hub, where it is not. */}}
 {{- define "nfd.image" -}}
 {{- $shared := .root.Values.image }}
-{{- $repository := list $shared.registry .image.repository | compact | join "/" }}
+{{- $registry := $shared.registry | default "" | trimSuffix "/" }}
+{{- if not (or $registry (contains "/" .image.repository)) }}
+{{- fail "image.registry is empty: set it to the registry that has the images, such as --set image.registry=registry.example.com/team. For images that `make kind-load` has loaded onto the nodes: --set image.registry=localhost" }}
+{{- end }}
+{{- $repository := list $registry (trimPrefix "/" .image.repository) | compact | join "/" }}
 {{- $common := empty $shared.repository | ternary $shared.tag "" }}
 {{- printf "%s:%s" $repository (toString (coalesce .image.tag $common .root.Chart.AppVersion)) }}
 {{- end }}
