@@ -111,7 +111,7 @@ def test_gpus_of_every_vendor(fleet: FleetPlace, capsys: pytest.CaptureFixture[s
 def test_one_selector_for_any_accelerator_with_80_gb(fleet: FleetPlace, capsys: pytest.CaptureFixture[str]) -> None:
     """The command, and what the API server's own selectors make of the same labels."""
     found = printed(fleet, capsys, "find", "accelerator-any.memory > 79999", "-o", "name")
-    assert set(found.split()) == WITH_80_GB
+    assert {name.removeprefix("node/") for name in found.split()} == WITH_80_GB
     affinity = yaml.safe_load(printed(fleet, capsys, "find", "accelerator-any.memory > 79999", "-o", "affinity"))
     terms = affinity["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms == [{"matchExpressions": [LARGE]}]
