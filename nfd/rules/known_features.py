@@ -36,7 +36,7 @@ _ATTRIBUTES = {
     "kernel.version": "full major minor revision",
     "memory.numa": "is_numa node_count",
     "memory.nv": "devtype mode name",
-    "memory.swap": "enabled",
+    "memory.swap": "enabled kind",
     "network.device": f"{_INTERFACE} sriov_numvfs sriov_totalvfs",
     "network.virtual": _INTERFACE,
     "pci.device": "class device iommu/intel-iommu/version iommu_group/type sriov_totalvfs subsystem_device "

@@ -23,6 +23,9 @@ ELSEWHERE = "etc/nv_tegra_release"
 ON_REQUEST = "usr/src"
 """Mounted by `worker.mountUsrSrc` only, as in NFD: not every system has it."""
 
+LINKS = ("pcie-roots:", "transports:")
+"""Probes that read the links of a folder."""
+
 
 class Asked(Replay):
     """A recorded machine that remembers every path it was asked for, absent ones included."""
@@ -54,8 +57,16 @@ def asked() -> set[str]:
     for directory in HOSTS:
         host = Asked(directory)
         scan(host, plan)
-        paths |= {path for path in host.paths if "/" in path}  # the others are a recording's own, like `cpuid`
+        paths |= {
+            folder_of(path) for path in host.paths if "/" in path
+        }  # the others are a recording's own, like `cpuid`
     return paths
+
+
+def folder_of(path: str) -> str:
+    """The folder whose links a probe has read (`nfd.host.pcie`); any other path as it is."""
+    probe = path.startswith(LINKS)
+    return path.split(":")[1] if probe else path
 
 
 def mounts(worker: dict[str, object]) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from argparse import Namespace
 from typing import Any
 
 import pytest
 
 from nfd.cli.gpus import as_bars
-from nfd.cli.nodes import as_table
+from nfd.cli.nodes import Printer
 from nfd.cli.output import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
 from nfd.fleet.gpus import group
@@ -140,9 +140,8 @@ def test_what_the_labeller_of_amd_left_behind() -> None:
 
 def test_a_table_and_data() -> None:
     found = summarize(node(MIXED))
-    assert "2×Tesla-T4 + 2×AMD_Instinct_MI210 + 1×Gaudi2 + 1×Meteor_Lake_NPU" in as_table(
-        [found], PLAIN, datetime.now(UTC), wide=True
-    )
+    cells = Printer(Namespace(output="wide", no_headers=False)).cells(found)
+    assert "2×Tesla-T4 + 2×AMD_Instinct_MI210 + 1×Gaudi2 + 1×Meteor_Lake_NPU" in cells
     data = to_json(found)
     assert [one["vendor"] for one in data["accelerators"]] == ["amd", "habana", "intel-npu"]
     assert data["gpus"]["models"][0]["product"] == "Tesla-T4"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gfd.held import NODE, worker
+from tests.gfd.restarts import NODE, worker
 
 from gfd.config import Config
 from gfd.node_config import is_dra
