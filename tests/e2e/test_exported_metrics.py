@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.deploy.monitoring import families, promtool
 from tests.e2e.conftest import MakeMaster, MakeNode, StartWorker
 from tests.e2e.machines import Machine
-from tests.e2e.programs import Program
+from tests.e2e.programs import Program, eventually
 
 
 def exported(program: Program) -> dict[str, tuple[str, str]]:
@@ -27,9 +28,14 @@ def documented(program: str) -> dict[str, tuple[str, str]]:
 
 
 def test_metrics(
-    machines: Callable[[str], Machine], nodes: MakeNode, masters: MakeMaster, workers: StartWorker
+    machines: Callable[[str], Machine],
+    nodes: MakeNode,
+    masters: MakeMaster,
+    workers: StartWorker,
+    tmp_path: Path,
 ) -> None:
-    machine, master = machines("dgx-h100"), masters()
+    machine, master = machines("dgx-h100"), masters(f"--snapshot-file={tmp_path / 'reports'}")
     worker = workers(nodes(machine), master, f"--replay={machine.root}")
     assert exported(worker) == documented("nfd-worker")
+    eventually(lambda: "snapshot_age_seconds" in master.get("/metrics")[1])  # after the first report
     assert exported(master) == documented("nfd-master")
