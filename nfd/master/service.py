@@ -27,7 +27,7 @@ from nfd.master.reports.handler import ReportHandler
 from nfd.master.reports.heartbeats import Heartbeats
 from nfd.master.reports.replication import Replication
 from nfd.master.reports.snapshot import Snapshot
-from nfd.master.reports.store import Inherited
+from nfd.master.reports.store import Inherited, Standing
 from nfd.master.rules.resources import CustomResources
 from nfd.master.security.proof_key import SecretKey
 from nfd.master.security.setup import Security
@@ -148,8 +148,9 @@ class Service:
         return None if report is None else TimedReport(report, self._heartbeats.age(name))
 
     def reported(self) -> list[str]:
-        """The nodes whose features are known."""
-        return sorted(self._handler.reports.known())
+        """The nodes with a report that is not outdated, also those whose Node does not exist yet."""
+        reports = self._handler.reports
+        return sorted(name for name in reports.names() if reports.standing(name) is not Standing.OUTDATED)
 
     def note(self) -> str:
         """How many nodes' features are known; rules act on those."""
