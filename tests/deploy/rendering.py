@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/node-feature-discovery"
 OVERLAYS = ROOT / "deploy/kustomize/overlays"
 NAMESPACE = "node-feature-discovery"
+REGISTRY = "registry.example.com"
+"""Of the chart's images, where a test names none."""
 
 Object = dict[str, Any]
 Values = dict[str, Any]
@@ -43,7 +45,7 @@ def chart_files(values: Values | None = None, release: str = "nfd") -> dict[str,
 
 def _with_registry(values: Values) -> Values:
     """The values with a registry for the images, which the chart demands."""
-    return {**values, "image": {"registry": "registry.example.com", **(values.get("image") or {})}}
+    return {**values, "image": {"registry": REGISTRY, **(values.get("image") or {})}}
 
 
 def chart_objects(values: Values | None = None, release: str = "nfd") -> list[Object]:

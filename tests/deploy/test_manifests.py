@@ -17,6 +17,7 @@ from nfd.rules.parse import parse_custom_text
 from tests.controlplane.cluster import ControlPlane
 from tests.deploy.rendering import (
     OVERLAYS,
+    REGISTRY,
     ROOT,
     Object,
     chart_objects,
@@ -177,7 +178,7 @@ def test_components(cluster: ControlPlane) -> None:
 
 def normal(workload: Object, ours: dict[str, str]) -> Object:
     """A pod without what a release names after itself: `ours` maps names of the chart to those of the manifests."""
-    text = json.dumps(pod_of(workload))
+    text = json.dumps(pod_of(workload)).replace(f'"{REGISTRY}/', '"')
     for theirs, name in ours.items():
         text = text.replace(f'"{theirs}"', f'"{name}"')
     pod: Object = json.loads(re.sub(r'"(nfd-\w+):[^"]+"', r'"\1"', text))
