@@ -71,7 +71,10 @@ class TokenAuthenticator:
         self._rejections = LoggedRejections()
 
     async def identify(self, peer: Peer) -> Caller:
-        pod = await review(self._tokens, peer, self._accounts, "one of the workers", self._rejections)
+        pod = await review(self._tokens, peer, self._rejections)
+        if pod.account not in self._accounts:
+            reason = f"the caller's token is of service account {pod.account}, which is not one of the workers"
+            raise self._rejections.make(reason, "PERMISSION_DENIED", address=peer.host)
         return Caller(peer, f"node {pod.node}", pod.node, pod.node_uid, pod.uid, pod.issued)
 
     def admit(self, caller: Caller, node: str) -> None:
@@ -93,24 +96,21 @@ class MasterAuthenticator:
 
     async def identify(self, peer: Peer) -> str:
         """The uid of the calling master's pod. Raises: ReportError."""
-        pod = await review(self._tokens, peer, {self._account}, "that of the masters", self._rejections)
+        pod = await review(self._tokens, peer, self._rejections)
+        if pod.account != self._account:
+            reason = f"the caller's token is of service account {pod.account}, which is not that of the masters"
+            raise self._rejections.make(reason, "PERMISSION_DENIED", address=peer.host)
         return pod.uid
 
 
-async def review(
-    tokens: TokenReviews, peer: Peer, accounts: Collection[str], whose: str, rejections: LoggedRejections
-) -> Pod:
-    """The pod that the caller's token is of, if it has one of these accounts. Raises: ReportError."""
+async def review(tokens: TokenReviews, peer: Peer, rejections: LoggedRejections) -> Pod:
+    """The pod that the caller's token is of. Raises: ReportError."""
     try:
-        pod = await tokens.review(bearer(peer), peer.host)
+        return await tokens.review(bearer(peer), peer.host)
     except Forbidden as error:
         raise rejections.make(str(error), "UNAUTHENTICATED", address=peer.host) from error
     except Unavailable as error:
         raise ReportError(str(error), retry=True, retry_after=error.retry_after or RETRY) from error
-    if pod.account not in accounts:
-        reason = f"the caller's token is of service account {pod.account}, which is not {whose}"
-        raise rejections.make(reason, "PERMISSION_DENIED", address=peer.host)
-    return pod
 
 
 def bearer(peer: Peer) -> str:
