@@ -59,23 +59,29 @@ def labelled_cluster() -> Iterator[ControlPlane]:
         release = Release(plane, chart_objects({"namespaceOverride": NAMESPACE}), folder, options=SWIFT)
         release.apply(KINDS)
         print(f"the chart is installed in namespace {NAMESPACE}", flush=True)
-        master = started(stack, release.master(0))
+        fleet = [one for one in load_fleet() if one.name in NODES]
+        for one in fleet:
+            add_node(plane, one)
+        master = started(stack, release.master(0, NODES[-1]))
         eventually(master.ready)
-        for one in load_fleet():
-            if one.name in NODES:
-                join(stack, one, release, grpc_port(master))
+        for one in fleet:
+            join(stack, one, release, grpc_port(master))
         yield plane
 
 
-def join(stack: ExitStack, member: FleetNode, release: Release, port: int) -> None:
-    """A Node as its kubelet and its device plug-in make it, and a worker that has labelled it."""
-    plane, folder = release.plane, release.folder / member.name
-    folder.mkdir()
+def add_node(plane: ControlPlane, member: FleetNode) -> None:
+    """A Node as its kubelet and its device plug-in make it."""
     labels = {"kubernetes.io/hostname": member.name, "kubernetes.io/arch": member.arch, "kubernetes.io/os": "linux"}
     plane.create_node(member.name, labels, boot_id=boot_id(member))
     status = objects.node_status(boot_id(member))["status"]
     room = status["capacity"] | {key: str(amount) for key, amount in member.offered.items()}
     plane.request("PATCH", f"/api/v1/nodes/{member.name}/status", {"status": {"capacity": room, "allocatable": room}})
+
+
+def join(stack: ExitStack, member: FleetNode, release: Release, port: int) -> None:
+    """Start a worker on its Node, and wait until the Node has labels."""
+    plane, folder = release.plane, release.folder / member.name
+    folder.mkdir()
     machine, node = build_machine(member, folder / "machine"), Node(plane, member.name)
     started(stack, replace(release, folder=folder).worker(node, port, f"--replay={machine}"))
     print(f"node {member.name} has {len(eventually(node.owned))} labels", flush=True)

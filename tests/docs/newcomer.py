@@ -22,7 +22,7 @@ PAGE = ROOT / "docs/getting-started.md"
 _STEP = re.compile(r"^## (\d+\. .*?)$(.*?)(?=^## )", re.M | re.S)
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
 _CLUSTER = "make cluster"
-_AGE = re.compile(r"(?<=  )\d+[smhd](?= ) *")
+_AGE = re.compile(r"(?<=  )\d+[smhd](?: +|$)", re.M)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Shell:
         script = "\n".join(["set -e", *self.exported, *commands])
         self.exported += [line for line in commands if line.startswith("export ")]
         answer = run(["bash", "-c", script], cwd=self.folder, stderr=None)
-        return _AGE.sub(lambda found: "2m".ljust(len(found[0])), answer.stdout)
+        return _AGE.sub(lambda found: "2m".ljust(len(found[0])) if found[0].endswith(" ") else "2m", answer.stdout)
 
 
 def blocks() -> Iterator[Block]:

@@ -100,8 +100,8 @@ class Release:
         account = pod_of(workload)["serviceAccountName"]
         return self.plane.kubeconfig_for(self.plane.service_account_token(account, self.namespace))
 
-    def master(self, number: int) -> Program:
-        """One of the replicas, not yet started."""
+    def master(self, number: int, node: str = "") -> Program:
+        """One of the replicas, not yet started; on a Node of its own unless one is given."""
         workload, (port, http_port) = one(self.objects, "Deployment"), free_ports(2)
         flags = (
             *container_of(workload)["args"],
@@ -109,14 +109,15 @@ class Release:
             *(f"--kubeconfig={self.kubeconfig(workload)}", f"--namespace={self.namespace}"),
             "--feature-gates=NodeFeatureGroupAPI=true",
         )
-        flags = (*flags, f"--replication-token-file={self._master_token(number)}")
+        flags = (*flags, f"--replication-token-file={self._master_token(number, node)}")
         flags = (*flags, f"--snapshot-file={self.folder / f'reports-{number}'}")
         variables = {"POD_NAME": f"master-{number}", "POD_IP": "127.0.0.1"}
         return Program("nfd-master", flags, self.folder / f"master-{number}.log", http_port, variables)
 
-    def _master_token(self, number: int) -> Path:
+    def _master_token(self, number: int, node: str) -> Path:
         """What the projected volume holds."""
-        self.plane.create("/api/v1/nodes", {"metadata": {"name": (name := f"of-{self.namespace}-master-{number}")}})
+        name = node or f"of-{self.namespace}-master-{number}"
+        self.plane.create("/api/v1/nodes", {"metadata": {"name": name}})
         account = str(pod_of(one(self.objects, "Deployment"))["serviceAccountName"])
         path = self.folder / f"replication-{number}"
         path.write_text(
