@@ -6,19 +6,22 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from release.errors import ReleaseError
-from release.source import CHART, check_version, find_commit, notes, unpack, versions, write_version
+from release.source import CHART, SAMPLE, check_version, find_commit, notes, unpack, versions, write_version
 from tests.children import run
 
 ROOT = Path(__file__).parents[2]
+WRITTEN = ("nfd/__init__.py", f"{CHART}/Chart.yaml", SAMPLE)
+"""The files that `make version` writes."""
 COMMIT = ("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message=x")
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A repository with the files that say the version, as 2.0.0-rc1."""
-    for name in ("nfd/__init__.py", f"{CHART}/Chart.yaml"):
+    for name in WRITTEN:
         (tmp_path / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / name, tmp_path / name)
     write_version("2.0.0-rc1", tmp_path)
@@ -40,13 +43,14 @@ def test_one_version() -> None:
     """As in `make version`, of which nothing is left to do; the chart's is the images' tag."""
     written = versions(ROOT)
     assert written["version"] == written["appVersion"]
-    before = {name: (ROOT / name).read_bytes() for name in ("nfd/__init__.py", f"{CHART}/Chart.yaml")}
+    before = {name: (ROOT / name).read_bytes() for name in WRITTEN}
     write_version(written["version"], ROOT)
     assert {name: (ROOT / name).read_bytes() for name in before} == before
 
 
 def test_a_version_is_written_everywhere(clone: Path) -> None:
     assert versions(clone) == {"nfd/__init__.py": "2.0.0rc1", "version": "2.0.0-rc1", "appVersion": "2.0.0-rc1"}
+    assert {image["newTag"] for image in yaml.safe_load((clone / SAMPLE).read_text())["images"]} == {"2.0.0-rc1"}
     source = find_commit("2.0.0-rc1", clone)
     assert (source.wheel_version, source.commit) == ("2.0.0rc1", git(clone, "rev-parse", "HEAD"))
     assert source.epoch == int(git(clone, "log", "-1", "--format=%ct"))
@@ -90,7 +94,7 @@ def test_only_committed_files_are_built(clone: Path, tmp_path_factory: pytest.Te
     (clone / "nfd/x.pyc").write_text("")
     source = unpack(find_commit("2.0.0-rc1", clone), tmp_path_factory.mktemp("unpacked"))
     files = {str(path.relative_to(source.folder)) for path in source.folder.rglob("*") if path.is_file()}
-    assert files == {".gitignore", "nfd/__init__.py", f"{CHART}/Chart.yaml"}
+    assert files == {".gitignore", *WRITTEN}
     assert int((source.folder / "nfd/__init__.py").stat().st_mtime) == source.epoch
 
 
