@@ -39,11 +39,11 @@ def chart_files(values: Values | None = None, release: str = "nfd") -> dict[str,
     """Rendered text by template name. Raises: helm_python.HelmError, also where the schema refuses the values."""
     with helm_python.Chart.load(CHART) as chart:
         chart.validate_schema(values)
-        rendered = chart.render(_with_registry(values or {}), name=release, namespace=NAMESPACE)
+        rendered = chart.render(with_registry(values or {}), name=release, namespace=NAMESPACE)
     return {Path(name).name: text for name, text in rendered.items()}
 
 
-def _with_registry(values: Values) -> Values:
+def with_registry(values: Values) -> Values:
     """The values with a registry for the images, which the chart demands."""
     return {**values, "image": {"registry": REGISTRY, **(values.get("image") or {})}}
 

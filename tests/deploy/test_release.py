@@ -15,7 +15,7 @@ from tests.children import run
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import without_proxy
-from tests.deploy.rendering import CHART, Object
+from tests.deploy.rendering import CHART, Object, with_registry
 
 RELEASE = "nfd"
 RELEASED_IN = "released"
@@ -51,14 +51,15 @@ def exists(cluster: ControlPlane, path: str) -> bool:
 
 
 def test_from_install_to_uninstall(cluster: ControlPlane, helm: helm_python.Config, labelled: str) -> None:
-    first = helm.install(CHART, RELEASE, {"worker": {"port": 9000}}, create_namespace=True)
+    first = helm.install(CHART, RELEASE, with_registry({"worker": {"port": 9000}}), create_namespace=True)
     assert (first["revision"], first["status"]) == (1, "deployed")
     for kind in ("secrets", "configmaps"):
         value = FILLED if kind == "secrets" else "filled"
         cluster.request("PATCH", f"{INSIDE}/{kind}/{NAME}-master-ca", {"data": {"ca.crt": value}})
 
     cluster.kubectl("apply", "-f", str(CHART / "crds"))
-    second = helm.upgrade(CHART, RELEASE, {"worker": {"port": 9001}, "master": {"replicaCount": 2}})
+    changed = with_registry({"worker": {"port": 9001}, "master": {"replicaCount": 2}})
+    second = helm.upgrade(CHART, RELEASE, changed)
     assert (second["revision"], second["status"]) == (2, "deployed")
     assert cluster.request("GET", f"{INSIDE}/secrets/{NAME}-master-ca")["data"] == {"ca.crt": FILLED}
     assert cluster.request("GET", f"{INSIDE}/configmaps/{NAME}-master-ca")["data"] == {"ca.crt": "filled"}
