@@ -68,9 +68,11 @@ def prepare(plane: ControlPlane, folder: Path, machines: Mapping[str, Built], *f
 @contextmanager
 def nodes(plane: ControlPlane, machines: Mapping[str, Built]) -> Iterator[None]:
     """Node objects as their kubelets make them: Ready, with room, without a label of ours."""
-    for name, built in machines.items():
-        plane.create_node(name, boot_id=built.machine.boot_id)
-    yield
-    for name in machines:
-        with suppress(ApiError):
-            plane.delete_node(name)
+    try:
+        for name, built in machines.items():
+            plane.create_node(name, boot_id=built.machine.boot_id)
+        yield
+    finally:
+        for name in machines:
+            with suppress(ApiError):
+                plane.delete_node(name)

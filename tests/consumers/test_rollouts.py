@@ -17,7 +17,7 @@ from tests.consumers.kubelet import Kubelet
 from tests.consumers.running import nodes
 from tests.consumers.table import F
 from tests.controlplane.cluster import ControlPlane
-from tests.deploy.rendering import CHART
+from tests.deploy.rendering import CHART, with_registry
 from tests.e2e.programs import eventually
 
 RELEASE, NAMESPACE = "nfd", "nfd-rollouts"
@@ -43,7 +43,7 @@ def kubelet(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
     flags = {name: built.flags for name, built in machines.items()}
     with nodes(cluster, machines), Kubelet(cluster, NAMESPACE, f"{NAME}-master", folder / "pods", flags) as running:
         yield running
-        cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
+        cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s")
     assert "Traceback" not in running.texts()
 
 
@@ -71,7 +71,7 @@ two_masters = pytest.mark.parametrize("replicas", [2], indirect=True)
 
 def values(replicas: int, strategy: Json | None = None, masters: str = "first", workers: str = "first") -> Json:
     """Another revision of masters or workers is another pod."""
-    return {
+    own = {
         "master": {
             "replicaCount": replicas,
             "podDisruptionBudget": {"enable": True},
@@ -82,6 +82,7 @@ def values(replicas: int, strategy: Json | None = None, masters: str = "first", 
         },
         "worker": {"annotations": {"revision": workers}, "readinessProbe": PROBE},
     }
+    return with_registry(own)
 
 
 def get(plane: ControlPlane, kind: str, name: str) -> Json:
