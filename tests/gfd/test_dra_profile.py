@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gfd.restarts import NODE, worker
 
 from gfd.config import Config
 from gfd.node_config import is_dra
@@ -21,6 +20,7 @@ from nfd.rpc.client import Reporter
 from nfd.worker.report_content import derive_content
 from tests.gfd.cases import prepare, read_labels, run_process
 from tests.gfd.machines import A100, H100, ONE_SLICE, Laid, at, carved, laid
+from tests.gfd.restarts import NODE, worker
 from tests.master.places import labels_of
 from tests.nvml.asking import needs_compiler
 from tests.nvml.machines import lay_out
