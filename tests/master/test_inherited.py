@@ -226,6 +226,20 @@ async def confirm(history: History, following: Leader, folder: Path) -> None:
             await store.close()
 
 
+async def test_a_report_before_a_changed_value_is_outdated(tmp_path: Path) -> None:
+    """Also where the list of keys stays the same, and the older report says nothing of that source."""
+    store, worker = await opened(tmp_path), Worker(NAME)
+    last = Leader(store, [], overwrite=False)
+    await last.take(worker.report({F + "cpu-b": "2"}))
+    older = worker.report({}, failed=("cpu",))
+    for report in (older, worker.report({F + "cpu-b": "1"})):
+        await last.take(report)
+    following = Leader(store, [], overwrite=False)
+    await following.inherit(older)
+    assert following.reports.standing(NAME) is Standing.OUTDATED
+    await store.close()
+
+
 async def test_a_rule_that_newer_features_no_longer_meet_is_not_met_again_by_older_ones(tmp_path: Path) -> None:
     """The labels of both reports are the same: the record on the Node tells that the older one is."""
     worker, rules = Worker(NAME), [rule("a", "x", {"v.io/a": "1"})]

@@ -4,7 +4,6 @@ finds what has drifted, and Karpenter's scheduler makes a node for a pod because
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from nfd.cli import main
+from tests.children import run
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.go_module import fetch_module
 from tests.controlplane.servers import ADMIN
@@ -241,6 +241,6 @@ def nodes_for_a_pod(pool: dict[str, Any]) -> tuple[int, str]:
     question = {"nodePool": pool, "pods": [pod], "instance": {"name": "p5en.48xlarge", "resources": instance}}
     if F + "cpu-cpuid.AMXBF16" not in json.dumps(pool):
         del pod["spec"]["nodeSelector"][F + "cpu-cpuid.AMXBF16"]  # type: ignore[attr-defined]
-    answer = subprocess.run([ensure()], input=json.dumps(question), capture_output=True, text=True, check=True)
+    answer = run([ensure()], input=json.dumps(question))
     found = json.loads(answer.stdout)
     return found["nodeClaims"], "".join(found["errors"].values()).removeprefix("incompatible requirements, ")

@@ -24,6 +24,7 @@ from nfd.runtime.signals import Signals
 from nfd.source import Source
 from nfd.worker.agent import Agent, WorkerSettings
 from nfd.worker.report_content import Content, derive_content
+from tests.e2e.programs import eventually
 
 
 @pytest.fixture
@@ -119,11 +120,17 @@ def label(report: Report, name: str) -> str | None:
     return report.labels.get(f"feature.node.kubernetes.io/{name}-value")
 
 
+def stop_after(machine: Machine, runs: int) -> None:
+    """End the agent once the unsettled sources have run that often."""
+    eventually(lambda: min(machine.runs.get(name, 0) for name in ("moving", "failing")) == runs)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_the_timer_reads_what_is_not_settled_and_reports_news_only(tmp_path: Path, signals: Signals) -> None:
     machine = Machine()
     master = Master(signals, take)
     agent = agent_of(tmp_path, machine, master)
-    threading.Timer(2.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    threading.Thread(target=stop_after, args=(machine, 3)).start()
     agent.run()
     assert machine.runs == {"steady": 1, "moving": 3, "failing": 3}
     assert len(master.reports) == 1

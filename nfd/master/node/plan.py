@@ -164,7 +164,7 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
     listed_after = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
     wanted = render_owned(replace(owned, keys=listed_after), goal.instance, node.uid, goal.proof)
     ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
-    left = goal.leaving(Kind.ANNOTATIONS)
+    left, idle = goal.leaving(Kind.ANNOTATIONS), not any(one.write or one.remove for one in changes.values())
     return NodePlan(
         node=node,
         changes=changes,
@@ -172,7 +172,7 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         records={
             key: text
             for key, text in wanted.items()
-            if key not in left and not _is_current(key, text, goal, before, node)
+            if key not in left and not _is_current(key, text, goal, before, node, idle=idle)
         },
         forgotten=frozenset((ours & node.annotations.keys()) - wanted.keys() - left),
         goal=goal,
@@ -208,12 +208,12 @@ def _bare(kind: Kind, key: str) -> str:
     return key.rpartition(":")[0] if kind is Kind.TAINTS else key
 
 
-def _is_current(key: str, text: str, goal: Goal, before: Owned, node: Node) -> bool:
+def _is_current(key: str, text: str, goal: Goal, before: Owned, node: Node, *, idle: bool) -> bool:
     """Whether a bookkeeping annotation need not be written. A newer report alone, or a proof that ends with this
-    process, is no reason to write.
+    process, is no reason to write, but a key that the newer report changes is: an older report must not pass for it.
     """
     present = node.annotations.get(key, "")
-    if key == annotation(ORIGINS, goal.instance) and (not before.doubt or not goal.proof.lasting):
+    if idle and key == annotation(ORIGINS, goal.instance) and (not before.doubt or not goal.proof.lasting):
         return present == text or are_equivalent(present, text)
     return present == text
 

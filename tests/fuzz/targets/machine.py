@@ -11,6 +11,7 @@ from random import Random
 from nfd import labels as naming
 from nfd.errors import HostError
 from nfd.features import Features
+from nfd.host.blanks_and_numbers import BLANK
 from nfd.labels import Naming
 from nfd.sources import cpu, kernel, local, system
 from nfd.sources.cpu import cpuid_flags, hwcap, model, procinfo, topology
@@ -130,7 +131,7 @@ def run_auxv(data: bytes) -> Made:
 
 def run_modules(data: bytes) -> Made:
     loaded, builtin = modules.parse_loaded(text(data)), modules.parse_builtin(data)
-    check(all(name and not any(char.isspace() for char in name) for name in loaded), "a module is one word")
+    check(all(name and not set(name) & set(BLANK) for name in loaded), "a module is one word")
     return f"{len(loaded)} {len(builtin)}", (loaded, builtin)
 
 
