@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd.fleet.node_template import NodeTemplate, distinguish, group_nodes, make_template, managed_labels
-from nfd.fleet.planners import PLANNERS, Facts, drift, join
+from nfd.fleet.planner_formats import PLANNERS, Facts, drift, join
 
 F = "feature.node.kubernetes.io/"
 N = "nvidia.com/"

@@ -15,7 +15,7 @@ from nfd.cli.rule_files import text_of
 from nfd.config.yamltext import documents
 from nfd.errors import ConfigError
 from nfd.fleet.node_template import Json, NodeTemplate, group_nodes, labels_of, make_template, managed_labels
-from nfd.fleet.planners import PLANNERS, Planner, Rendered, drift, join
+from nfd.fleet.planner_formats import PLANNERS, Planner, Rendered, drift, join
 from nfd.message_text import visible
 from nfd.names import key_problem
 
