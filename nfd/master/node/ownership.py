@@ -155,6 +155,11 @@ def are_equivalent(one: str, other: str) -> bool:
     return bool(one and other) and first == second
 
 
+def lasting_part(record: str) -> str:
+    """One of this master's records without its proof and the report that it was written for, to compare it."""
+    return json.dumps({**_parse_origins(record), "proof": "", "at": ""}, sort_keys=True)
+
+
 def _parse_at(value: Any) -> tuple[int, int] | None:
     if isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value):
         return value[0], value[1]

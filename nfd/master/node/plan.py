@@ -18,6 +18,7 @@ from nfd.master.node.ownership import (
     annotation,
     are_equivalent,
     bookkeeping,
+    lasting_part,
     parse_owned,
     render_owned,
 )
@@ -75,12 +76,16 @@ class NodePlan:
         return keys + [(Kind.ANNOTATIONS, key) for key in self.records]
 
     def acts(self) -> dict[Act, str]:
-        """All acts, with the value each writes, "" for a removal."""
+        """All acts, with the value each writes, "" for a removal. Of the record, without what each report changes."""
         found: dict[Act, str] = {}
         for kind, change in self.changes.items():
             found |= {(kind, key, False): value for key, value in sorted(change.write.items())}
             found |= {(kind, key, True): "" for key in sorted(change.remove)}
-        found |= {(Kind.ANNOTATIONS, key, False): text for key, text in sorted(self.records.items())}
+        record = annotation(ORIGINS, self.goal.instance)
+        found |= {
+            (Kind.ANNOTATIONS, key, False): lasting_part(text) if key == record else text
+            for key, text in sorted(self.records.items())
+        }
         return found | {(Kind.ANNOTATIONS, key, True): "" for key in sorted(self.forgotten)}
 
 
