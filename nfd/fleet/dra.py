@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.fleet.gpu_resources import Device, Resource
-from nfd.fleet.pods import Ask
+from nfd.fleet.pods import Ask, whole
 from nfd.names import NVIDIA_NS
-from nfd.quantity import parse_quantity
 
 DRIVER = "gpu.nvidia.com"
 MEMORY, SHARES = "memory", "shares"
@@ -181,7 +180,7 @@ def _pool(name: str, specs: Sequence[Json]) -> Pool:
     if len({device.name for device in devices}) < len(devices):
         return Pool(name, problem="is invalid: two devices have one name", nodes=nodes)
     counters = {
-        (str(one["name"]), counter): _whole(amount.get("value"))
+        (str(one["name"]), counter): whole(amount.get("value"))
         for spec in current
         for one in spec.get("sharedCounters") or ()
         for counter, amount in (one.get("counters") or {}).items()
@@ -200,7 +199,7 @@ def read_devices(pool: str, spec: Json) -> Iterator[Offered]:
             {key.removeprefix(f"{DRIVER}/"): _text(value) for key, value in (facts.get("attributes") or {}).items()},
             _amounts(facts.get("capacity")),
             {
-                (str(part.get("counterSet", "")), counter): _whole(amount.get("value"))
+                (str(part.get("counterSet", "")), counter): whole(amount.get("value"))
                 for part in facts.get("consumesCounters") or ()
                 for counter, amount in (part.get("counters") or {}).items()
             },
@@ -217,7 +216,7 @@ def read_claim(claim: Json) -> Iterator[Held]:
     pods = tuple(f"{namespace}/{one.get('name', '')}" for one in users if one.get("resource") == "pods")
     for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
         if result.get("driver") == DRIVER and not result.get("adminAccess"):
-            consumed = {name: _whole(amount) for name, amount in (result.get("consumedCapacity") or {}).items()}
+            consumed = {name: whole(amount) for name, amount in (result.get("consumedCapacity") or {}).items()}
             name = f"{namespace}/{metadata.get('name', '')}"
             share = str(result.get("shareID") or "")
             yield Held(str(result.get("pool", "")), str(result.get("device", "")), share, consumed, name, pods)
@@ -247,13 +246,14 @@ def _shares(devices: Sequence[Offered], held: Sequence[Held]) -> Iterator[Resour
     """Devices that several claims may have parts of: their memory in MiB, and their shares where they have a number."""
     shared = [device for device in devices if device.shared]
     for name, unit in ((MEMORY, _MIB), (SHARES, 1)):
+        having = [device for device in shared if device.capacity.get(name)]
         parts: list[Device] = []
-        for index, device in enumerate(one for one in shared if one.capacity.get(name)):
+        for index, device in enumerate(having):
             used = sum(one.consumed.get(name, 0) for one in held if one.key == device.key)
             parts.append(Device(index, device.capacity[name] // unit, -(-used // unit)))
         if parts:
             total, used = sum(part.total for part in parts), sum(part.allocated for part in parts)
-            offered = sum(part.total for part, one in zip(parts, shared, strict=False) if not one.tainted)
+            offered = sum(part.total for part, one in zip(parts, having, strict=True) if not one.tainted)
             yield Resource(f"{DRIVER}/{name}", total, offered, used, "shared", 1, tuple(parts))
 
 
@@ -299,14 +299,9 @@ def _text(value: Any) -> str:
 def _amounts(capacity: Any) -> dict[str, int]:
     found = capacity if isinstance(capacity, Mapping) else {}
     return {
-        name.removeprefix(f"{DRIVER}/"): _whole(amount.get("value") if isinstance(amount, Mapping) else amount)
+        name.removeprefix(f"{DRIVER}/"): whole(amount.get("value") if isinstance(amount, Mapping) else amount)
         for name, amount in found.items()
     }
-
-
-def _whole(text: Any) -> int:
-    """0 for what is no quantity."""
-    return int(parse_quantity(str(text)) or 0)
 
 
 def compare(key: str, value: str | None, devices: Sequence[Offered]) -> Iterator[str]:

@@ -64,6 +64,18 @@ def test_one_name_twice_in_a_pool() -> None:
     assert not found["n"].resources
 
 
+def test_a_shared_device_without_memory_does_not_shift_the_taints_of_others() -> None:
+    shared = {"allowMultipleAllocations": True}
+    devices = [
+        {"name": "a", **shared, "taints": [{"effect": "NoSchedule"}]},
+        {"name": "b", **shared, "capacity": {"memory": {"value": "2Gi"}}},
+    ]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": pool, "devices": devices}
+    (row,) = by_node([{"spec": spec}], [])["n"].resources
+    assert (row.capacity, row.allocatable) == (2048, 2048)
+
+
 def test_other_drivers_and_pending_claims_count_nothing() -> None:
     other = resource_slice("n", [device("channel-0")])
     other["spec"]["driver"] = "compute-domain.nvidia.com"
