@@ -19,7 +19,7 @@ from nfd.rules.check import POLICY
 from nfd.rules.compile import Group
 from nfd.rules.evaluate import Given
 from nfd.rules.keys import TAINT
-from nfd.rules.model import RuleObject, Taint
+from nfd.rules.model import RuleObject
 from nfd.rules.policy import EXTENDED_RESOURCE, LABEL, Dropped, Policy
 
 
@@ -91,7 +91,11 @@ def _asked_of(outcome: Outcome) -> dict[str, dict[str, str]]:
 def _sections(outcome: Outcome, errors: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
     """What rules set by kind with references resolved, and why the node does not get it; errors are added."""
     dropped = outcome.derive_desired().dropped
-    taints = [_taint(taint) for one in outcome.evaluation.contributions for taint in one.taints]
+    taints = [
+        policies.taint_text(taint.key, taint.value, taint.effect)
+        for one in outcome.evaluation.contributions
+        for taint in one.taints
+    ]
     yield "Taints", sorted(taints), reasons_of(one for one in dropped if one.kind == TAINT)
     titles = ("Labels", "Extended Resources", "Annotations")
     for title, (kind, values) in zip(titles, _asked_of(outcome).items(), strict=True):
@@ -133,11 +137,6 @@ def pairs(values: Mapping[str, str]) -> list[str]:
 
 def reasons_of(dropped: Iterable[Dropped]) -> list[str]:
     return [f"{one.kind} {one.key!r}: {one.reason}" for one in dropped]
-
-
-def _taint(taint: Taint) -> str:
-    """A taint as kubectl writes it."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _failed(rule: str, reason: str) -> str:

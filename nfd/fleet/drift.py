@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nfd.fleet.node_template import labels_of
 from nfd.names import FEATURE_NS, NVIDIA_NS
 
 Json = Mapping[str, Any]
@@ -52,7 +53,7 @@ class Deviation:
 
 def versions_of(node: Json) -> dict[str, str]:
     """What can drift, by name; what the node does not have is left out."""
-    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    labels = labels_of(node)
     info = (node.get("status") or {}).get("nodeInfo") or {}
     found = {what: str(info.get(name, "")) for what, name in _INFO.items()}
     found |= {what: labels.get(key, "") for what, key in _LABELS.items()}

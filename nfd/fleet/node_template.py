@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from nfd.fleet.pods import whole
 from nfd.names import FEATURE_NS, MAX_NAME, NFD_NS, full_key, is_below
 from nfd.quantity import parse_quantity
 
@@ -98,13 +99,18 @@ def labels_of(node: Json) -> Mapping[str, str]:
 
 
 def managed_labels(node: Json) -> frozenset[str]:
-    """The label keys that an nfd-master manages on the Node, also NFD's (NFD documentation, "Annotations")."""
+    """The labels on the Node that an nfd-master manages."""
+    return listed_labels(node["metadata"].get("annotations") or {}) & labels_of(node).keys()
+
+
+def listed_labels(annotations: Mapping[str, str]) -> frozenset[str]:
+    """The label keys in the lists of all nfd-masters on a Node, also NFD's (NFD documentation, "Annotations")."""
     found: set[str] = set()
-    for key, text in (node["metadata"].get("annotations") or {}).items():
+    for key, text in annotations.items():
         prefix, _, name = key.rpartition("/")
         if name == _LIST and is_below(prefix, NFD_NS):
             found.update(full_key(part) for part in text.split(",") if part)
-    return frozenset(found & labels_of(node).keys())
+    return frozenset(found)
 
 
 def make_template(name: str, nodes: Sequence[Json], keys: Collection[str] = ()) -> NodeTemplate:
@@ -195,7 +201,7 @@ def _capacity(node: Json) -> dict[str, str]:
 
 
 def _least(nodes: Sequence[Json], name: str) -> int:
-    return min(int(parse_quantity(_capacity(node).get(name, "0")) or 0) for node in nodes)
+    return min(whole(_capacity(node).get(name, "0")) for node in nodes)
 
 
 def _same(values: Iterable[str]) -> str:

@@ -10,8 +10,10 @@ from nfd.fleet.accelerators import read_accelerators
 from nfd.fleet.dra import NOTHING, Holder, OnNode, read_holders
 from nfd.fleet.gpu_labels import Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, read_resources
+from nfd.fleet.node_template import listed_labels
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
-from nfd.names import FEATURE_NS, NFD_NS, NVIDIA_NS, full_key
+from nfd.names import FEATURE_NS, NVIDIA_NS
+from nfd.rules.policy import taint_text
 
 MANAGERS = ("nfd-gfd", "nfd-master")
 """Who writes the labels that are managed by nfd: this product, and NFD (`metadata.managedFields`)."""
@@ -20,7 +22,6 @@ SILENT = 3000.0
 GPU_CLASSES = ("0300_", "0302_", "")
 _PCI = [f"{FEATURE_NS}/pci-{kind}10de.present" for kind in GPU_CLASSES]
 _LABELLER = ("amd.com/gpu.", "beta.amd.com/gpu.")
-_MANAGED = f"{NFD_NS}/feature-labels"
 _SHOWN = 3
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
@@ -100,7 +101,9 @@ def summarize(node: Json, asks: Sequence[Ask] = (), dra: OnNode = NOTHING) -> No
         arch=labels.get("kubernetes.io/arch") or info.get("architecture") or "",
         kernel=labels.get(f"{FEATURE_NS}/kernel-version.full") or info.get("kernelVersion") or "",
         os=_system(labels) or info.get("osImage") or "",
-        taints=tuple(_taint(one) for one in spec.get("taints") or ()),
+        taints=tuple(
+            taint_text(one.get("key", ""), one.get("value"), one.get("effect", "")) for one in spec.get("taints") or ()
+        ),
         changed=last_change(metadata.get("managedFields") or ()),
         problems=(
             *_problems(node, labels, gpus, dra),
@@ -158,11 +161,6 @@ def _system(labels: Mapping[str, str]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _taint(taint: Json) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
-
-
 def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode) -> Iterator[str]:
     """What a person should look at, most pressing first."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
@@ -186,7 +184,7 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode) ->
 
 def _left_behind(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
     """Labels of AMD's node labeller on a Node on which nfd manages such labels: only a person removes them."""
-    managed = {full_key(key) for key in annotations.get(_MANAGED, "").split(",")}
+    managed = listed_labels(annotations)
     if not any(key.startswith(_LABELLER) for key in managed):
         return
     left = sorted(key for key in labels if key.startswith(_LABELLER) and key not in managed)

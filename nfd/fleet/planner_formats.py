@@ -18,14 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 from nfd.config.yamltext import scalar_text
 from nfd.fleet.node_template import NodeTemplate, Taint, distinguish
 from nfd.names import key_problem, value_problem
+from nfd.rules.policy import EFFECTS, taint_text
 
 Json = Mapping[str, Any]
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _AUTOSCALER = "k8s.io/cluster-autoscaler/node-template"
 _AZURE = "k8s.io_cluster-autoscaler_node-template"
@@ -93,7 +94,7 @@ def _tags(template: NodeTemplate, prefix: str, slash: str, longest: int, spell: 
     for taint in template.taints:
         tag, value = f"{prefix}{slash}taint{slash}{spell(taint[0])}", f"{taint[1]}:{taint[2]}"
         if fixed.setdefault(tag, value) != value:
-            notes.append(f"a tag holds one taint for each key, so this one is left out: {_taint_text(taint)}")
+            notes.append(f"a tag holds one taint for each key, so this one is left out: {taint_text(*taint)}")
     fixed |= {f"{prefix}{slash}resources{slash}{spell(name)}": amount for name, amount in template.resources.items()}
     if len(fixed) > _MAX_TAGS:
         notes.append(f"{len(fixed)} taints and resources are more than the limit of {_MAX_TAGS} tags")
@@ -138,11 +139,6 @@ def _taint(text: str) -> Taint:
     return key, value, effect
 
 
-def _taint_text(taint: Taint) -> str:
-    key, value, effect = taint
-    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
-
-
 def _same_spelling(text: str) -> str:
     return text
 
@@ -184,7 +180,7 @@ def _from_pairs(text: str) -> dict[str, str]:
 
 
 def _taint_list(template: NodeTemplate) -> str:
-    return ",".join(map(_taint_text, template.taints))
+    return ",".join(starmap(taint_text, template.taints))
 
 
 def _from_taint_list(text: str) -> frozenset[Taint]:
@@ -382,9 +378,9 @@ def drift(wanted: Facts, configured: Facts, nodes: Sequence[Mapping[str, str]]) 
         f"resource {name}: {configured.resources[name]} is configured, but not all nodes have it"
         for name in sorted(configured.resources.keys() - wanted.resources.keys())
     ]
-    lines += [f"taint {_taint_text(one)} is not configured" for one in sorted(wanted.taints - configured.taints)]
+    lines += [f"taint {taint_text(*one)} is not configured" for one in sorted(wanted.taints - configured.taints)]
     return lines + [
-        f"taint {_taint_text(one)} is configured, but not all nodes have it"
+        f"taint {taint_text(*one)} is configured, but not all nodes have it"
         for one in sorted(configured.taints - wanted.taints)
     ]
 

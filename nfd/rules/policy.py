@@ -330,6 +330,11 @@ def taint_values(taints: Iterable[Taint]) -> dict[str, str]:
     return {f"{taint.key}:{taint.effect}": taint.value or "" for taint in taints}
 
 
+def taint_text(key: str, value: str | None, effect: str) -> str:
+    """A taint as kubectl writes it: `KEY=VALUE:EFFECT`, or `KEY:EFFECT`."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
 def as_json(taint: Taint) -> dict[str, Any]:
     """A taint as Kubernetes writes it; an empty value is left out."""
     return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}

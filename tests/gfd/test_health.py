@@ -163,7 +163,7 @@ def test_links_are_compared_with_those_of_gpus_of_the_model(
         (0b01 << 6, 1, "recovering"),
         (0b01, 1, "limited"),
         (8 << 8, 3, "misconfigured"),
-        (2 << 12, 1, "healthy"),  # no partition is assigned: as fabric manager is told to
+        (2 << 12, 1, "healthy"),  # no partition is assigned: since fabric manager is configured so
     ],
 )
 def test_health_of_the_fabric(mask: int, summary: int, health: str) -> None:

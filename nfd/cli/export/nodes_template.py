@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_nodes
 from nfd.cli.nodes import as_data
@@ -18,6 +18,9 @@ from nfd.fleet.node_template import Json, NodeTemplate, group_nodes, labels_of, 
 from nfd.fleet.planner_formats import PLANNERS, Planner, Rendered, drift, join
 from nfd.message_text import visible
 from nfd.names import key_problem
+
+if TYPE_CHECKING:
+    from nfd.kube.client import KubeClient
 
 EXAMPLES = (
     (
@@ -74,9 +77,7 @@ def run(args: Namespace) -> int:
         raise ConfigError(f"--group-by {args.group_by}: {problem}")
     planner = PLANNERS[args.planner]
     configured = read_configured(args.check, planner) if args.check else []
-    nodes: list[Json] = ask_cluster(args, read_nodes)
-    chosen = ask_cluster(args, lambda client: read_nodes(client, args.selector)) if args.selector else nodes
-    groups = make_groups(args, planner, chosen, nodes)
+    groups = make_groups(args, planner, *ask_cluster(args, lambda client: read_both(client, args.selector)))
     if args.check:
         return check(args, planner, groups, configured)
     if args.output == "json":
@@ -84,6 +85,12 @@ def run(args: Namespace) -> int:
     else:
         sys.stdout.write("---\n".join(_as_yaml(name, one) for name, one in groups.items()))
     return 0
+
+
+async def read_both(client: KubeClient, selector: str) -> tuple[list[Json], list[Json]]:
+    """The nodes that the selector selects, and all nodes. Raises: KubeError."""
+    nodes = await read_nodes(client)
+    return (await read_nodes(client, selector) if selector else nodes), nodes
 
 
 def make_groups(
