@@ -11,7 +11,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from hashlib import blake2b
+from hashlib import blake2b, shake_256
 from itertools import count
 
 _STAYS = re.compile(r"(?i)[ymn]|true|false|yes|no|null|none|nil|unknown|\d{0,3}|0+|f+")
@@ -92,10 +92,8 @@ class Pseudonyms:
 
     def _noise(self, text: str, length: int) -> str:
         """At least that many hexadecimal digits, which only this key gives for this text."""
-        data, found = text.encode("utf-8", "surrogateescape"), ""
-        while len(found) < length + _TRIES:
-            found += blake2b(data + len(found).to_bytes(4), key=self._key, digest_size=32).hexdigest()
-        return found
+        digest = blake2b(text.encode("utf-8", "surrogateescape"), key=self._key).digest()
+        return shake_256(digest).hexdigest(length // 2 + _TRIES)
 
 
 def _nth_v4(number: int) -> ipaddress.IPv4Address:

@@ -29,6 +29,7 @@ Mark = int
 class Event:
     """One request. `code` is the HTTP status, 0 if none was sent; names are "" where none apply.
 
+    `forbidden`: the caller lacks the right (an admission plug-in's refusal has the same `code`, 403).
     `early`: it came while the server was starting. Until that one knows its roles it refuses what it allows later.
     """
 
@@ -42,6 +43,7 @@ class Event:
     name: str
     code: int
     agent: str
+    forbidden: bool
     early: bool
 
 
@@ -132,5 +134,6 @@ def parse_event(entry: dict[str, Any], early: bool = False) -> Event:
         name=about.get("name", ""),
         code=entry.get("responseStatus", {}).get("code", 0),
         agent=entry.get("userAgent", ""),
+        forbidden=entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid",
         early=early,
     )

@@ -154,7 +154,7 @@ class Release:
     def used(self, since: Mark) -> dict[str, set[Right]]:
         """By account; nothing was refused for want of a right."""
         events = [one for one in self.plane.audit(since) if one.user in granted(self.objects)]
-        assert [event for event in events if event.code in (401, 403) and not event.early] == []
+        assert [event for event in events if (event.code == 401 or event.forbidden) and not event.early] == []
         return {who: used(events, who, rights) for who, rights in granted(self.objects).items()}
 
     def idle(self, since: Mark) -> dict[str, set[Right]]:

@@ -200,13 +200,13 @@ UNITS = (
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_no_text_takes_long(unit: str) -> None:
-    """Ten times the text takes some ten times as long."""
+    """Four times the text takes some four times as long, not sixteen times."""
     clean, took = Identifying(Pseudonyms(), free=True, names={}), []
-    for size in (10_000, 100_000):
+    for size in (250_000, 1_000_000):
         began = time.process_time()
         clean.text(unit * (size // len(unit)))
         took.append(time.process_time() - began)
-    assert took[1] < 30 * max(took[0], 0.01)
+    assert took[1] < 10 * max(took[0], 0.01)
 
 
 FEATURES = """\
