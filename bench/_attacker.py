@@ -119,7 +119,7 @@ class Attacker:
 
 async def _nothing() -> AsyncIterator[bytes]:
     await asyncio.sleep(DEADLINE)
-    for never in ():
+    for never in tuple[bytes, ...]():
         yield never
 
 

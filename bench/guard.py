@@ -86,7 +86,7 @@ def _grown(count: int, known: int | None) -> bool:
 def measure() -> tuple[dict[str, int], dict[str, int]]:
     """Counts that are the same everywhere, and those of this Python."""
     sent = [machines.Worker(number).speak() for number in range(NODES)]
-    blobs, reports = FeatureCache(), []
+    blobs, reports = FeatureCache(), list[Report]()
     missing = [take(blobs, one, reports) for one in sent]
     pool = ReportInterner()
     shared = [pool.share(report, None) for report in reports]

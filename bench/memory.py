@@ -46,7 +46,7 @@ class Parts:
 
     async def add(self, number: int) -> None:
         report = self.report(machines.Worker(number).speak())
-        self.store.put(json.loads(json.dumps(labelled(number, report))))
+        self.store._nodes.put(json.loads(json.dumps(labelled(number, report))))
         self.service._handler._take(report)
         await self.service._reconciler.reconcile(report.node)
 

@@ -10,6 +10,7 @@ from bench.fleet import scenarios
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import resident
 from bench.fleet.killed import killed
+from bench.fleet.peer import compare
 from bench.fleet.run import Run, setting
 
 STAGES = (100, 1000, 5000, 15000)
@@ -23,7 +24,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="length of the time in which nothing changes")
     parser.add_argument("--at-once", type=int, default=100, help="workers that speak at the same time")
     parser.add_argument("--processes", type=int, default=2, help="processes that speak for them")
-    asyncio.run(fleet(parser.parse_args()))
+    parser.add_argument(
+        "--peer", type=Path, help="NFD's nfd-master: measure it after ours on the same fleet, and nothing else"
+    )
+    given = parser.parse_args()
+    if given.peer:
+        asyncio.run(compare(given.peer, given.nodes, given.at_once, given.processes, ca_of))
+    else:
+        asyncio.run(fleet(given))
 
 
 async def fleet(given: argparse.Namespace) -> None:

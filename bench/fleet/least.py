@@ -45,4 +45,4 @@ class Least:
     async def _report(self, data: bytes, _: Any) -> bytes:
         node = convert.node_name(data)
         await bare.write(self._link, node, self.bodies[node])
-        return convert.encode_answer(convert.Answer(beat=60.0))
+        return convert.encode_answer(convert.Answer(heartbeat=60.0))

@@ -99,5 +99,9 @@ def kernel_config(number: int, room: int) -> dict[str, str]:
 
 def size(features: Features) -> int:
     """Bytes of all blobs."""
-    contents = (*features.flags.values(), *features.attributes.values(), *features.instances.values())
+    contents: tuple[convert.Content, ...] = (
+        *features.flags.values(),
+        *features.attributes.values(),
+        *features.instances.values(),
+    )
     return sum(len(convert.to_blob(convert.to_set(one))) for one in contents)
