@@ -11,9 +11,9 @@ import signal
 import sys
 
 from nfd.kube.client import connect
-from nfd.kube.lease import Lease
-from nfd.kube.lease import Timing as LeaseTiming
-from nfd.kube.reviews import TokenReviews
+from nfd.kube.leader_election import Lease
+from nfd.kube.leader_election import Timing as LeaseTiming
+from nfd.kube.token_reviews import TokenReviews
 from nfd.master.cli import LEASE
 from nfd.master.leadership import Election
 from nfd.master.security.authentication import AUDIENCE, TokenAuthenticator

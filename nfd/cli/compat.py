@@ -24,7 +24,7 @@ from nfd.rules.compile import CompiledRule, compile_rule
 from nfd.rules.evaluate import Given, run_custom
 from nfd.rules.model import Expression, GroupRule, ParsedRule
 from nfd.rules.model import Term as WrittenTerm
-from nfd.rules.ops import compile_matcher
+from nfd.rules.operators import compile_matcher
 from nfd.rules.parse import parse_rule
 from nfd.rules.terms import Expressions, Feature, Term, View, match_term
 

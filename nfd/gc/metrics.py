@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nfd import __version__
-from nfd.runtime.health import Family, failures_family
+from nfd.runtime.http_server import Family, failures_family
 
 
 class Metrics:

@@ -7,7 +7,7 @@ from nfd.gc.collector import KINDS, Collector
 from nfd.gc.metrics import Metrics
 from nfd.kube.client import connect
 from nfd.runtime import tasks
-from nfd.runtime.health import OK, HttpServer, probes
+from nfd.runtime.http_server import OK, HttpServer, probes
 from nfd.runtime.tasks import Asked
 
 

@@ -13,8 +13,8 @@ from nfd.config.flags import Parsed, configure
 from nfd.config.load import contents, inline
 from nfd.errors import ConfigError, FileGone, KubeError
 from nfd.kube.client import KubeClient, connect
-from nfd.kube.lease import Lease, Timing
-from nfd.kube.reviews import AccessReviews
+from nfd.kube.leader_election import Lease, Timing
+from nfd.kube.token_reviews import AccessReviews
 from nfd.master.config import Config
 from nfd.master.http.reports_api import MasterState, ReadAuthorization, ReportsApi
 from nfd.master.leadership import Election, own_address

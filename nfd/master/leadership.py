@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nfd.errors import ReportError
-from nfd.kube.lease import Lease
+from nfd.kube.leader_election import Lease
 
 NO_LEADER_YET = 2.0
 """Seconds after which a worker should try again while there is no leader."""

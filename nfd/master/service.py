@@ -32,7 +32,7 @@ from nfd.master.rules.resources import CustomResources
 from nfd.master.security.proof_key import SecretKey
 from nfd.master.security.setup import Security
 from nfd.message_text import known_nodes
-from nfd.rpc.copies import Copy
+from nfd.rpc.replication_messages import Copy
 from nfd.rpc.server import LabelerServer
 from nfd.runtime import log, tasks
 from nfd.runtime.failures import failed

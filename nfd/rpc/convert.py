@@ -21,7 +21,7 @@ from nfd import names
 from nfd.features import Features, Instance
 from nfd.report import Order, Report, SourceState, State
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.precheck import check_blob, check_domains, check_elements, check_entries, check_plain, check_report
+from nfd.rpc.message_size import check_blob, check_domains, check_elements, check_entries, check_plain, check_report
 
 MAX_FEATURES = 1_000
 """Features of one report."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nfd.rpc.convert import Content, Incoming, digest, from_blob
-from nfd.rpc.copies import Part
+from nfd.rpc.replication_messages import Part
 
 MAX_BYTES = 8 * 1024 * 1024
 """Features of one report, as blobs; usually they have some 50 kB."""

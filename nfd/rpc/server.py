@@ -22,7 +22,7 @@ from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rpc.interceptors import DELAYED, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
-from nfd.rpc.masters import FORWARDED, forward
+from nfd.rpc.master_calls import FORWARDED, forward
 from nfd.rpc.tls import ServerTls, server_credentials
 from nfd.runtime.failures import failed
 from nfd.runtime.ports import check_free, connections

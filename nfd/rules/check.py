@@ -17,7 +17,7 @@ from nfd.rules import policy as policies
 from nfd.rules.keys import VAR, Stated, rule_named, stated_by
 from nfd.rules.known_features import ATTRIBUTES, KNOWN
 from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
-from nfd.rules.ops import compile_matcher
+from nfd.rules.operators import compile_matcher
 from nfd.rules.parse import (
     GROUP,
     GROUP_FIELD,

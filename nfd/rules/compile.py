@@ -8,7 +8,7 @@ from typing import Any
 
 from nfd.errors import reason_of
 from nfd.rules import model
-from nfd.rules.ops import Matcher, compile_matcher
+from nfd.rules.operators import Matcher, compile_matcher
 from nfd.rules.template import Template
 from nfd.rules.terms import Term
 from nfd.rules.time_limit import FREE, Meter

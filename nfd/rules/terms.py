@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from nfd.features import Features, Instance
 from nfd.rules import terms
-from nfd.rules.ops import Matcher
+from nfd.rules.operators import Matcher
 from nfd.rules.time_limit import EVERY, FREE, Meter
 
 T = TypeVar("T")

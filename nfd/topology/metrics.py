@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from nfd import __version__
-from nfd.runtime.health import Family, failures_family
+from nfd.runtime.http_server import Family, failures_family
 
 
 class Metrics:

@@ -12,7 +12,7 @@ from nfd.errors import ConfigError, KubeError
 from nfd.host import Host
 from nfd.kube.client import connect
 from nfd.runtime import log, tasks
-from nfd.runtime.health import HttpServer, alive_answer, probes
+from nfd.runtime.http_server import HttpServer, alive_answer, probes
 from nfd.runtime.stdout import say
 from nfd.runtime.tasks import Asked
 from nfd.topology.cli import ACCOUNT, SOCKET, STATE, Config

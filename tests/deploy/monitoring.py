@@ -17,7 +17,7 @@ from nfd.gc.collector import KINDS
 from nfd.gc.metrics import Metrics as GcMetrics
 from nfd.master.http import metrics as master
 from nfd.master.node.rejections import Unwritten
-from nfd.runtime.health import Family
+from nfd.runtime.http_server import Family
 from nfd.topology.metrics import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics
 from tests.deploy.rendering import CHART, OVERLAYS, ROOT

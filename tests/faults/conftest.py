@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nfd.kube.client import connect
-from nfd.kube.lease import Lease, Timing
+from nfd.kube.leader_election import Lease, Timing
 from nfd.master.leadership import Election
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.rules.resources import CustomResources, ResourceOptions

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from nfd.kube.client import connect
-from nfd.kube.reviews import TokenReviews
+from nfd.kube.token_reviews import TokenReviews
 from nfd.master.leadership import Phase
 from nfd.master.security.authentication import AUDIENCE, CertificateAuthenticator, TokenAuthenticator
 from nfd.master.security.rotation import BUNDLE, Certificates

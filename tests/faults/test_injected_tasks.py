@@ -15,7 +15,7 @@ import pytest
 
 from nfd.kube.client import connect
 from nfd.kube.informer import Informer
-from nfd.kube.lease import Lease, Timing
+from nfd.kube.leader_election import Lease, Timing
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.http import server
 from nfd.master.http.limits import Connection

@@ -15,7 +15,7 @@ import pytest
 
 from nfd.errors import ReportError, Unavailable
 from nfd.kube.client import connect
-from nfd.kube.lease import Timing
+from nfd.kube.leader_election import Timing
 from nfd.master.leadership import Phase
 from nfd.master.service import Service
 from nfd.store.base import Patch

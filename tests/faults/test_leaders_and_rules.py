@@ -12,7 +12,7 @@ import pytest
 from nfd.errors import Unavailable
 from nfd.features import Features
 from nfd.kube.client import connect
-from nfd.kube.lease import Timing
+from nfd.kube.leader_election import Timing
 from nfd.master.leadership import Phase
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.resources import ResourceOptions

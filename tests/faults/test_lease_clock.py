@@ -14,7 +14,7 @@ from aiohttp import web
 
 from nfd.errors import Unavailable
 from nfd.kube.client import connect
-from nfd.kube.lease import Lease, Timing
+from nfd.kube.leader_election import Lease, Timing
 from tests.controlplane.api import ApiError
 from tests.faults.conftest import NAMESPACE, QUICK
 from tests.faults.proxy import Exchange, FaultProxy, passed_on

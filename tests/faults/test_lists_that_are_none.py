@@ -14,9 +14,9 @@ from nfd.gc.collector import Collector
 from nfd.gc.metrics import Metrics
 from nfd.kube.client import connect
 from nfd.kube.informer import Informer, ObjectInformer, Store
-from nfd.kube.lease import Lease
+from nfd.kube.leader_election import Lease
 from nfd.kube.responses import identity
-from nfd.kube.reviews import AccessReviews, TokenReviews
+from nfd.kube.token_reviews import AccessReviews, TokenReviews
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.resources import ResourceOptions
 from nfd.rules.policy import Policy

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from nfd.kube.client import connect
 from nfd.kube.informer import PATIENCE
-from nfd.kube.lease import Lease
+from nfd.kube.leader_election import Lease
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.faults.conftest import NAMESPACE, QUICK

@@ -13,7 +13,7 @@ import pytest
 from nfd.errors import ConfigError, ReportError
 from nfd.features import Features
 from nfd.kube.client import connect
-from nfd.kube.reviews import TokenReviews
+from nfd.kube.token_reviews import TokenReviews
 from nfd.master.leadership import Phase
 from nfd.master.reports.replication import MasterCredentials
 from nfd.master.reports.store import Standing
@@ -26,8 +26,8 @@ from nfd.report import Reply, Report
 from nfd.rpc import SERVICE
 from nfd.rpc.caller import NoAuthentication
 from nfd.rpc.client import Reporter
-from nfd.rpc.copies import Decoder
-from nfd.rpc.masters import replicate
+from nfd.rpc.master_calls import replicate
+from nfd.rpc.replication_messages import Decoder
 from nfd.rpc.tls import TlsFiles
 from tests.faults.conftest import NAMESPACE, STEADY, FaultMasters, Made
 from tests.faults.proxy import FaultProxy

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from nfd.kube.lease import Timing
+from nfd.kube.leader_election import Timing
 from nfd.master.leadership import Phase
 from nfd.master.rules.resources import ResourceOptions
 from tests.controlplane.api import ApiError

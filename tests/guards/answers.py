@@ -51,7 +51,7 @@ ANSWERS = (
         NONE + "test_objects_without_a_spec",
     ),
     Guard(  # nobody leads by an answer that is no Lease
-        "nfd/kube/lease.py",
+        "nfd/kube/leader_election.py",
         "        return self._checked(found, method, body)\n",
         "        return dict(found) if isinstance(found, dict) else {}\n",
         NONE + "test_nobody_leads_by_it",
@@ -63,7 +63,7 @@ ANSWERS = (
         SHAPES + "test_a_review_that_is_none",
     ),
     Guard(
-        "nfd/kube/reviews.py",
+        "nfd/kube/token_reviews.py",
         'if status.get("allowed") is not True or',
         'if not status.get("allowed") or',
         NONE + "test_nobody_is_let_in_by_it",

@@ -39,7 +39,7 @@ LIVES = (
         TASKS + "test_threads",
     ),
     Guard(
-        "nfd/runtime/health.py",
+        "nfd/runtime/http_server.py",
         '        failed("http handler", error, path=target.partition("?")[0])\n',
         "",
         "tests/health/test_http_server.py::test_a_handler_that_fails_is_told_once",
@@ -93,7 +93,7 @@ LIVES = (
         "tests/faults/test_injected_tasks.py::test_a_task_harms_itself_alone",
     ),
     Guard(  # a request under way is waited for before the lease is given up
-        "nfd/kube/lease.py",
+        "nfd/kube/leader_election.py",
         "            async with asyncio.timeout(LONGEST_END), self._turn:\n",
         "            async with asyncio.timeout(LONGEST_END):\n",
         "tests/faults/test_lease_clock.py::test_a_lease_that_is_just_being_made_is_given_up",

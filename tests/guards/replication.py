@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 
 SHARING = "tests/faults/test_replication.py::"
 FILE = "tests/master/test_snapshot.py::"
-COPIES = "tests/rpc/test_copies.py::"
+COPIES = "tests/rpc/test_replication_messages.py::"
 
 REPLICATION = (
     Guard(  # a worker gets no other node's report
@@ -28,7 +28,7 @@ REPLICATION = (
         SHARING + "test_a_token_that_must_not_be_used_ends_the_start",
     ),
     Guard(  # no authority is none of the system's
-        "nfd/rpc/masters.py",
+        "nfd/rpc/master_calls.py",
         "if not (pem.masters_ca or pem.ca):",
         "if False:",
         SHARING + "test_a_leader_with_a_certificate_of_another_authority_gets_no_token",
@@ -46,7 +46,7 @@ REPLICATION = (
         SHARING + "test_a_follower_has_every_report_and_takes_over_with_it",
     ),
     Guard(  # the names of blobs come from their bytes
-        "nfd/rpc/copies.py",
+        "nfd/rpc/replication_messages.py",
         "            key = digest(blob)\n",
         "            key = digest(blob.replace(b'2', b'1'))\n",
         COPIES + "test_a_changed_blob_spoils_only_the_reports_that_name_it",

@@ -6,7 +6,7 @@ from tests.guards.guard import Guard
 
 ORDER = "tests/master/test_order.py::"
 IDENTIFYING = "tests/host/test_identifying.py::"
-TURNS = "tests/kube/test_review_queue.py::"
+TURNS = "tests/kube/test_token_review_queue.py::"
 CALLERS = "tests/master/test_names_of_callers.py::"
 RECORDINGS = "tests/host/test_strangers_recordings.py::"
 
@@ -54,13 +54,13 @@ TRUST = (
         ORDER + "test_which_report_is_older",
     ),
     Guard(  # who failed waits for who did not
-        "nfd/kube/review_queue.py",
+        "nfd/kube/token_review_queue.py",
         "self._count(askers, bad=isinstance(error, Forbidden))",
         "pass",
         TURNS + "test_who_failed_waits_for_who_did_not",
     ),
     Guard(  # who was turned away goes first
-        "nfd/kube/review_queue.py",
+        "nfd/kube/token_review_queue.py",
         "            self._count(askers, turned_away=1)\n",
         "",
         TURNS + "test_who_was_turned_away_goes_first_when_it_comes_again",
@@ -69,22 +69,22 @@ TRUST = (
         "nfd/kube/jwt.py",
         "return Verdict.GENUINE if _is_signed(key, token) else Verdict.FORGED",
         "return Verdict.GENUINE",
-        "tests/kube/test_tokens.py::test_made_up_tokens_cost_no_question",
+        "tests/kube/test_token_reviews.py::test_made_up_tokens_cost_no_question",
     ),
     Guard(  # genuine tokens have turns of their own
-        "nfd/kube/reviews.py",
+        "nfd/kube/token_reviews.py",
         "turn = self._genuine.turn(uid)",
         "turn = self._unknown.turn(sender, uid)",
-        "tests/kube/test_tokens.py::test_no_strangers_failure_uses_up_an_honest_callers_turn",
+        "tests/kube/test_token_reviews.py::test_no_strangers_failure_uses_up_an_honest_callers_turn",
     ),
     Guard(  # readers that the API server knows have turns of their own
-        "nfd/kube/reviews.py",
+        "nfd/kube/token_reviews.py",
         "turn = self._known.turn(claimed or digest.hex())",
         'turn = self._unknown.turn(sender, f"{sender} {claimed}")',
         "tests/kube/test_access.py::test_made_up_tokens_use_up_nobodys_turn",
     ),
     Guard(  # a token's own claims count for the pod that it was reviewed as
-        "nfd/kube/reviews.py",
+        "nfd/kube/token_reviews.py",
         'return jwt.seconds(token.claims.get("iat")) if _pod_of(token) == pod.uid else 0.0',
         'return jwt.seconds(token.claims.get("iat"))',
         ORDER + "test_when_a_token_was_issued",
@@ -96,7 +96,7 @@ TRUST = (
         ORDER + "test_values_that_no_clock_reaches_are_refused",
     ),
     Guard(  # a worker's account is a service account
-        "nfd/kube/reviews.py",
+        "nfd/kube/token_reviews.py",
         "legal = user.startswith(_ACCOUNT) and not",
         "legal = not",
         CALLERS + "test_no_other_user_is_one",

@@ -13,7 +13,7 @@ import pytest
 
 from nfd.runtime import failures
 from nfd.runtime.failures import COUNTS
-from nfd.runtime.health import (
+from nfd.runtime.http_server import (
     MAX_CLIENTS,
     MAX_REQUEST,
     OPENMETRICS,

@@ -9,8 +9,8 @@ import pytest
 
 from nfd.errors import Forbidden, KubeError, Unavailable
 from nfd.kube.client import KubeClient, connect
-from nfd.kube.review_queue import WAITING
-from nfd.kube.reviews import REVIEWS, AccessReviews
+from nfd.kube.token_review_queue import WAITING
+from nfd.kube.token_reviews import REVIEWS, AccessReviews
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nfd.master.node.drift import BACKOFF, FREE, SHARED_WAIT, WINDOW, Drift
-from nfd.runtime.health import render
+from nfd.runtime.http_server import render
 from nfd.store.base import Kind
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Cluster, Place, labels_of, notes_of, until

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nfd.errors import Forbidden
 from nfd.kube.client import KubeClient
-from nfd.kube.reviews import TokenReviews, account_of
+from nfd.kube.token_reviews import TokenReviews, account_of
 from nfd.master.security.authentication import covers
 
 WORKER = "system:serviceaccount:nfd:nfd-worker"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nfd.master.config import NamespaceSelector
-from nfd.runtime.health import render
+from nfd.runtime.http_server import render
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.custom_resources import OTHER, OWN, PCI, Kinds, RuleMasters, rule

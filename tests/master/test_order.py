@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nfd.errors import ReportError
 from nfd.kube import jwt
-from nfd.kube.reviews import Pod, _issued
+from nfd.kube.token_reviews import Pod, _issued
 from nfd.master.reports.store import ReportStore
 from nfd.report import LONGEST_UPTIME, MOST_REPORTS, Order, Report
 from nfd.store.base import Node

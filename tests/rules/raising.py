@@ -6,7 +6,7 @@ from typing import Any
 
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule
-from nfd.rules.ops import Matcher
+from nfd.rules.operators import Matcher
 from nfd.rules.terms import Term
 
 UNFORESEEN = (

@@ -16,7 +16,7 @@ from aiohttp import web
 from nfd.runtime import log, tasks
 from nfd.runtime.cache import Throttle
 from nfd.runtime.failures import failed
-from nfd.runtime.health import listen
+from nfd.runtime.http_server import listen
 from nfd.runtime.ports import descriptors
 
 SEND_BUFFER = 64 * 1024

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from nfd.errors import Forbidden, Unavailable
 from nfd.features import Features
-from nfd.kube.reviews import AccessReviews
+from nfd.kube.token_reviews import AccessReviews
 from nfd.master.config import NamespaceSelector
 from nfd.master.node.rejections import Unwritten, parse_unwritten, render_unwritten
 from nfd.master.rules.nodefeatures import Joining

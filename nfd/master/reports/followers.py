@@ -18,8 +18,8 @@ from nfd.errors import ReportError
 from nfd.master.leadership import Leadership
 from nfd.master.reports.store import ReportStore
 from nfd.rpc.caller import Peer
-from nfd.rpc.copies import Copy, Digests, Encoder, decode_received
-from nfd.rpc.masters import SILENCE
+from nfd.rpc.master_calls import SILENCE
+from nfd.rpc.replication_messages import Copy, Digests, Encoder, decode_received
 from nfd.runtime import log, tasks
 
 HEARTBEAT = 5.0

@@ -19,8 +19,8 @@ from nfd.master.reports.snapshot import Snapshot
 from nfd.master.reports.store import Inherited, ReportInterner, ReportStore, same_content
 from nfd.report import Reply, Report
 from nfd.rpc.caller import Peer
-from nfd.rpc.copies import Part
 from nfd.rpc.feature_cache import FeatureCache
+from nfd.rpc.replication_messages import Part
 from nfd.runtime import log
 from nfd.store.base import Node, NodeStore
 

@@ -13,8 +13,8 @@ from nfd.config.named_files import read_bytes
 from nfd.errors import ReportError, said
 from nfd.master.reports.followers import Authenticator
 from nfd.rpc.convert import Content
-from nfd.rpc.copies import Copy, Decoder
-from nfd.rpc.masters import replicate
+from nfd.rpc.master_calls import replicate
+from nfd.rpc.replication_messages import Copy, Decoder
 from nfd.rpc.tls import ServerTls
 from nfd.runtime import log
 

@@ -1,7 +1,7 @@
 """A file with the latest report of each node, for a master whose process has ended and starts again.
 
-The file is a line, messages of `nfd.rpc.copies` with their lengths, and an HMAC (RFC 2104, SHA-256) over both with the
-masters' key. It contains no token.
+The file is a line, messages of `nfd.rpc.replication_messages` with their lengths, and an HMAC (RFC 2104, SHA-256) over
+both with the masters' key. It contains no token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nfd.errors import said
 from nfd.master.node.proof import Proof
 from nfd.master.reports.store import ReportStore
 from nfd.rpc.convert import Content
-from nfd.rpc.copies import Copy, Decoder, Digests, Encoder
+from nfd.rpc.replication_messages import Copy, Decoder, Digests, Encoder
 from nfd.runtime import log
 from nfd.runtime.files import replace_file
 

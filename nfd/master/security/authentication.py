@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from time import monotonic
 
 from nfd.errors import Forbidden, ReportError, Unavailable
-from nfd.kube.reviews import Pod, TokenReviews
+from nfd.kube.token_reviews import Pod, TokenReviews
 from nfd.rpc.caller import Caller, Peer
 from nfd.rpc.tls import ServerTls, names_of
 from nfd.runtime import log

@@ -10,7 +10,7 @@ from nfd.config.named_files import read_bytes
 from nfd.errors import ConfigError, said
 from nfd.kube import jwt
 from nfd.kube.client import KubeClient
-from nfd.kube.reviews import TokenReviews, account_of
+from nfd.kube.token_reviews import TokenReviews, account_of
 from nfd.master.reports.replication import MasterCredentials
 from nfd.master.security.authentication import (
     AUDIENCE,

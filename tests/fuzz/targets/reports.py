@@ -14,13 +14,13 @@ from nfd import names
 from nfd.errors import Forbidden, ReportError
 from nfd.features import Features
 from nfd.kube import jwt
-from nfd.kube.reviews import TokenReviews
+from nfd.kube.token_reviews import TokenReviews
 from nfd.master.node.desired import derive_desired, derive_freshness
 from nfd.master.node.patch import patches
 from nfd.master.node.plan import Goal, plan_node
 from nfd.master.reports.store import ReportStore
 from nfd.report import Order, Report, SourceState, State
-from nfd.rpc import LEADER, RETRY_AFTER, client, convert, masters
+from nfd.rpc import LEADER, RETRY_AFTER, client, convert, master_calls
 from nfd.rpc.convert import digest
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rules.policy import Policy
@@ -156,7 +156,7 @@ def run_refusal(data: bytes) -> Made:
     said = client._failure(Refusal(data), "master:8080")
     wait = Pace().failed(100.0, said)
     check(0.0 <= wait < 1e5, f"the worker waits for {wait} s")
-    passed_on = masters._failure(Refusal(data), "leader:8080")
+    passed_on = master_calls._failure(Refusal(data), "leader:8080")
     return f"{said.code} {passed_on.code} {said.retry_after is None} {bool(said.leader)}", str(said)
 
 

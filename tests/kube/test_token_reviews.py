@@ -15,8 +15,8 @@ import pytest
 from nfd.errors import Forbidden, KubeError, Unavailable
 from nfd.kube.client import KubeClient, connect
 from nfd.kube.jwt import KEYS
-from nfd.kube.review_queue import WAITING
-from nfd.kube.reviews import BAD_SECONDS, REVIEWS, TokenReviews
+from nfd.kube.token_review_queue import WAITING
+from nfd.kube.token_reviews import BAD_SECONDS, REVIEWS, TokenReviews
 from tests.controlplane.cluster import ControlPlane
 from tests.master.places import until
 

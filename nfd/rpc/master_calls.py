@@ -11,7 +11,7 @@ import grpc
 
 from nfd.errors import ReportError
 from nfd.rpc import SERVICE, seconds_to_wait
-from nfd.rpc.copies import encode_received
+from nfd.rpc.replication_messages import encode_received
 from nfd.rpc.tls import Pem, ServerTls, names_of
 
 FORWARDED = "nfd-forwarded"

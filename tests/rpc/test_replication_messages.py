@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nfd.features import Features
 from nfd.report import Order, Report, SourceState, State
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.copies import Copy, Decoder, Digests, Encoder
+from nfd.rpc.replication_messages import Copy, Decoder, Digests, Encoder
 
 KCONFIG = {f"CONFIG_{number}": "y" for number in range(500)}
 FRESH = {name: SourceState(State.FRESH) for name in ("cpu", "kernel", "pci")}

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from nfd.errors import RuleError
-from nfd.rules.ops import OPERATORS, compile_matcher
+from nfd.rules.operators import OPERATORS, compile_matcher
 
 ERROR = "error"
 VALUED = ("In", "NotIn", "InRegexp", "IsTrue", "IsFalse", "Gt", "Ge", "Lt", "Le", "GtLt", "GeLe")

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from nfd.errors import Forbidden, Unavailable
-from nfd.kube.review_queue import LONGEST_WAIT, REMEMBERED, WAITING, ReviewQueue
+from nfd.kube.token_review_queue import LONGEST_WAIT, REMEMBERED, WAITING, ReviewQueue
 
 
 async def ask(turns: ReviewQueue, order: list[str], *askers: str, bad: bool = False, seconds: float = 0.0) -> None:
