@@ -31,6 +31,8 @@ from nfd.runtime.failures import failed
 from nfd.runtime.signals import Signals
 
 LONGEST_WAIT = 3600.0
+RESTORE_PAUSE = 0.1
+"""Seconds after labels were written again, in case another program removes them all the time."""
 
 _log = log.get("gfd")
 
@@ -122,13 +124,33 @@ class Agent:
         """
         self._pass(output, first=True)
         while not self._run.loaded.config.flags.gfd.oneshot:
-            wait(self._signals, self._run.loaded.config.flags.gfd.sleep_interval)
+            self._wait(output)
             if self._signals.stop:
                 return
             if self._signals.reload:
                 self._signals.reload = False
                 output = self._reload(output)
             self._pass(output)
+
+    def _wait(self, output: Output) -> None:
+        """Until a signal or the next pass; labels that another program removes are written again at once."""
+        signals, end = self._signals, time.monotonic() + self._run.loaded.config.flags.gfd.sleep_interval
+        watches = output.watch()
+        try:
+            while not (signals.stop or signals.reload) and (left := end - time.monotonic()) > 0:
+                if watches is not None and output.restore():
+                    _log.info("another program removed the labels; they are written again", path=output.place)
+                    signals.wait(min(left, RESTORE_PAUSE))
+                    continue
+                signals.wait(min(left, LONGEST_WAIT), *(() if watches is None else (watches.fileno(),)))
+                if watches is not None:
+                    watches.read()
+        except HostError as error:
+            _log.error("cannot write labels", error=str(error))
+            wait(signals, end - time.monotonic())
+        finally:
+            if watches is not None:
+                watches.close()
 
     def _pass(self, output: Output, *, first: bool = False) -> None:
         """One pass; a defect must not end the program."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gfd.options import Choice, Config, Loaded
     from gfd.output import Output
     from nfd.host import Host
+    from nfd.runtime.file_watches import Watches
 
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
@@ -156,6 +157,12 @@ class LateOutput:
 
     def remove(self) -> None:
         self._opened().remove()
+
+    def watch(self) -> Watches | None:
+        return self._opened().watch()
+
+    def restore(self) -> bool:
+        return self._opened().restore()
 
     def _opened(self) -> Output:
         if self._output is None:

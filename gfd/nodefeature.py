@@ -68,6 +68,12 @@ class NodeFeatureOutput:
         """Delete the object, if there is one. Raises KubeError."""
         self._run(self._delete)
 
+    def watch(self) -> None:
+        return
+
+    def restore(self) -> bool:
+        return False
+
     def is_served(self) -> bool:
         """Whether the cluster knows NodeFeature objects. Raises KubeError."""
         return self._run(is_served)

@@ -6,12 +6,14 @@ The feature file has `key=value` lines and is replaced in one step. NodeFeature 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from nfd.errors import HostError
+from nfd.runtime.file_watches import Folder, Watches
 from nfd.runtime.files import replace_file
 from nfd.runtime.stdout import write as print_out
 
@@ -43,6 +45,14 @@ class Output(Protocol):
 
     def remove(self) -> None:
         """Remove what was written. Raises HostError, KubeError."""
+        ...
+
+    def watch(self) -> Watches | None:
+        """What is readable when the labels may have been removed; None where that is not noticed."""
+        ...
+
+    def restore(self) -> bool:
+        """Write the last labels again if another program removed them; whether it did. Raises HostError."""
         ...
 
 
@@ -127,6 +137,8 @@ class FileOutput:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._written: Mapping[str, str] | None = None
+        """The labels that are in the file as long as no other program changes it."""
 
     @property
     def place(self) -> str:
@@ -141,10 +153,27 @@ class FileOutput:
         return read(self._path)
 
     def write(self, labels: Mapping[str, str]) -> bool:
-        return write(self._path, labels)
+        self._written = None
+        changed = write(self._path, labels)
+        self._written = labels
+        return changed
 
     def remove(self) -> None:
+        self._written = None
         remove(self._path)
+
+    def watch(self) -> Watches | None:
+        path = Path(self._path)
+        try:
+            return Watches([Folder("file", str(path.parent.absolute()), deep=False, counts=path.name.__eq__)])
+        except OSError:  # the kernel has no watch left
+            return None
+
+    def restore(self) -> bool:
+        """GFD deletes the file when it ends, whoever wrote it last."""
+        if self._written is None or os.path.lexists(self._path):
+            return False
+        return self.write(self._written)
 
 
 class StandardOutput:
@@ -161,3 +190,9 @@ class StandardOutput:
 
     def remove(self) -> None:
         return
+
+    def watch(self) -> None:
+        return
+
+    def restore(self) -> bool:
+        return False

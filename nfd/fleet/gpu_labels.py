@@ -17,6 +17,24 @@ _CARVED = re.compile(r"(.+?)-MIG-(\d.*)", re.ASCII)
 _SHARED = "-SHARED"
 
 
+UNSEEN = frozenset(("no-driver", "library-missing"))
+"""States that say only that the reader of the GPUs has no driver library, or sees none."""
+RULE = "rule:"
+
+
+def disproved_labels(labels: Mapping[str, str], origins: Mapping[str, str | None]) -> dict[str, str]:
+    """Labels of the worker that those of another reader of the GPUs disprove, and which origin that is.
+
+    GFD beside a worker without driver library gives the product, which only a driver knows. What a rule gives disproves
+    nothing, since it may come from PCI.
+    """
+    state, product = f"{GPU}.state", f"{GPU}.product"
+    if labels.get(state) not in UNSEEN or origins.get(state) != NVIDIA or product not in labels:
+        return {}
+    by = origins.get(product) or ""
+    return {} if by in ("", NVIDIA) or by.startswith(RULE) else {state: by}
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """Devices of one kind; memory in MiB of one of them, 0 if it is not known."""

@@ -75,10 +75,11 @@ class Signals:
     def fileno(self) -> int:
         return self._pipe[0]
 
-    def wait(self, seconds: float) -> None:
-        """Until a signal, that long at most."""
+    def wait(self, seconds: float, *others: int) -> None:
+        """Until a signal, or until one of the other descriptors is readable; that long at most."""
         arrival = select.poll()  # select(2) knows no descriptor above 1023
-        arrival.register(self._pipe[0], select.POLLIN)
+        for descriptor in (self._pipe[0], *others):
+            arrival.register(descriptor, select.POLLIN)
         arrival.poll(max(0.0, seconds) * 1000)
         self.drain()
 

@@ -128,6 +128,25 @@ def test_the_file_stays_at_the_end(number: int, running: Callable[..., Running])
     assert one.out.read_text() == before
 
 
+def test_a_file_that_another_program_deletes_is_back_at_once(running: Callable[..., Running], tmp_path: Path) -> None:
+    """As GFD does when it ends; not for a folder that is gone, which is an error of the next pass."""
+    one = running({"devices": [H100]}, "--sleep-interval=infinite")
+    one.wait_for(PRODUCT, "NVIDIA-H100-80GB-HBM3")
+    before, longest = one.out.read_text(), 0.0
+    for _ in range(5):
+        one.out.unlink()
+        began = time.monotonic()
+        wait_for(one.out.exists, "the file")
+        longest = max(longest, time.monotonic() - began)
+        assert one.out.read_text() == before
+    print(f"the file was absent for {1000 * longest:.0f} ms at most")
+    assert longest < 2
+    one.out.with_name("other").write_text("a=1")
+    assert one.stop(signal.SIGTERM) == 0
+    assert one.process.stderr is not None
+    assert sum("another program removed the labels" in line for line in one.process.stderr) == 5
+
+
 def test_hangup_reads_the_configuration_again(running: Callable[..., Running], tmp_path: Path) -> None:
     one = running({"devices": [H100]}, "--config-file={DIR}/config.yaml", "--sleep-interval=infinite", config="")
     one.wait_for("nvidia.com/gpu.replicas", "1")

@@ -17,10 +17,11 @@ from nfd.cli.explain.command import elsewhere
 from nfd.cli.explain.local import similar
 from nfd.errors import ConfigError
 from nfd.fleet.dra import Offered, compare
+from nfd.fleet.gpu_labels import NVIDIA, UNSEEN, disproved_labels
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
-from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
+from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN, name_origin
 from nfd.master.node.outcome import NO_RULES, evaluate_node
 from nfd.master.node.ownership import CLAIMED, parse_owned
 from nfd.master.node.proof import ASSUMED
@@ -66,6 +67,7 @@ def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str
     lines = list(_makers(found, key, instance)) if value is not None else []
     lines += _rules(found, key, missing=value is None)
     asked = list(_objects(found, key, missing=value is None))
+    asked += disproof(found, key, instance) if value is None else ()
     lines = [*lines, *asked] or ["no rule and no NodeFeature sets it"]
     lines += compare(key, value, found.devices)
     if value is None and not asked:
@@ -102,6 +104,18 @@ def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
         yield f"set by NodeFeature {origin.removeprefix(OBJECT_ORIGIN)}"
     else:
         yield f"set by source {origin}"
+
+
+def disproof(found: Found, key: str, instance: str = "") -> list[str]:
+    """Why the worker's word about the GPUs is not on a Node whose GPUs another program reads."""
+    metadata = found.node["metadata"]
+    origins = parse_owned(metadata.get("annotations") or {}, instance, proof=ASSUMED).of(Kind.LABELS)
+    labels = {**(metadata.get("labels") or {}), key: next(iter(sorted(UNSEEN)))}
+    by = disproved_labels(labels, {**origins, key: NVIDIA}).get(key)
+    if not by:
+        return []
+    states = " and ".join(map(repr, sorted(UNSEEN)))
+    return [f"{name_origin(by)} gives labels that only a driver can give, so {states} of the worker are left out"]
 
 
 def _managers(metadata: Json, key: str) -> Iterator[str]:

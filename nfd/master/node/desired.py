@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from nfd.features import Features
+from nfd.fleet.gpu_labels import disproved_labels
 from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.report import Report, State
 from nfd.rules import policy as policies
@@ -64,6 +65,8 @@ class Desired:
     dropped: tuple[Dropped, ...] = ()
     at: tuple[int, int] | None = None
     """The order of the report within that boot: start of the worker, sequence number."""
+    disproved: Mapping[str, str] = field(default_factory=dict)
+    """Labels of a source that another origin disproves, and which. They are removed even if the source failed."""
 
     def of(self, kind: Kind) -> Mapping[str, str]:
         return self.values.get(kind, {})
@@ -162,6 +165,8 @@ def derive_desired(
         resources |= one.extended_resources
         taints += one.taints
         _credit(one, origins)
+    disproved = disproved_labels(labels, origins[Kind.LABELS])
+    labels = {key: value for key, value in labels.items() if key not in disproved} if disproved else labels
     lookup = lookup_in(report.features, matched)
     allowed = policies.allow(LABEL, labels, lookup, policy)
     moved = policies.split_resource_labels(allowed.values, policy)
@@ -189,6 +194,7 @@ def derive_desired(
             *bad_taints,
         ),
         (order.started, order.sequence) if order is not None else None,
+        disproved,
     )
 
 
