@@ -173,6 +173,10 @@ def test_status_counts_and_samples() -> None:
     assert found["rules"] == [{"name": "all", "matched": 30, "sample": [f"node-{one:03d}" for one in range(SAMPLE)]}]
     assert same_status(found, {**found, "evaluated": "later"})
     assert not same_status(found, {**found, "nodes": 30})
+    assert found["unknown"] == 0
+    older = {key: value for key, value in found.items() if key != "unknown"}
+    assert same_status(found, older)
+    assert not same_status({**found, "unknown": 1}, older)
 
 
 @pytest.mark.parametrize(

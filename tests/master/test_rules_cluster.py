@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import yaml
@@ -295,6 +297,61 @@ async def test_definition_without_status_is_used_as_it_is(
     finally:
         kinds.clear()
         kinds.uninstall("nodefeaturerules")
+
+
+async def test_status_counts_nodes_whose_features_are_not_known(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """A rule that is applied meanwhile has a status at once, and the count is 0 when the worker has reported."""
+    other = f"{name}-other"
+    place.create(other, {}, {}, BOOT)
+    try:
+        master = await masters.start()
+        await send(master, Worker(name).report({}, features=PCI))
+        kinds.rules("early", rule(labels={"a": "1"}))
+        await until(lambda: kinds.status("early") != {})
+        existing = len(place.plane.request("GET", "/api/v1/nodes")["items"])
+        found = kinds.status("early")
+        assert (found["nodes"], found["unknown"]) == (1, existing - 1)
+        assert found["rules"][0]["matched"] == 1
+        for left in place.plane.request("GET", "/api/v1/nodes")["items"]:
+            if left["metadata"]["name"] != name:
+                await send(master, Worker(left["metadata"]["name"]).report({}, features=PCI))
+        await until(lambda: kinds.status("early")["unknown"] == 0)
+        assert kinds.status("early")["nodes"] == existing
+    finally:
+        place.delete(other)
+
+
+async def test_a_definition_without_that_count_costs_one_write(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """The API server drops the field, and the status is not written again because of it."""
+
+    def as_before(definition: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
+        version = definition["spec"]["versions"][0]
+        del version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["unknown"]
+
+    other = f"{name}-other"
+    place.create(other, {}, {}, BOOT)
+    kinds.uninstall("nodefeaturerules")
+    kinds.install("nodefeaturerules", change=as_before)
+    try:
+        master, worker = await masters.start(), Worker(name)
+        await send(master, worker.report({}, features=PCI))
+        mark = place.plane.mark()
+        kinds.rules("older", rule(labels={"a": "1"}))
+        await until(lambda: kinds.status("older").get("nodes") == 1)
+        assert "unknown" not in kinds.status("older")
+        for number in range(10):
+            await send(master, worker.report({F + "cpu-a": str(number)}, features=PCI))
+        await asyncio.sleep(2.0)
+        statuses = [one for one in place.plane.writes(mark, "nodefeaturerules") if one.subresource == "status"]
+        assert len(statuses) == 1
+    finally:
+        kinds.clear()
+        kinds.uninstall("nodefeaturerules")
+        place.delete(other)
 
 
 async def test_many_reports_cost_few_status_writes(

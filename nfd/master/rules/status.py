@@ -58,6 +58,8 @@ class Tally:
 
     def __init__(self, rules: Sequence[PlacedRule], policy: Policy) -> None:
         self.nodes = 0
+        self.unevaluated = 0
+        """Nodes without a report that applies."""
         self.known: set[str] = set()
         self._names: dict[str, str] | None = None
         self._reported: set[str] = set()
@@ -163,14 +165,15 @@ def render_steps(compiled: CompiledObject, first: int, tally: Tally, now: str) -
         "observedGeneration": compiled.generation,
         "evaluated": now,
         "nodes": tally.nodes,
+        "unknown": tally.unevaluated,
         "problems": problems,
         "rules": rules,
     }
 
 
 def same_status(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether they are equal apart from the time."""
-    return {**one, "evaluated": ""} == {**other, "evaluated": ""}
+    """Whether they are equal apart from the time. Without `unknown`, as of an earlier release, it is 0."""
+    return {"unknown": 0, **one, "evaluated": ""} == {"unknown": 0, **other, "evaluated": ""}
 
 
 def _render_rule(rule: PlacedRule, place: int, tally: Tally, unknown: Iterable[str]) -> dict[str, Any]:

@@ -30,6 +30,9 @@ DEBOUNCE = 0.5
 """Seconds from a change to its status, so that changes are written together."""
 EVERY = 10.0
 """The least seconds between two writes for one object while its specification stays the same."""
+PARTIAL = 60.0
+"""The least seconds between two writes for one object whose status says that some nodes are unknown, while workers are
+waited for."""
 PATIENCE = 900.0
 """Seconds after the start after which counts are written although some workers have not reported yet."""
 
@@ -138,6 +141,7 @@ class StatusWriter:
 
     def _count_steps(self, rule_set: RuleSet) -> Steps[Tally | None]:
         tally = Tally(rule_set.rules, self._evaluator.policy)
+        tally.unevaluated = max(self._node_count() - len(self._evaluator), 0)
         for node in self._evaluator.names():
             if (state := self._evaluator.get(node)) is not None:
                 if state.rule_set is not rule_set:
@@ -165,7 +169,8 @@ class StatusWriter:
             return wait
         if same_status(status, known) or same_status(status, self._sent.get((path, compiled.uid), {})):
             return 0.0
-        if known.get("observedGeneration") == compiled.generation and (wait := self._not_yet(path)):
+        partial = bool(known.get("unknown"))
+        if known.get("observedGeneration") == compiled.generation and (wait := self._not_yet(path, partial=partial)):
             return wait
         if await self._send(RULE, path, compiled.uid, status, lambda: ("", compiled.name) in self._rules.items):
             self._metrics.add("nodefeaturerule_status_updates")
@@ -231,12 +236,14 @@ class StatusWriter:
         """Whether some nodes are not evaluated yet, and may be soon."""
         return len(self._evaluator) < self._node_count() and time.monotonic() - self._started < PATIENCE
 
-    def _not_yet(self, path: str, counts_node_count: bool = True) -> float:
-        """Seconds until counts may be written for an object; 0 if now."""
-        now = time.monotonic()
+    def _not_yet(self, path: str, counts_node_count: bool = True, *, partial: bool = False) -> float:
+        """Seconds until counts may be written for an object; 0 if now. `partial` counts are kept up to date."""
+        every = EVERY
         if counts_node_count and self._awaits_workers():
-            return EVERY
-        return max(EVERY - (now - self._written.get(path, -EVERY)), 0.0)
+            if not partial:
+                return EVERY
+            every = PARTIAL
+        return max(every - (time.monotonic() - self._written.get(path, -math.inf)), 0.0)
 
     async def _patch(self, path: str, uid: str, status: Mapping[str, Any]) -> None:
         """Raises: KubeError, but no Conflict: then there is a new object, which the informer will report."""
