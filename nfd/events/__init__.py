@@ -67,9 +67,9 @@ class _Burst:
 class Events:
     """The events that concern some sources.
 
-    `folders` are further ones to watch, their topic RELOAD; after an event there `changed` says whether they hold
-    anything new since its last call. `live` is false for a recorded machine, which has no kernel events. Listings are
-    compared every `poll` seconds.
+    `folders` are further ones to watch. After an event in one of the topic RELOAD, `changed` says whether they hold
+    anything new since its last call; other topics only end a wait. `live` is false for a recorded machine, which has no
+    kernel events. Listings are compared every `poll` seconds.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Events:
             burst.concerned = {reason: names for reason, names in burst.concerned.items() if RELOAD not in names}
         self._busy_since = time.monotonic()
         concerned = frozenset(name for names in burst.concerned.values() for name in names)
-        return Wake(concerned - {RELOAD}, RELOAD in concerned, tuple(burst.concerned))
+        return Wake(concerned - self._topics - {RELOAD}, RELOAD in concerned, tuple(burst.concerned))
 
     def _poll_for(self, seconds: float) -> dict[str, frozenset[str]]:
         """What comes within that time, or sooner."""

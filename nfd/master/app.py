@@ -20,6 +20,7 @@ from nfd.master.http.reports_api import MasterState, ReadAuthorization, ReportsA
 from nfd.master.leadership import Election, own_address
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.reports.epoch import EpochWriter
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.security.proof_key import SecretKey, file_key
@@ -141,7 +142,8 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     proof = Proof.of_this_process()
     key = secret_key(client, parsed, proof)
     security = make_security(parsed, mode, client, own_namespace(parsed))
-    options = replace(options_of(config, parsed, proof), security=security, key=key)
+    epoch = epoch_writer(client, parsed)
+    options = replace(options_of(config, parsed, proof), security=security, key=key, epoch=epoch)
     if parsed["enable-leader-election"]:
         options = replace(options, election=await open_election(config, parsed))
         client.fence = options.election.lease if options.election else client.fence
@@ -196,6 +198,12 @@ def secret_key(client: KubeClient, parsed: Parsed, proof: Proof) -> SecretKey | 
     """The follower of the proof's key in the Secret; None if its namespace is unknown."""
     namespace = own_namespace(parsed)
     return SecretKey(client, namespace, parsed["certificate-objects"], proof) if namespace else None
+
+
+def epoch_writer(client: KubeClient, parsed: Parsed) -> EpochWriter | None:
+    """What asks workers for reports; None if the namespace of its ConfigMap is unknown."""
+    namespace = own_namespace(parsed)
+    return EpochWriter(client, namespace, parsed["certificate-objects"]) if namespace else None
 
 
 def folder_of(parsed: Parsed) -> Path:

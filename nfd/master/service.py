@@ -22,6 +22,7 @@ from nfd.master.node.ownership import Origin, parse_owned
 from nfd.master.node.queue import Queue
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
 from nfd.master.node.rejections import Unwritten
+from nfd.master.reports.epoch import EpochWriter
 from nfd.master.reports.followers import Followers
 from nfd.master.reports.handler import ReportHandler
 from nfd.master.reports.heartbeats import Heartbeats
@@ -44,6 +45,8 @@ TICK = 10.0
 """Seconds between two checks of the periodic tasks."""
 COPIED_WITHIN = 20.0
 """Seconds that a new master waits for the reports of the leader before it is Ready."""
+SLICE = 50
+"""Nodes that are counted at a time; their proofs take some milliseconds."""
 SWEEP = 3600.0
 """The least seconds that a report is kept for a Node that does not exist."""
 
@@ -57,7 +60,8 @@ class Options:
 
     `resync` and `stale_after` are in seconds; 0 disables each. After `stale_after` without a report a node's labels are
     removed. `key` follows the proof's key on a cluster. `election` is for several masters, `service_name` the name in
-    all their certificates. `drain` is the limit in seconds for calls and passes in progress at the end.
+    all their certificates. `epoch` asks all workers for reports. `drain` is the limit in seconds for calls and passes
+    in progress at the end.
     """
 
     host: str = ""
@@ -72,6 +76,7 @@ class Options:
     election: Election | None = None
     service_name: str = ""
     snapshot: Path | None = None
+    epoch: EpochWriter | None = None
     drain: float = DRAIN
     tick: float = TICK
     now: Callable[[], float] = time.monotonic
@@ -310,6 +315,24 @@ class Service:
             self._add_all()
             if self._handler.snapshot is not None:
                 self._handler.snapshot.changed()
+            if self._options.epoch is not None:
+                self._tasks.append(tasks.start("epoch", partial(self._ask_workers, self._options.epoch, term)))
+
+    async def _ask_workers(self, epoch: EpochWriter, term: int) -> None:
+        """Ask all workers to report, if the features of too few nodes are known."""
+        if await epoch.ask_if_needed(self._count_unknown, lambda: term == self._terms and self._leads.is_set()):
+            self.metrics.add("report_requests")
+
+    async def _count_unknown(self) -> tuple[int, int]:
+        """The nodes whose worker has reported before, and those of them whose features are not known."""
+        nodes = unknown = 0
+        for number, name in enumerate(list(self._store.names())):
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+            if (node := self._store.get(name)) is not None and self._had_worker(node):
+                nodes += 1
+                unknown += not self._handler.reports.is_known(name)
+        return nodes, unknown
 
     def _add_all(self) -> None:
         for name in {*self._store.names(), *self._handler.reports.names()}:

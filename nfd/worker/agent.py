@@ -22,6 +22,7 @@ from nfd.runtime.file_watches import Folder
 from nfd.runtime.malloc import release
 from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
+from nfd.worker.epoch_file import EpochFile
 from nfd.worker.metrics import Metrics
 from nfd.worker.report_content import Content, derive_content, doubtful, unused_patterns
 from nfd.worker.schedule import Pace
@@ -57,7 +58,7 @@ class Agent:
     """The worker of one node.
 
     `send` delivers a report or raises ReportError; `load` reads the settings again or raises ConfigError. `folders` are
-    those of the configuration; `changed` says whether it changed since the last call.
+    those of the configuration; `changed` says whether it changed since the last call. `epoch` asks for early reports.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Agent:
         folders: Iterable[Folder] = (),
         changed: Callable[[], bool] = lambda: True,
         live: bool = True,
+        epoch: EpochFile | None = None,
     ) -> None:
         self.metrics = Metrics(__version__, node, time.time())
         self.busy_since: float | None = None
@@ -80,7 +82,8 @@ class Agent:
         self._log = log.get("worker")
         self._host, self._node, self._signals = host, node, signals
         self._send, self._load = send, load
-        self._folders, self._changed, self._live = tuple(folders), changed, live
+        self._epoch = epoch or EpochFile()
+        self._folders, self._changed, self._live = (*folders, *self._epoch.folders), changed, live
         self._settings = settings
         self._limits = Limits(lambda: signals.stop, self._allow)
         self._events = self._listen()
@@ -125,6 +128,7 @@ class Agent:
         if whole:
             self._scan_all()
             return
+        self._epoch.look()
         self._report_if_due()
         self._handle(self._events.wait(self._pause()))
 
@@ -157,8 +161,13 @@ class Agent:
         if self._settings.interval > 0:
             due.append(self._next_scan)
         if self._settings.publish:
-            due.append(self._pace.due(new=self._content != self._accepted))
+            due.append(self._due())
         return max(0.0, min(due) - time.monotonic())
+
+    def _due(self) -> float:
+        """When to send the next report."""
+        usual = self._pace.due(new=self._content != self._accepted)
+        return max(self._pace.not_before, min(usual, self._epoch.due))
 
     def _handle(self, wake: Wake) -> None:
         """Handle an event, a signal or the timer."""
@@ -233,8 +242,7 @@ class Agent:
 
     def _report_if_due(self) -> None:
         """Send a report if it is due."""
-        new = self._content != self._accepted
-        if not self._settings.publish or time.monotonic() < self._pace.due(new=new):
+        if not self._settings.publish or time.monotonic() < self._due():
             return
         content, self.busy_since = self._content, time.monotonic()
         try:
@@ -255,6 +263,7 @@ class Agent:
         first, self._accepted = self._accepted is None, content
         self._pace.accepted(time.monotonic(), reply.heartbeat)
         self.metrics.reports += 1
+        self.metrics.early_reports += self._epoch.answered()
         self.metrics.taken_at = time.monotonic()
         if first:
             release()

@@ -38,6 +38,7 @@ from nfd.runtime.http_server import Family, HttpServer, alive_answer, probes
 from nfd.runtime.signals import Signals
 from nfd.worker.agent import TURN_SECONDS, Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
+from nfd.worker.epoch_file import EpochFile
 
 if TYPE_CHECKING:
     from nfd.rpc.convert import Digests
@@ -75,6 +76,7 @@ def run(parsed: Parsed) -> int:
         folders=() if parsed["oneshot"] else config_folders(parsed["config"]),
         changed=contents.changed,
         live=not parsed["replay"],
+        epoch=EpochFile("" if parsed["oneshot"] else parsed["epoch-file"]),
     )
     if parsed["oneshot"]:
         return 0 if agent.run_once() else 1
@@ -196,6 +198,7 @@ FLAGS = (
     Extra("key-file", "the worker's private key (PEM)"),
     Extra("server-ca-file", "CA certificates (PEM) for TLS with a token; -ca-file overrides it"),
     Extra("token-file", "service-account token (audience nfd-master) that identifies this pod to the master", TOKEN),
+    Extra("epoch-file", "file whose change asks this worker for a report: the entry `epoch` of the master's ConfigMap"),
     Extra("oneshot", "scan once, deliver the report within 30 s or fail, and exit", False, switch=True),
     Extra("host-root", "where the root file system of this machine is mounted", "/", or_root, env=("NFD_HOST_ROOT",)),
     Extra("replay", "directory of a recorded machine to scan instead of this one"),

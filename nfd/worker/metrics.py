@@ -26,6 +26,7 @@ class Metrics:
     found: Discovery = field(default_factory=Discovery)
     source_failures: Counter[str] = field(default_factory=Counter)
     reports: int = 0
+    early_reports: int = 0
     failures: int = 0
     taken_at: float | None = None
 
@@ -105,6 +106,12 @@ class Metrics:
     def _reports(self, now: float) -> Iterator[Family]:
         yield Family(
             "nfd_worker_reports", "counter", "Reports that the master accepted.", [("_total", {}, self.reports)]
+        )
+        yield Family(
+            "nfd_worker_early_reports",
+            "counter",
+            "Accepted reports that a new master had asked all workers for.",
+            [("_total", {}, self.early_reports)],
         )
         yield Family(
             "nfd_worker_report_failures",

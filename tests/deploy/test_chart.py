@@ -168,6 +168,30 @@ def test_values_become_flags(values: Values, kind: str, name: str, flags: set[st
     assert flags <= set(container_of(one(chart_objects(values), kind, name))["args"])
 
 
+@pytest.mark.parametrize(
+    ("values", "verbs"),
+    [
+        ({}, ["get", "list", "watch", "update"]),
+        (SETTINGS["no-auth"], ["get", "update"]),
+        (SETTINGS["tls"], ["get", "update"]),
+        (SETTINGS["mtls-alone"], ["get", "update"]),
+    ],
+    ids=["default", "no auth", "tls", "mtls"],
+)
+def test_the_epoch_reaches_workers_whatever_auth_says(values: Values, verbs: list[str]) -> None:
+    """The ConfigMap exists, the master may write it and no other, and workers mount it as far as it exists."""
+    objects = chart_objects(values)
+    name = one(objects, "ConfigMap", "-master-ca")["metadata"]["name"]
+    (rule,) = [each for each in one(objects, "Role", "-master")["rules"] if "configmaps" in each["resources"]]
+    assert (rule["resourceNames"], rule["verbs"]) == ([name], verbs)
+    worker = one(objects, "DaemonSet", "-worker")
+    assert "--epoch-file=/etc/nfd-master-ca/epoch" in container_of(worker)["args"]
+    (mount,) = [each for each in container_of(worker)["volumeMounts"] if each["name"] == "nfd-master-ca"]
+    assert mount == {"name": "nfd-master-ca", "mountPath": "/etc/nfd-master-ca", "readOnly": True}
+    (volume,) = [each for each in pod_of(worker)["volumes"] if each["name"] == "nfd-master-ca"]
+    assert volume["configMap"] == {"name": name, "optional": True}
+
+
 @pytest.mark.parametrize("values", [{}, SETTINGS["no-auth"], SETTINGS["tls"]], ids=["default", "no auth", "tls"])
 def test_the_key_of_proofs_has_its_secret_whatever_auth_says(values: Values) -> None:
     """The master may fill it, the job that prunes read and delete it, by its name; and it is there until then."""

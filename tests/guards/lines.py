@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.guards.answers import ANSWERS
 from tests.guards.endless import ENDLESS
+from tests.guards.epochs import EPOCHS
 from tests.guards.gpus import GPUS
 from tests.guards.guard import Guard
 from tests.guards.inherited import INHERITED
@@ -269,4 +270,5 @@ GUARDS = (
     *INHERITED,
     *REPLICATION,
     *ENDLESS,
+    *EPOCHS,
 )

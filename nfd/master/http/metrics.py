@@ -55,6 +55,9 @@ COUNTERS = {
         "Reports rejected, by gRPC status; FAILED_PRECONDITION and UNAVAILABLE also if another master leads, or none.",
         {"code": _CODES},
     ),
+    "report_requests": Counter(
+        "Times that this master asked all workers to report, since it knew the features of too few nodes."
+    ),
     "drift_restored": Counter("Keys managed by nfd that somebody else changed or removed and that were restored."),
     "nodefeaturerule_processing_errors": Counter("Rules that could not be evaluated on a node."),
     "nodefeaturerule_status_updates": Counter("PATCH requests for the status of NodeFeatureRules."),

@@ -89,11 +89,17 @@ class ReportStore:
 
     def known(self) -> list[str]:
         """The nodes whose features are known: their report is not outdated."""
-        return [
-            name
-            for name, kept in self._kept.items()
-            if kept.standing is not Standing.OUTDATED and not kept.given_up and name not in self._waiting
-        ]
+        return [name for name in self._kept if self.is_known(name)]
+
+    def is_known(self, name: str) -> bool:
+        """Whether the features of that node are known."""
+        kept = self._kept.get(name)
+        return (
+            kept is not None
+            and kept.standing is not Standing.OUTDATED
+            and not kept.given_up
+            and name not in self._waiting
+        )
 
     def inherited(self, name: str) -> Inherited | None:
         """The report of that node for another master or for a file; None without one."""

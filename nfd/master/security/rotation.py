@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from nfd import epoch
 from nfd.errors import Conflict, KubeError
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import ObjectInformer
@@ -145,7 +146,8 @@ class Certificates:
         if published is None or not _holds(config_map, wanted[-1]):
             published = self._now()
         if _data(config_map).get(BUNDLE) != trusted or _published(config_map) != published:
-            config_map["data"] = {BUNDLE: trusted}
+            kept = {key: value for key, value in _data(config_map).items() if key == epoch.ENTRY}
+            config_map["data"] = kept | {BUNDLE: trusted}
             notes = config_map.setdefault("metadata", {}).get("annotations") or {}
             config_map["metadata"]["annotations"] = notes | {PUBLISHED: f"{published:.3f}"}
             await self._client.json("PUT", self._config_map.path, config_map)

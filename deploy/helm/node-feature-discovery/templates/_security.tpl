@@ -42,6 +42,7 @@
 {{- if eq .Values.master.auth "token" }}
 - --token-file=/var/run/secrets/tokens/nfd-master
 {{- end }}
+- --epoch-file=/etc/nfd-master-ca/epoch
 {{- end }}
 
 {{- define "nfd.tlsFiles" -}}
@@ -65,6 +66,12 @@
   resources: [secrets{{ if include "nfd.ownCertificates" . }}, configmaps{{ end }}]
   resourceNames: [{{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}]
   verbs: [get, list, watch, update]
+{{- if not (include "nfd.ownCertificates" .) }}
+- apiGroups: [""]
+  resources: [configmaps] # the epoch, which asks workers for reports
+  resourceNames: [{{ include "nfd.componentName" (dict "root" . "suffix" "master-ca") }}]
+  verbs: [get, update]
+{{- end }}
 {{- $old := semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version }}
 {{- $asked := .Values.master.rbac.lookUpPods }}
 {{- if and (eq .Values.master.auth "token") (kindIs "bool" $asked | ternary $asked $old) }}
