@@ -10,11 +10,13 @@ from bench.fleet import scenarios
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import resident
 from bench.fleet.killed import killed
+from bench.fleet.lost import lost
 from bench.fleet.peer import compare
 from bench.fleet.run import Run, setting
 
 STAGES = (100, 1000, 5000, 15000)
-ALL = ("idle", "change", "tenth", "rules", "restart", "leaders", "killed")
+OTHER_MASTERS = {"restart": scenarios.restart, "leaders": scenarios.hand_over, "lost": lost, "killed": killed}
+ALL = ("idle", "change", "tenth", "rules", *OTHER_MASTERS)
 
 
 def main() -> None:
@@ -66,12 +68,9 @@ async def measure(run: Run, given: argparse.Namespace) -> None:
         await scenarios.some_change(run, range(max(run.nodes // 10, 1)), given.at_once, rate)
     if "rules" in only:
         await scenarios.rule_change(run, rate)
-    if "restart" in only:
-        await scenarios.restart(run, given.at_once)
-    if "leaders" in only:
-        await scenarios.hand_over(run, given.at_once)
-    if "killed" in only:
-        await killed(run, given.at_once)
+    for name, scenario in OTHER_MASTERS.items():
+        if name in only:
+            await scenario(run, given.at_once)
 
 
 def ca_of(run: Run) -> Path:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+LONGEST = 1800.0
+"""Seconds for one order; each worker has less for its report."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -40,7 +42,11 @@ class Crew:
             answer: dict[str, float] = await self._answer(process)
             return answer
 
-        answers = await asyncio.gather(*(ask(index, one) for index, one in enumerate(self._processes)))
+        try:
+            async with asyncio.timeout(LONGEST):
+                answers = await asyncio.gather(*(ask(index, one) for index, one in enumerate(self._processes)))
+        except TimeoutError:
+            raise TimeoutError(f"{len(numbers)} workers have not all reported within {LONGEST:.0f} s") from None
         sums = {key: sum(one.get(key, 0) for one in answers) for key in ("taken", "again", "sent", "received")}
         return sums | {key: max(one.get(key, 0) for one in answers) for key in ("beat", "seconds")}
 

@@ -17,6 +17,7 @@ from nfd.kube.paths import NODES, object_path
 from nfd.master.security.authentication import MASTERS_AUDIENCE
 from tests.e2e.programs import Program
 
+REPLICATED = 60.0
 LABEL = "killed"
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 RULE = {
@@ -33,13 +34,12 @@ async def killed(run: Run, at_once: int) -> None:
     """Two replicas with all reports; the leader is killed, and a rule is made as soon as the other one leads."""
     run.master.stop()
     run.masters.clear()
-    leader, other = [await start(run, number) for number in range(2)]
-    if not leader.metric("nfd_master_leading"):
-        leader, other = other, leader
+    first, second = [await start(run, number) for number in range(2)]
+    leader = await run.until_leads(first, second)
+    other = first if leader is second else second
     run.masters = [leader, other]
     await run.crew.report(range(run.nodes), run.target, at_once)
-    while leader.metric("nfd_master_reports_replicated") < run.nodes:
-        await asyncio.sleep(0.2)
+    await run.until(lambda: unreplicated(leader, run.nodes), REPLICATED)
     await copy_all(run, other)
     table, nodes = run.table, run.nodes
     table.add(
@@ -47,8 +47,7 @@ async def killed(run: Run, at_once: int) -> None:
     )
     removed, mark = run.watcher.removed, await asyncio.to_thread(run.plane.mark)
     leader.kill()
-    while not other.metric("nfd_master_leading"):
-        await asyncio.sleep(0.02)
+    await run.until_leads(other)
     run.masters = [other]
     run.watcher.expect(run.names(range(nodes)), lambda labels: labels.get(f"{F}{LABEL}") == "yes")
     began = time.monotonic()
@@ -71,6 +70,11 @@ async def killed(run: Run, at_once: int) -> None:
         "0, 0",
         "",
     )
+
+
+def unreplicated(leader: Program, nodes: int) -> str:
+    replicated = leader.metric("nfd_master_reports_replicated")
+    return "" if replicated >= nodes else f"the follower has {replicated:.0f} of {nodes} reports"
 
 
 async def start(run: Run, number: int) -> Program:

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,8 @@ from tests.controlplane.process import free_ports
 from tests.e2e.programs import Program
 
 READY = 120.0
+LEADS = 60.0
+"""Seconds; a Lease that nobody released runs out in 15."""
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Run:
     table: Table = field(default_factory=Table)
     masters: list[Program] = field(default_factory=list)
     nodes: int = 0
+    cold: Cost | None = None
+    """Of the last cold start."""
 
     @property
     def target(self) -> str:
@@ -78,11 +82,26 @@ class Run:
         return master
 
     async def until_ready(self, master: Program) -> None:
-        deadline = time.monotonic() + READY
-        while not await asyncio.to_thread(master.ready):
+        await self.until(lambda: "" if master.ready() else f"the master is not ready:\n{master.text()[-2000:]}", READY)
+
+    async def until_leads(self, *masters: Program) -> Program:
+        """The one that leads."""
+        leading: list[Program] = []
+
+        def missing() -> str:
+            leading[:] = [one for one in masters if one.metric("nfd_master_leading")]
+            return "" if leading else "no master leads:\n" + "\n".join(one.text()[-2000:] for one in masters)
+
+        await self.until(missing, LEADS, every=0.02)
+        return leading[0]
+
+    async def until(self, missing: Callable[[], str], seconds: float, every: float = 0.1) -> None:
+        """Until nothing is missing. Raises: TimeoutError, with what is missing."""
+        deadline = time.monotonic() + seconds
+        while text := await asyncio.to_thread(missing):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the master is not ready:\n{master.text()[-2000:]}")
-            await asyncio.sleep(0.1)
+                raise TimeoutError(f"not within {seconds:.0f} s: {text}")
+            await asyncio.sleep(every)
 
     def look(self) -> Spent:
         pids = [master.pid for master in self.masters if master.alive()]

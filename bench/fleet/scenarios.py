@@ -57,6 +57,7 @@ async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float, l
     async with run.cost() as cost:
         came = await run.crew.report(numbers, run.target, at_once)
         await run.watcher.shown(PATIENCE)
+    run.cold = cost
     count, rate = len(numbers), len(numbers) / cost.seconds
     what = f"cold start of {count}, {run.nodes} known"
     run.table.add(f"{what}: share of the bare loop", f"{rate / bare_rate:.2f}", "0.8", f"{rate:.0f} nodes/s")
@@ -182,18 +183,14 @@ async def hand_over(run: Run, at_once: int) -> None:
     removed = run.watcher.removed
     flags = ("--enable-leader-election", f"--namespace={NAMESPACE}")
     first, second = [await run.start_master(*flags) for _ in range(2)]
-    for _ in range(300):
-        if leading := [one for one in (first, second) if one.metric("nfd_master_leading")]:
-            break
-        await asyncio.sleep(0.1)
-    leader, other = leading[0], first if leading[0] is second else second
+    leader = await run.until_leads(first, second)
+    other = first if leader is second else second
     run.masters = [leader, other]
     await run.crew.report(range(min(run.nodes, 100)), run.target, at_once)
     began = time.monotonic()
     await asyncio.to_thread(leader.stop)
     gone = time.monotonic()
-    while not other.metric("nfd_master_leading"):
-        await asyncio.sleep(0.02)
+    await run.until_leads(other)
     led = time.monotonic()
     run.masters = [other]
     await some_change_on_one(run)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ import grpc
 from bench.fleet.cluster import each
 from bench.fleet.machines import Worker, kinds
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
+from nfd.worker.epoch_file import EpochFile
 
 DEADLINE = 10.0
-TRIES = 60
+ACCEPTED = 300.0
+"""Seconds in which a report is accepted, with all the times at which it is sent again."""
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Tally:
 class Speaker:
     def __init__(self, ca: Path, tokens: Path | None) -> None:
         self.workers: dict[int, Worker] = {}
+        self.epochs: dict[int, EpochFile] = {}
         self.credentials = grpc.ssl_channel_credentials(ca.read_bytes())
         self.tokens = tokens
 
@@ -53,7 +57,11 @@ class Speaker:
             self.worker(int(number)).token = token
 
     async def report(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Let workers report: `at_once` at a time, or spread evenly over `seconds`."""
+        """Let workers report: `at_once` at a time, or spread evenly over `seconds`.
+
+        With `watch` they only read the file of the epoch, and after that with `mounted_within` they report because it
+        changed: each sees it at a random time within so many seconds.
+        """
         self.read_tokens()
         numbers, tally, target = order["nodes"], Tally(), order["target"]
         for number in numbers:
@@ -61,7 +69,11 @@ class Speaker:
             worker.changes = order.get("labels", worker.changes)
             worker.started += order.get("restarted", 0)
         began = time.monotonic()
-        if seconds := order.get("seconds"):
+        if path := order.get("watch"):
+            self.epochs = {number: EpochFile(path) for number in numbers}
+        elif within := order.get("mounted_within"):
+            await asyncio.gather(*(self._asked(number, within, target, tally) for number in numbers))
+        elif seconds := order.get("seconds"):
             await self._spread(numbers, seconds, target, tally)
         else:
             await each(numbers, order["at_once"], lambda number: self._deliver(self.worker(number), target, tally))
@@ -73,22 +85,29 @@ class Speaker:
                 group.create_task(self._deliver(self.worker(number), target, tally))
                 await asyncio.sleep(seconds / len(numbers))
 
+    async def _asked(self, number: int, within: float, target: str, tally: Tally) -> None:
+        await asyncio.sleep(random.uniform(0, within))
+        self.epochs[number].look()
+        await asyncio.sleep(max(self.epochs[number].due - time.monotonic(), 0))
+        await self._deliver(self.worker(number), target, tally)
+
     async def _deliver(self, worker: Worker, target: str, tally: Tally) -> None:
         """Until it is taken, as the worker's pace has it."""
-        outgoing = worker.speak()
-        for attempt in range(TRIES):
+        outgoing, deadline = worker.speak(), time.monotonic() + ACCEPTED
+        for attempt in count():
             try:
                 answer = await self._speak(worker, outgoing, target, tally)
             except grpc.aio.AioRpcError as error:
                 tally.again += 1
                 trailers = dict(error.trailing_metadata() or ())
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{worker.node}: no report accepted within {ACCEPTED:.0f} s: {error}") from error
                 if leader := trailers.get(LEADER):
                     target = str(leader)
+                    await asyncio.sleep(0.01)
                     continue
                 wait = trailers.get(RETRY_AFTER)
-                seconds = int(wait) / 1000 if wait else min(2.0**attempt, 60.0) * random.uniform(0.5, 1)
-                if attempt == TRIES - 1:
-                    raise
+                seconds = int(wait) / 1000 if wait else min(2.0 ** min(attempt, 6), 60.0) * random.uniform(0.5, 1)
                 await asyncio.sleep(seconds)
             else:
                 tally.taken += 1
