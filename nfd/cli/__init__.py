@@ -29,7 +29,7 @@ COMMANDS = {
     "validate": "check a rule file, as NFD's plug-in does",
     "test": "evaluate rules on a node of the cluster, as NFD's plug-in does",
     "dryrun": "evaluate rules on a file of features, as NFD's plug-in does",
-    "export": "features or labels of this machine as NFD's client prints them; templates of nodes for planners",
+    "export": "features or labels of this machine as NFD's client does; templates of nodes; a snapshot of the cluster",
     "compat": "check whether this machine is compatible with an image, as NFD's client does",
     "completion": "completion for bash, zsh and fish",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,34 +42,73 @@ class Selected:
             yield f"it is unknown whether {OPTION} excludes NodeFeature objects: {self.doubt}"
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectDocuments:
+    """NodeFeature objects as the API server has them, and the labels of namespaces by name.
+
+    `namespaces` is None where they are not needed or, with `doubt`, could not be read.
+    """
+
+    items: Sequence[Mapping[str, Any]] = ()
+    namespaces: Mapping[str, Mapping[str, str]] | None = None
+    doubt: str = ""
+
+    def select(self, state: MasterState | None) -> Selected:
+        """The objects, as a master in this state uses them; None without a master."""
+        found, invalid = _parse_all(self.items)
+        selector = state.namespace_selector if state is not None else None
+        if selector is None and found:
+            doubt = "the master is too old to report it" if state is not None else "give --master"
+            return Selected(found, doubt=doubt, invalid=invalid)
+        if not selector or not found:
+            return Selected(found, invalid=invalid)
+        if self.namespaces is None:
+            return Selected(found, doubt=self.doubt, invalid=invalid)
+        taken = [selector.selects(self.namespaces.get(one.namespace, {})) for one in found]
+        pairs = list(zip(found, taken, strict=True))
+        left_out = [one for one, counts in pairs if not counts]
+        return Selected([one for one, counts in pairs if counts], left_out, invalid=invalid)
+
+
+def _parse_all(items: Iterable[Mapping[str, Any]]) -> tuple[list[FeatureObject], dict[str, str]]:
+    """Valid objects, and the origins of invalid ones with their nodes."""
+    found: list[FeatureObject] = []
+    invalid: dict[str, str] = {}
+    for item in items:
+        try:
+            found.append(parse_feature_object(item))
+        except ValueError:
+            invalid["{}{}/{}".format(OBJECT_ORIGIN, *identity(item))] = node_of(item.get("metadata"))
+    return found, invalid
+
+
 async def read_objects(
     client: KubeClient, state: MasterState | None, query: Mapping[str, str] | None = None
 ) -> Selected:
     """NodeFeature objects, as a master in this state uses them; None without a master. Raises: KubeError."""
-    invalid: dict[str, str] = {}
+    selects = state is not None and bool(state.namespace_selector)
+    return (await read_object_documents(client, query, namespaces=selects)).select(state)
 
-    def parse(item: Mapping[str, Any]) -> FeatureObject | None:
-        try:
-            return parse_feature_object(item)
-        except ValueError:
-            invalid["{}{}/{}".format(OBJECT_ORIGIN, *identity(item))] = node_of(item.get("metadata"))
-            return None
 
-    found = await list_if_known(client, NODE_FEATURES, parse, query)
-    selector = state.namespace_selector if state is not None else None
-    if selector is None and found:
-        doubt = "the master is too old to report it" if state is not None else "give --master"
-        return Selected(found, doubt=doubt, invalid=invalid)
-    if not selector or not found:
-        return Selected(found, invalid=invalid)
+async def read_object_documents(
+    client: KubeClient, query: Mapping[str, str] | None = None, *, namespaces: bool
+) -> ObjectDocuments:
+    """NodeFeature objects, and with `namespaces` the labels of namespaces. Raises: KubeError."""
+    items = await list_if_known(client, NODE_FEATURES, _needed, query)
+    if not items or not namespaces:
+        return ObjectDocuments(items)
     try:
-        namespaces = dict(await list_all(client, NAMESPACES, _labelled))
+        return ObjectDocuments(items, dict(await list_all(client, NAMESPACES, _labelled)))
     except Forbidden as error:
-        return Selected(found, doubt=f"it needs the labels of namespaces; {error}", invalid=invalid)
-    taken = [selector.selects(namespaces.get(one.namespace, {})) for one in found]
-    pairs = list(zip(found, taken, strict=True))
-    left_out = [one for one, counts in pairs if not counts]
-    return Selected([one for one, counts in pairs if counts], left_out, invalid=invalid)
+        return ObjectDocuments(items, doubt=f"it needs the labels of namespaces; {error}")
+
+
+def _needed(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object without the fields of its managers."""
+    metadata = item.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return item
+    return {**item, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
 def _labelled(item: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:

@@ -8,7 +8,7 @@ as are words or names of things, numbers, versions, sizes. What looks made up by
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 from nfd.host.pseudonyms import Pseudonyms
@@ -178,6 +178,46 @@ class Identifying:
             parts += [self._rest(text[at : found.start()]), self._pseudonyms.hex(found[0])]
             at = found.end()
         return "".join((*parts, self._rest(text[at:])))
+
+    def parts(self, text: str, key: str = "") -> Iterator[tuple[str, str]]:
+        """The parts that `text` would replace, each with its kind, for `fresh`.
+
+        Kind `kept` is what has the form of an address and is a version.
+        """
+        if key and SECRET.search(key):
+            yield from self._parts_of_value(text)
+            return
+        for found in self._pattern.finditer(text):
+            kind = self._kinds[found.lastgroup or ""]
+            if kind == "field":
+                yield from self._parts_of_value(found["value"].strip("\"'"))
+            elif kind in ("said", "bearer"):
+                yield "secret", found["number" if kind == "said" else "shown"]
+            elif self._replace(found, key) != found[0]:
+                yield kind if kind in ("address", "hex", "host", "named") else "secret", found[0]
+            elif kind == "address":
+                yield "kept", found[0]
+
+    def _parts_of_value(self, text: str) -> Iterator[tuple[str, str]]:
+        if text.startswith("/"):
+            yield from self.parts(text)
+        elif not _MEANS_NOTHING.fullmatch(text):
+            yield from (("hex", found[0]) for found in _ANY_HEX.finditer(text))
+            yield from (("secret", rest) for rest in _ANY_HEX.sub("\0", text).split("\0") if self._rest(rest) != rest)
+
+    def fresh(self, kind: str, part: str) -> str:
+        """The replacement of a part alone; it is legal in a label where the part is."""
+        if kind == "address":
+            mark = "" if ":" in part else next(char for char in part if not char.isdigit())
+            fresh = self._pseudonyms.address(part.replace(mark, ".") if mark else part)
+            return fresh.replace(".", mark) if mark else fresh
+        if kind == "host":
+            return f"host-{self._pseudonyms.numbered('host', part)}.example"
+        if kind == "named":
+            prefix, mark, digits = part.rpartition("x")
+            return prefix + mark + self._pseudonyms.hex(digits)
+        is_hex = len(part) in _ADDRESS_SIZES and set(part.lower()) <= set("0123456789abcdef")
+        return self._pseudonyms.hex(part) if kind == "hex" or is_hex else self._pseudonyms.secret(part)
 
     def _rest(self, text: str) -> str:
         return text if _KIND_OF_ID.fullmatch(text) else self._pseudonyms.secret(text)

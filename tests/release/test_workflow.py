@@ -46,6 +46,27 @@ def test_actionlint(actionlint: Path, path: Path) -> None:
     run([actionlint, f"-shellcheck={shellcheck}", "-pyflakes=", str(path)])
 
 
+PAGES = sorted(
+    path for path in (ROOT / "docs").glob("*.md") if re.search(r"^runs-on: |^    runs-on: ", path.read_text(), re.M)
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_examples_in_the_documentation(actionlint: Path, page: Path, tmp_path: Path) -> None:
+    """Workflows on pages, which are pinned as our own are."""
+    found = [text for text in re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.M | re.S) if "runs-on:" in text]
+    assert found
+    for number, text in enumerate(found):
+        path = tmp_path / f"{number}.yml"
+        path.write_text(text)
+        test_actionlint(actionlint, path)
+        test_actions_are_pinned(path)
+
+
+def test_there_is_an_example() -> None:
+    assert "pull-requests.md" in [page.name for page in PAGES]
+
+
 def test_actionlint_finds_what_is_wrong(actionlint: Path, tmp_path: Path) -> None:
     """A check that cannot fail shows nothing."""
     path = tmp_path / "release.yml"

@@ -12,7 +12,7 @@ from nfd.cli.explain.local import Case
 from nfd.cli.machine import Seen
 from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.namespace_selector import read_objects
-from nfd.cli.plan.cluster import present_config
+from nfd.cli.plan.cluster import present_config, read_worker_config
 from nfd.cli.plan.recorded import plan_of
 from nfd.cli.rule_check import name_of
 from nfd.discovery import Discovery
@@ -45,7 +45,8 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
                 *selected.remarks(),
             ]
         rules = bind([compile_object(item, state.policy) for item in await list_if_known(client, RULES, whole)], ())
-        plan = plan_of(await present_config(client, args.namespace or state.namespace, args.config))
+        in_cluster = await read_worker_config(client, args.namespace or state.namespace)
+        plan = plan_of(present_config(in_cluster, args.config))
         with tempfile.TemporaryDirectory() as nothing:
             seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
             case = Case(key, Replay(nothing), plan, rules, seen, state.policy)

@@ -1,6 +1,7 @@
-"""Print features or labels of this machine as JSON, in the form of NFD's `nfd export`, or what a group of nodes has in
-common, in the form of an autoscaler or a queue. For features and labels, all sources except `fake` run with the default
-configuration. If one of them fails, there is no output and the exit status is 1."""
+"""Print features or labels of this machine as JSON, in the form of NFD's `nfd export`; or what a group of nodes has in
+common, in the form of an autoscaler or a queue; or a snapshot of the cluster for `nfd plan`, in which names of hosts,
+addresses, serial numbers and UUIDs are replaced. For features and labels, all sources except `fake` run with the
+default configuration. If one of them fails, there is no output and the exit status is 1."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nfd.cli.export import nodes_template
+from nfd.cli.export import fleet, nodes_template
 from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
@@ -22,11 +23,12 @@ EXAMPLES = (
     ("export features", "raw features, as in a NodeFeature's spec.features"),
     ("export labels --path labels.json", "labels with their full keys, to a file"),
     *nodes_template.EXAMPLES,
+    *fleet.EXAMPLES,
 )
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="features|labels|nodes-template")
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="features|labels|nodes-template|fleet")
     for name, about in (
         ("features", "raw features"),
         ("labels", "labels as a default master writes them"),
@@ -36,11 +38,15 @@ def add_flags(parser: ArgumentParser) -> None:
         add_machine_flags(job)
     about = "what all nodes of a group have: labels, taints and extended resources, for a planner"
     nodes_template.add_flags(jobs.add_parser("nodes-template", help=about, allow_abbrev=False))
+    about = "what nfd plan needs of a cluster, without names, addresses and serial numbers"
+    fleet.add_flags(jobs.add_parser("fleet", help=about, allow_abbrev=False))
 
 
 def run(args: Namespace) -> int:
     if args.job == "nodes-template":
         return nodes_template.run(args)
+    if args.job == "fleet":
+        return fleet.run(args)
     plan, _ = plan_of(Namespace(config=None, sources=None))
     seen = scan(host_of(args), plan)
     failed = {name: found.error for name, found in seen.discovery.scans.items() if found.error is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,6 +105,46 @@ def as_text(outcomes: Sequence[PlannedNode], warnings: Sequence[str], style: Sty
     if warnings:
         blocks.append("\n".join(style.warn(f"warning: {visible(one)}") for one in warnings))
     return "\n\n".join([*blocks, style.dim(_sum(rows, outcomes))]) + "\n"
+
+
+def as_markdown(outcomes: Sequence[PlannedNode], warnings: Sequence[str]) -> str:
+    """The same for a comment in a pull request: a table of keys, and lists of what is not done and of warnings."""
+    rows = rows_of(outcomes)
+    blocks = [f"**nfd plan:** {_sum(rows, outcomes)}"]
+    if rows:
+        lines = [
+            _cells(
+                _SIGNS[row.what], row.kind.value, _code(row.key), _codes(row.before), _codes(row.after), len(row.nodes)
+            )
+            for row in rows
+        ]
+        head = _cells("", "Kind", "Key", "Before", "After", "Nodes")
+        blocks.append("\n".join([head, "| --- | --- | --- | --- | --- | ---: |", *lines]))
+    if refused := not_done(outcomes):
+        told = [
+            f"- {kind} {_code(key)}: {_code(reason)} ({_nodes(names, wide=False)})"
+            for (kind, key, reason), names in refused
+        ]
+        blocks.append("\n".join(["**Not done**", "", *told]))
+    if warnings:
+        blocks.append("\n".join(["**Warnings**", "", *(f"- {_code(one)}" for one in warnings)]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _cells(*texts: object) -> str:
+    return " | ".join(["", *(str(text).replace("|", "\\|") for text in texts), ""]).strip()
+
+
+def _codes(values: Sequence[str]) -> str:
+    found = sorted(set(values))
+    return ", ".join(map(_code, found)) if len(found) <= _SHOWN else f"{len(found)} values"
+
+
+def _code(text: str) -> str:
+    """A text as code, in which nothing is a link or a mention."""
+    text = visible(text)
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`" if text else ""
 
 
 def _line(row: Row, width: int, style: Style, *, wide: bool) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from nfd.cli.cluster import ask_cluster, read_nodes
+from nfd.cli.cluster import Json, ask_cluster, read_nodes
 from nfd.cli.master_reports import authorization, read_reports
-from nfd.cli.namespace_selector import read_objects
-from nfd.cli.plan.model import Files, NodeInput, PlanInput, with_master, with_rules, worker_config
+from nfd.cli.namespace_selector import ObjectDocuments, read_object_documents
+from nfd.cli.plan.model import Files, NodeInput, PlanInput, Rules, with_master, with_rules, worker_config
 from nfd.cli.plan.recorded import plan_of, states_of
 from nfd.config.load import layer_of, load
+from nfd.config.overlay import Layer
 from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again
 from nfd.errors import NotFound
@@ -24,7 +25,8 @@ from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, read_object
 from nfd.kube.paths import RULES
-from nfd.master.http.reports_api import TimedReport
+from nfd.master.http.reports_api import MasterState, TimedReport
+from nfd.master.rules.nodefeatures import FeatureObject, node_of
 from nfd.report import Report
 from nfd.store.base import trim
 from nfd.worker.config import WorkerConfig, model
@@ -34,54 +36,105 @@ WORKER_CONFIG = ("nfd-worker-conf", "nfd-worker.conf")
 """ConfigMap and key of the workers' configuration."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterDocuments:
+    """What a plan needs of a cluster: Nodes, NodeFeatureRules by name and NodeFeatures as the API server has them, the
+    reports of workers, the master's state, and the workers' configuration.
+
+    `worker` is None where there is none, or where it was not asked for. `replaced` are elements of features (`*` for
+    names of elements) that a snapshot has other values of, by feature.
+    """
+
+    nodes: Sequence[Json]
+    reports: Mapping[str, Report]
+    state: MasterState
+    rules: Rules = field(default_factory=dict)
+    objects: ObjectDocuments = field(default_factory=ObjectDocuments)
+    worker: Layer | None = None
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def for_nodes(self, nodes: Sequence[Json]) -> ClusterDocuments:
+        """With these Nodes, and what is known of them."""
+        names = {str(node["metadata"]["name"]) for node in nodes}
+        items = [item for item in self.objects.items if node_of(item.get("metadata")) in {*names, ""}]
+        reports = {name: report for name, report in self.reports.items() if name in names}
+        return replace(self, nodes=nodes, reports=reports, objects=replace(self.objects, items=items))
+
+
 def cluster_input(args: Namespace, current: Files, new: Files, deleted: Iterable[str]) -> PlanInput:
     """The current cluster. Raises: ConfigError, KubeError."""
 
-    async def ask(client: KubeClient) -> PlanInput:
-        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
-        items = await list_if_known(client, RULES, lambda item: item)
-        rules = {str(item["metadata"]["name"]): item for item in items}
-        after = with_master(state, new.master)
-        selected = await read_objects(client, after)
-        ours = ",".join(filter(None, (args.selector, state.node_selector)))
-        nodes = [trim(node) for node in await read_nodes(client, ours)]
-        reports = {name: one.report for name, one in reported.items()}
-        warnings: list[str] = []
-        if new.worker is not None:
-            before = await present_config(client, args.namespace or state.namespace, current.worker)
-            reports = {name: report_after(one, before, worker_config(new.worker)) for name, one in reports.items()}
-            warnings += _unknown_sources(reported, worker_config(new.worker))
-            if hidden := before.core.no_publish_features:
-                warnings.append(f"workers do not publish {', '.join(hidden)}: the effect of that is unknown")
-        inputs = [
-            NodeInput(
-                node,
-                reports.get(node.name),
-                [one for one in selected.objects if one.node == node.name],
-                selected.lists(node.name),
-            )
-            for node in nodes
-        ]
-        if silent := sum(node.name not in reports for node in nodes):
-            who = "1 node has" if silent == 1 else f"{silent} nodes have"
-            warnings.append(f"{who} not reported to this master: keys that come from features stay there")
-        warnings += selected.remarks()
-        return PlanInput(inputs, with_rules(rules, new.rules, deleted), after, tuple(warnings))
+    async def ask(client: KubeClient) -> ClusterDocuments:
+        reports, state = await read_reports(args.master, await authorization(client, args.token_file))
+        selects = bool(with_master(state, new.master).namespace_selector)
+        worker = new.worker is not None and current.worker is None
+        return await read_documents(client, args, reports, state, namespaces=selects, worker=worker)
 
-    return ask_cluster(args, ask)
+    return input_of(ask_cluster(args, ask), current, new, deleted)
 
 
-async def present_config(client: KubeClient, namespace: str, path: str | None) -> WorkerConfig:
-    """The current configuration: `--current-config`, else the cluster's ConfigMap, else the defaults."""
-    if path is not None:
-        return worker_config(path)
+async def read_documents(
+    client: KubeClient,
+    args: Namespace,
+    reports: Mapping[str, TimedReport],
+    state: MasterState,
+    *,
+    namespaces: bool = True,
+    worker: bool = True,
+) -> ClusterDocuments:
+    """The nodes that --selector and the master select, and the rest. Raises: ConfigError, KubeError."""
+    items = await list_if_known(client, RULES, lambda item: item)
+    objects = await read_object_documents(client, namespaces=namespaces)
+    nodes = await read_nodes(client, ",".join(filter(None, (args.selector, state.node_selector))))
+    config = await read_worker_config(client, args.namespace or state.namespace) if worker else None
+    rules = {str(item["metadata"]["name"]): item for item in items}
+    found = {name: one.report for name, one in reports.items()}
+    return ClusterDocuments([], found, state, rules, objects, config).for_nodes(nodes)
+
+
+def input_of(found: ClusterDocuments, current: Files, new: Files, deleted: Iterable[str]) -> PlanInput:
+    """The input of a plan. Raises: ConfigError."""
+    after = with_master(found.state, new.master)
+    selected = found.objects.select(after)
+    nodes = [trim(node) for node in found.nodes]
+    reports = found.reports
+    warnings: list[str] = []
+    if new.worker is not None:
+        before = present_config(found.worker, current.worker)
+        warnings += _unknown_sources(reports.values(), worker_config(new.worker))
+        reports = {name: report_after(one, before, worker_config(new.worker)) for name, one in reports.items()}
+        if hidden := before.core.no_publish_features:
+            warnings.append(f"workers do not publish {', '.join(hidden)}: the effect of that is unknown")
+    by_node: dict[str, list[FeatureObject]] = {}
+    for one in selected.objects:
+        by_node.setdefault(one.node, []).append(one)
+    inputs = [
+        NodeInput(node, reports.get(node.name), by_node.get(node.name, ()), selected.lists(node.name)) for node in nodes
+    ]
+    if silent := sum(node.name not in reports for node in nodes):
+        who = "1 node has" if silent == 1 else f"{silent} nodes have"
+        warnings.append(f"{who} not reported to this master: keys that come from features stay there")
+    warnings += selected.remarks()
+    return PlanInput(inputs, with_rules(found.rules, new.rules, deleted), after, tuple(warnings))
+
+
+async def read_worker_config(client: KubeClient, namespace: str) -> Layer | None:
+    """The workers' configuration in the cluster's ConfigMap, None if there is none. Raises: ConfigError, KubeError."""
     name, key = WORKER_CONFIG
+    namespace = namespace or "default"
     try:
-        found = await read_object(client, f"/api/v1/namespaces/{namespace or 'default'}/configmaps/{name}")
+        found = await read_object(client, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
     except NotFound:
-        return worker_config(None)
+        return None
     place = f"ConfigMap {namespace}/{name}"
-    return load(model(), [layer_of(place, parse((found.get("data") or {}).get(key, ""), place))]).config
+    return layer_of(place, parse((found.get("data") or {}).get(key, ""), place))
+
+
+def present_config(in_cluster: Layer | None, path: str | None) -> WorkerConfig:
+    """The current configuration: `--current-config`, else the cluster's ConfigMap, else the defaults."""
+    if path is not None or in_cluster is None:
+        return worker_config(path)
+    return load(model(), [in_cluster]).config
 
 
 def report_after(report: Report, before: WorkerConfig, now: WorkerConfig) -> Report:
@@ -120,13 +173,12 @@ def _stays(key: str, origins: Mapping[str, str], plan: Plan) -> bool:
     return made and (plan.allowed is None or bool(plan.allowed.search(key.partition("/")[2] or key)))
 
 
-def _unknown_sources(reported: Mapping[str, TimedReport], config: WorkerConfig) -> list[str]:
+def _unknown_sources(reports: Collection[Report], config: WorkerConfig) -> list[str]:
     """Sources that would newly run, with unknown features."""
     counts: dict[str, int] = {}
     for source in plan_of(config).feature_sources:
         counts[source.name] = sum(
-            source.name in one.report.sources and one.report.sources[source.name].state == "off"
-            for one in reported.values()
+            source.name in one.sources and one.sources[source.name].state == "off" for one in reports
         )
     return [
         f"source {name} is off on {count} nodes: its features there are unknown"

@@ -1,7 +1,7 @@
 """Print what a change of configuration or rules would add, change and remove, per key and number of nodes, before you
 apply it. On a cluster, the features of all nodes come from the leading master, which must run with --serve-reports;
-nothing is written. With --replay, recorded machines are used instead of nodes. Rule files replace the NodeFeatureRules
-of the same names."""
+nothing is written. With --cluster-snapshot, no cluster is needed: the file has what was read from it earlier. With
+--replay, recorded machines are used instead of nodes. Rule files replace the NodeFeatureRules of the same names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags
+from nfd.cli.master_reports import add_master_flags
 from nfd.cli.nodes import as_data
 from nfd.cli.output import style_of
 from nfd.cli.parsers import path
@@ -24,6 +25,10 @@ EXAMPLES = (
     (
         "plan --config nfd-master.conf --delete-rules old",
         "a new configuration of the master, without one NodeFeatureRule",
+    ),
+    (
+        "plan --cluster-snapshot fleet.jsonl.gz --rules new-rules.yaml -o markdown --exit-code",
+        "without a cluster, for a comment in a pull request; exit status 1 if anything would change",
     ),
     ("plan --replay recordings/ --current-config now.conf --config new.conf", "the same on recorded machines"),
 )
@@ -49,22 +54,19 @@ def add_flags(parser: ArgumentParser) -> None:
         default=[],
         help="with --replay: the current rules",
     )
-    now.add_argument(
-        "--master", metavar="URL", default="http://localhost:8081", help="HTTP address of the leading master"
-    )
-    now.add_argument(
-        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
-    )
+    about = "a snapshot made by nfd export fleet, instead of the cluster; - is standard input"
+    now.add_argument("--cluster-snapshot", metavar="FILE", type=path, help=about)
+    add_master_flags(now)
     add_cluster_flags(parser)
     parser.add_argument(
         "--program", choices=("worker", "master"), help="the program of --config (default: by the name of FILE)"
     )
-    parser.add_argument("-o", "--output", choices=("text", "wide", "json"), default="text")
+    parser.add_argument("-o", "--output", choices=("text", "wide", "markdown", "json"), default="text")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 if anything would change")
 
 
 def run(args: Namespace) -> int:
-    from nfd.cli.plan.changes import as_text, changes_of, to_json
+    from nfd.cli.plan.changes import as_markdown, as_text, changes_of, to_json
     from nfd.cli.plan.model import files_of, mistakes_of, overwritten_by, plan_nodes
 
     if not (args.config or args.rules or args.delete_rules):
@@ -77,6 +79,8 @@ def run(args: Namespace) -> int:
         warnings.append("the master has noPublish set and writes nothing")
     if args.output == "json":
         sys.stdout.write(as_data(to_json(outcomes, warnings), "json"))
+    elif args.output == "markdown":
+        sys.stdout.write(as_markdown(outcomes, warnings))
     else:
         sys.stdout.write(as_text(outcomes, warnings, style_of(sys.stdout), wide=args.output == "wide"))
     changes = any(True for outcome in outcomes for _ in changes_of(outcome.planned))
@@ -84,10 +88,16 @@ def run(args: Namespace) -> int:
 
 
 def input_of(args: Namespace, new: Files) -> PlanInput:
-    """The input from recorded machines or the cluster. Raises: ConfigError, KubeError."""
+    """The input from a snapshot, recorded machines or the cluster. Raises: ConfigError, KubeError."""
     from nfd.cli.plan.model import files_of
 
     current = files_of(args.current_config, args.program, args.current_rules)
+    if args.cluster_snapshot:
+        from nfd.cli.plan.snapshot import flags_given, snapshot_input
+
+        if given := [*flags_given(args), *(["--current-config of a master"] if current.master else [])]:
+            raise ConfigError(f"--cluster-snapshot cannot be combined with {', '.join(given)}")
+        return snapshot_input(args.cluster_snapshot, args.selector, current, new, args.delete_rules)
     if args.replay:
         from nfd.cli.plan.recorded import recorded_input
 

@@ -155,11 +155,14 @@ async def lines(
     for name in names:
         reported = find(name)
         if reported is not None:
-            yield b"".join(_of_node(reported, numbers))
+            yield b"".join(map(_line, render_report(reported, numbers)))
 
 
-def _of_node(reported: TimedReport, numbers: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
-    """`numbers` are by identity and keep their values alive: the master shares equal contents."""
+def render_report(reported: TimedReport, numbers: dict[int, tuple[int, Any]]) -> Iterator[dict[str, Any]]:
+    """The lines of one node; the reverse of `parse_line`.
+
+    `numbers` are by identity and keep their values alive: the master shares equal contents.
+    """
     report = reported.report
     refs: list[tuple[str, str, int]] = []
     for kind in ("flags", "attributes", "instances"):
@@ -167,13 +170,13 @@ def _of_node(reported: TimedReport, numbers: dict[int, tuple[int, Any]]) -> Iter
             if id(content) not in numbers:
                 numbers[id(content)] = len(numbers), content
                 value = sorted(content) if kind == "flags" else content
-                yield _line({"content": numbers[id(content)][0], "value": value})
+                yield {"content": numbers[id(content)][0], "value": value}
             refs.append((kind, feature, numbers[id(content)][0]))
     order = {name: getattr(report.order, name) for name in _ORDER} if report.order is not None else None
     sources = {name: [state.state, state.error, state.since] for name, state in report.sources.items()}
     texts = {name: dict(getattr(report, name)) for name in ("labels", "annotations", "origins")}
     plain = {"version": report.version, "uid": report.node_uid, "order": order, "sources": sources, "age": reported.age}
-    yield _line({"node": report.node, **plain, **texts, "features": refs})
+    yield {"node": report.node, **plain, **texts, "features": refs}
 
 
 def parse_line(data: Mapping[str, Any], contents: dict[int, Any]) -> TimedReport | None:

@@ -1,0 +1,62 @@
+"""`nfd export fleet`: what `nfd plan` needs of a cluster, in one file without names, addresses and serial numbers."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nfd.cli.cluster import add_cluster_flags, ask_cluster
+from nfd.cli.master_reports import add_master_flags
+from nfd.cli.parsers import path
+from nfd.errors import NfdError
+from nfd.message_text import visible
+from nfd.runtime.files import replace_file
+
+if TYPE_CHECKING:
+    from nfd.kube.client import KubeClient
+
+EXAMPLES = (("export fleet --path fleet.jsonl.gz", "a snapshot of the cluster for nfd plan --cluster-snapshot"),)
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_cluster_flags(parser)
+    add_master_flags(parser)
+    parser.add_argument(
+        "-p", "--path", metavar="FILE", type=path, help="write to this file, packed with gzip if its name ends in .gz"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Write the snapshot, and on standard error how much of it was replaced."""
+    from nfd.cli.export.anonymous import Anonymizer
+    from nfd.cli.master_reports import authorization, read_reports
+    from nfd.cli.plan.cluster import ClusterDocuments, read_documents
+    from nfd.cli.plan.snapshot import pack, render_snapshot
+
+    async def ask(client: KubeClient) -> ClusterDocuments:
+        reports, state = await read_reports(args.master, await authorization(client, args.token_file))
+        return await read_documents(client, args, reports, state)
+
+    found = ask_cluster(args, ask)
+    cleaned = Anonymizer(found).documents()
+    text = "".join(render_snapshot(cleaned.documents))
+    if args.path:
+        data = text.encode()
+        try:
+            replace_file(Path(args.path), pack(data) if args.path.endswith(".gz") else data, 0o644)
+        except OSError as error:
+            raise NfdError(f"--path {args.path}: {error.strerror}") from error
+    else:
+        sys.stdout.write(text)
+    count = len(cleaned.documents.nodes)
+    nodes = "1 node" if count == 1 else f"{count} nodes"
+    sys.stderr.write(
+        f"{nodes}, {cleaned.count} names, addresses and ids replaced; check the file before you share it\n"
+    )
+    for name in cleaned.renamed:
+        sys.stderr.write(
+            f"NodeFeatureRule {visible(name)} has another name in the file: its name contains an identifier\n"
+        )
+    return 0
