@@ -24,6 +24,13 @@ from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.worker.epoch_file import EpochFile
 
 DEADLINE = 10.0
+PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+)
+"""After any other status the same report fails again."""
 ACCEPTED = 300.0
 """Seconds in which a report is accepted, with all the times at which it is sent again."""
 
@@ -100,6 +107,8 @@ class Speaker:
             except grpc.aio.AioRpcError as error:
                 tally.again += 1
                 trailers = dict(error.trailing_metadata() or ())
+                if error.code() not in PASSING:
+                    raise RuntimeError(f"{worker.node}: {error.code()}: {error.details()}") from error
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{worker.node}: no report accepted within {ACCEPTED:.0f} s: {error}") from error
                 if leader := trailers.get(LEADER):
