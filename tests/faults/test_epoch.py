@@ -229,7 +229,7 @@ async def test_a_worker_that_sees_the_epoch_brings_its_features(leaders: Leaders
     first = await leaders.start()
     flags = (f"--host-root={machine}", "-port=0", "--config=", f"--epoch-file={mount / ENTRY}")
     async with worker(*flags, f"--server=localhost:{first.port}", node=node):
-        await until(lambda: first.latest_report(node) is not None)
+        await until(lambda: labels_of(leaders.place, node) != {})
         labels = labels_of(leaders.place, node)
         version = leaders.place.get(node)["metadata"]["resourceVersion"]
         await first.stop()

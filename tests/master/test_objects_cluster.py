@@ -11,7 +11,7 @@ from nfd.master.config import NamespaceSelector
 from nfd.runtime.http_server import render
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
-from tests.master.custom_resources import OTHER, OWN, PCI, Kinds, RuleMasters, rule
+from tests.master.custom_resources import API, OTHER, OWN, PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, notes_of, until
 
 F = "feature.node.kubernetes.io/"
@@ -185,6 +185,19 @@ async def test_the_last_object_takes_along_what_rules_made_of_it(
     kinds.delete(f"namespaces/{OTHER}/nodefeatures/last")
     await until(lambda: labels_of(place, name) == {})
     await until(lambda: notes_of(place, name) == {})
+
+
+async def test_a_group_whose_problem_is_solved_has_none(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    terms = {key: value for key, value in rule().items() if key in ("name", "matchFeatures")}
+    number = {"feature": "pci.device", "matchExpressions": {"vendor": {"op": "Gt", "value": ["1"]}}}
+    kinds.group(OWN, "solved", {**terms, "matchFeatures": [number]})
+    path = f"namespaces/{OWN}/nodefeaturegroups/solved"
+    await send(await masters.start(groups=True), Worker(name).report({}, features=PCI))
+    await until(lambda: "problems" in kinds.get(path).get("status", {}))
+    place.plane.request("PATCH", f"{API}/{path}", {"spec": {"featureGroupRules": [terms]}})
+    await until(lambda: kinds.get(path)["status"] == {"nodes": [{"name": name}], "count": 1, "truncated": False})
 
 
 async def test_groups_list_their_nodes(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:

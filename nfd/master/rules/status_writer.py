@@ -197,7 +197,8 @@ class StatusWriter:
             return 0.0
         if known and (wait := self._not_yet(path, known.get("truncated", False))):
             return wait
-        if await self._send(GROUP, path, "", status, lambda: key in self._groups.items):
+        gone = known.keys() - status.keys()
+        if await self._send(GROUP, path, "", status, lambda: key in self._groups.items, gone):
             self._metrics.add("node_feature_group_update_requests")
         return self._refused_for(GROUP)
 
@@ -217,12 +218,20 @@ class StatusWriter:
         return max(self._rejections[kind][1] - time.monotonic(), 0.0) if kind in self._rejections else 0.0
 
     async def _send(
-        self, kind: str, path: str, uid: str, status: Mapping[str, Any], exists: Callable[[], bool]
+        self,
+        kind: str,
+        path: str,
+        uid: str,
+        status: Mapping[str, Any],
+        exists: Callable[[], bool],
+        gone: Collection[str] = (),
     ) -> bool:
-        """Returns whether it was written. If no status of that kind can be, none is tried for a while. Raises:
-        KubeError."""
+        """Returns whether it was written. `gone` are fields of the present status that it does not have any more.
+
+        If no status of that kind can be written, none is tried for a while. Raises: KubeError.
+        """
         try:
-            await self._patch(path, uid, status)
+            await self._patch(path, uid, status, gone)
         except (NotFound, Forbidden) as error:
             self._sent.pop((path, uid), None)
             if isinstance(error, Forbidden) or exists():
@@ -245,9 +254,9 @@ class StatusWriter:
             every = PARTIAL
         return max(every - (time.monotonic() - self._written.get(path, -math.inf)), 0.0)
 
-    async def _patch(self, path: str, uid: str, status: Mapping[str, Any]) -> None:
+    async def _patch(self, path: str, uid: str, status: Mapping[str, Any], gone: Collection[str]) -> None:
         """Raises: KubeError, but no Conflict: then there is a new object, which the informer will report."""
-        body = {"status": status} | ({"metadata": {"uid": uid}} if uid else {})
+        body = {"status": {**dict.fromkeys(gone), **status}} | ({"metadata": {"uid": uid}} if uid else {})
         self._sent[path, uid] = status
         self._written[path] = time.monotonic()
         with suppress(Conflict):
