@@ -20,6 +20,7 @@ from nfd.master.http.reports_api import MasterState, ReadAuthorization, ReportsA
 from nfd.master.leadership import Election, own_address
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.node.startup_taints import parse_startup_taint
 from nfd.master.reports.epoch import EpochWriter
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.resources import CustomResources, ResourceOptions
@@ -108,6 +109,7 @@ class Master:
             self.parsed["node-selector"],
             settings.publish,
             tuple(self.service.unwritten()),
+            self.service.kept_taints(),
         )
 
     def missing(self) -> str:
@@ -227,6 +229,7 @@ def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Op
             overwrite=config.restrictions.allow_overwrite,
             instance=parsed["instance"],
             publish=not config.no_publish,
+            startup_taints=frozenset(map(parse_startup_taint, config.startup_taints)),
             proof=proof or UNPROVEN,
         ),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from nfd.config.klog import Klog
-from nfd.config.section import Duration, Flag, Pattern, Section, UnionOfFiles, parse_pattern
+from nfd.config.section import Duration, Flag, Inside, Pattern, Section, UnionOfFiles, parse_pattern
 from nfd.errors import ConfigError
+from nfd.master.node.startup_taints import parse_startup_taint
 from nfd.rules.policy import Policy
 
 
@@ -107,6 +108,8 @@ class Config(Section):
     """Labels that become extended resources if their value is a whole number."""
     enable_taints: Annotated[bool, Flag("enable-taints")] = False
     """Allow rules to set taints; when it is disabled again, their taints are removed."""
+    startup_taints: Annotated[tuple[str, ...], Flag("startup-taints")] = ()
+    """Taints that are removed from a node once it is labelled, as `KEY=VALUE:EFFECT`; each once from a node."""
     no_publish: Annotated[bool, Flag("no-publish")] = False
     """Accept reports, but write nothing to any Node."""
     resync_period: Annotated[Duration, Flag("resync-period")] = 3600.0
@@ -120,6 +123,16 @@ class Config(Section):
     leader_election: LeaderElection = LeaderElection()
     restrictions: Restrictions = Restrictions()
     klog: Klog = Klog()
+
+    @field_validator("startup_taints")
+    @classmethod
+    def _check_startup_taints(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for index, text in enumerate(texts):
+            try:
+                parse_startup_taint(text)
+            except ValueError as error:
+                raise Inside((index,), str(error)) from error
+        return texts
 
     def policy(self, *, auto_prefix: bool = True) -> Policy:
         """The policy for the keys of nodes."""

@@ -169,6 +169,12 @@ class Service:
         """Keys that nodes should have but do not get."""
         return [*self._reconciler.refused(), *self._reconciler.contradicted()]
 
+    def kept_taints(self) -> Mapping[str, Mapping[str, str]]:
+        """The startup taints that Nodes still have, and why, by Node."""
+        if not self._options.settings.startup_taints:
+            return {}
+        return {node.name: kept for node in self.nodes() if (kept := self._reconciler.kept_taints(node))}
+
     def age(self, name: str) -> float | None:
         """Seconds since the last report of a node to this master; None without one."""
         return self._heartbeats.age(name)
@@ -453,6 +459,7 @@ class Service:
             "reporting_nodes": len(self._heartbeats),
             "silent_nodes": self._heartbeats.count_silent(),
             "waiting_reports": self._handler.reports.waiting,
+            "startup_tainted_nodes": len(self.kept_taints()),
             "contested_keys": self._reconciler.drift.count(time.monotonic()),
             "queued_nodes": len(self.queue),
             "store_connected": int(self._store.connected),

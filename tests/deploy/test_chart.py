@@ -147,6 +147,15 @@ def test_definitions_are_those_of_deploy_crds() -> None:
             {'--options={"restrictions":{"disableLabels":true}}'},
         ),
         (POOL, "Deployment", "master", {"--node-selector=pool in (a,b)"}),
+        (
+            {"startupTaints": [*STARTUP_TAINTS, {"key": "a.io/b", "value": False, "effect": "NoSchedule"}]},
+            "Deployment",
+            "master",
+            {
+                "--startup-taints=nfd.node.kubernetes.io/unlabelled:NoSchedule,startup.example.com/gpu=wait:NoExecute,"
+                "a.io/b=false:NoSchedule"
+            },
+        ),
         ({"gc": {"enable": True, "interval": "5m"}}, "Deployment", "gc", {"--gc-interval=5m", "--port=8080"}),
         (
             SETTINGS["topology-updater-files"],
@@ -428,5 +437,7 @@ def test_workers_tolerate_the_taint_of_gpu_nodes_startup_taints_and_what_is_aske
         {**gpus, "effect": "NoSchedule"},
         *exact,
     ]
+    master = pod_of(one(chart_objects(SETTINGS["startup-taints"]), "Deployment"))
+    assert [each for each in exact if each not in master["tolerations"]] == []
     assert tolerations(SETTINGS["tolerate-all"]) == [{"operator": "Exists", "effect": "NoSchedule"}]
     assert tolerations({"worker": {"tolerations": []}}) is None

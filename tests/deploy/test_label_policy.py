@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nfd.master.node.startup_taints import NAMESPACES
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.fixtures import KUBELET, KUBELET_NODE
@@ -216,6 +217,10 @@ MASTER_MAY = [
     pytest.param(label("vendor.io/x", "1"), "", id="label of a rule"),
     pytest.param(note("vendor.io/x", "1"), "", id="annotation of a rule"),
 ]
+MASTER_MAY += [
+    pytest.param({"spec": {"taints": [{"key": f"{one}/nfd", "effect": "NoSchedule"}]}}, "", id=f"taint of {one}")
+    for one in NAMESPACES
+]
 MASTER_MAY_NOT = [
     pytest.param(label("kubernetes.io/hostname", "x"), "", id="host name"),
     pytest.param(label("node-restriction.kubernetes.io/tenant", "x"), "", id="restricted label"),
@@ -225,6 +230,9 @@ MASTER_MAY_NOT = [
     pytest.param({"spec": {"providerID": "aws:///x"}}, "", id="provider"),
     pytest.param(
         {"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}}, "", id="foreign taint"
+    ),
+    pytest.param(
+        {"spec": {"taints": [{"key": "x.readiness.k8s.io/nfd", "effect": "NoSchedule"}]}}, "", id="similar taint"
     ),
     pytest.param({"metadata": {"finalizers": ["vendor.io/x"]}}, "", id="finalizer"),
     pytest.param({"status": {"capacity": {"cpu": "1000"}}}, "/status", id="cpu"),

@@ -95,8 +95,8 @@ RULES = (
     ),
     Guard(  # while the rules of a node are not done, nothing is taken off it
         "nfd/master/node/outcome.py",
-        "not (found.evaluation.complete and found.current)",
-        "not found.evaluation.complete",
+        "evaluated = found.evaluation.complete and found.current",
+        "evaluated = found.evaluation.complete",
         "tests/master/test_costly_rules_cluster.py::test_probes_and_reports_have_their_turn",
     ),
     Guard(  # what takes too long is suspended

@@ -1,6 +1,7 @@
 """Print why a node has a label, or why not: the source or rule that set it and the features it is made from, or what
 prevents it. NODE is - for the machine of --host-root or --replay; rule files are evaluated as the master would. Any
-other NODE is one of the cluster of the kubeconfig, with its labels, rules and NodeFeature objects."""
+other NODE is one of the cluster of the kubeconfig, with its labels, rules and NodeFeature objects. Without LABEL: which
+startup taints the Node has, and why they are not removed yet."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ EXAMPLES = (
         "explain gpu-01 big-gpus --master http://localhost:8081",
         "with the features it is made from, or the term that does not match",
     ),
+    ("explain gpu-01 --master http://localhost:8081", "why the Node still has its startup taints"),
     ("explain --replay recordings/gpu-01 - cpu-cpuid.AVX512F", "on a recorded machine; this one without --replay"),
 )
 HERE = "-"
@@ -57,12 +59,20 @@ def add_flags(parser: ArgumentParser) -> None:
         type=node_name,
         help="a node of the cluster, or - for the machine of --host-root or --replay",
     )
-    parser.add_argument("label", metavar="LABEL", help=f"label key; {FEATURE_NS}/ is added to a key without a prefix")
+    parser.add_argument(
+        "label",
+        metavar="LABEL",
+        nargs="?",
+        default="",
+        help=f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints of NODE",
+    )
 
 
 def run(args: Namespace) -> int:
     if args.node != HERE:
-        return show(*_explain_on_cluster(args))
+        return show(*_explain_on_cluster(args)) if args.label else _show_startup_taints(args)
+    if not args.label:
+        raise ConfigError(f"LABEL: needed for NODE {HERE}, whose taints are in no file")
     plan, problems = plan_of(args)
     host = host_of(args)
     rules = compile_files(args.rules, POLICY)
@@ -99,6 +109,14 @@ def show(key: str, value: str | None, lines: Iterable[str]) -> int:
     style = style_of(sys.stdout)
     head = style.warn(f"{key} is missing") if value is None else f"{key}={style.value(visible(value))}"
     sys.stdout.write("\n  ".join([head, *map(visible, lines)]) + "\n")
+    return 0
+
+
+def _show_startup_taints(args: Namespace) -> int:
+    from nfd.cli.explain.startup_taints import explain_startup_taints
+
+    heading, lines = explain_startup_taints(args)
+    sys.stdout.write("\n  ".join(map(visible, [heading, *lines])) + "\n")
     return 0
 
 

@@ -102,6 +102,8 @@ class MasterState:
     publish: bool = True
     unwritten: tuple[Unwritten, ...] = ()
     """The keys that the API server rejects at present."""
+    kept_taints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The startup taints that Nodes still have, and why, by Node."""
 
     @property
     def joining(self) -> Joining:

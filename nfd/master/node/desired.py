@@ -98,7 +98,7 @@ class Freshness:
     of which features may be missing, and `rule` if that is so for `rule.matched`: a key whose value refers to a missing
     one stays.
     `adds_only`: there may be a newer report, so the keys that are on the node stay as they are, apart from those of
-    rules and objects that no longer exist.
+    rules and objects that no longer exist. `evaluated`: the rules were evaluated on the current report.
     """
 
     sources: Mapping[str, bool] | None = None
@@ -113,6 +113,7 @@ class Freshness:
     uncertain: AbstractSet[str] = frozenset()
     partial: AbstractSet[str] = frozenset()
     adds_only: bool = False
+    evaluated: bool = True
 
     def for_inherited(self) -> Freshness:
         """The same for a report that may be old, so that the absence of a key proves nothing."""

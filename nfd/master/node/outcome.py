@@ -166,7 +166,8 @@ def evaluate_node(
         fresh = replace(lists, rules=existing, sources={}, blind=True, reported=False)
         return Outcome(joined, fresh, Evaluation(), joining.policy, unused)
     found, fresh = evaluate(report, others, False), derive_freshness(report)
-    blind = fresh.blind or lists.blind or not (found.evaluation.complete and found.current)
+    evaluated = found.evaluation.complete and found.current
+    blind = fresh.blind or lists.blind or not evaluated
     unreadable = any(one.startswith(RULE_ORIGIN) for one in lists.uncertain)
     unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)
     fresh = replace(
@@ -177,6 +178,7 @@ def evaluate_node(
         alone=alone,
         uncertain=lists.uncertain | unsure,
         partial=fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed,
+        evaluated=evaluated,
     )
     return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)
 

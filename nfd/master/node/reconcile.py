@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.errors import Conflict, KubeError, NotFound
@@ -18,6 +18,7 @@ from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_no
 from nfd.master.node.plan import SHARED, Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
 from nfd.master.node.rejections import EVERYTHING, Rejections, Unwritten
+from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
 from nfd.master.node.writer import Budget, Writer, apply_plan
 from nfd.master.reports.store import ReportStore, Standing, same_content
 from nfd.master.rules.evaluation import Evaluation
@@ -45,6 +46,8 @@ class ReconcileOptions:
     overwrite: bool = True
     instance: str = ""
     publish: bool = True
+    startup_taints: frozenset[str] = frozenset()
+    """The taints that are removed from a Node once it is labelled, as `parse_startup_taint` returns them."""
     proof: Proof = field(default_factory=Proof.of_this_process)
     evaluate: Callable[[Node, Report | None], Outcome | None] | None = None
     """The desired outcome of a node; None to leave it unchanged. The report is None if there is none yet.
@@ -116,6 +119,7 @@ class Reconciler:
         self._settled: dict[str, _Settled] = {}
         self._rejections = Rejections(wake)
         self._writer = Writer(store, metrics, self._rejections, reports.given_up, now)
+        self._startup = self._startup_taints()
         self._contradicted: dict[str, tuple[Unwritten, ...]] = {}
         self._foreign: dict[str, frozenset[str]] = {}
         self._said: dict[str, int] = {}
@@ -146,7 +150,8 @@ class Reconciler:
                 else:
                     asked = self._settings.outcome_of(node, report)
                 if asked is not None:
-                    return await self._converge(node, asked, began, budget)
+                    again = await self._converge(node, asked, began, budget)
+                    return _sooner(again, await self._release(name, report, asked))
                 self._rejections.hand_over(name, self._now())
                 return None
             except NotFound:
@@ -165,6 +170,7 @@ class Reconciler:
         The changes of a pass that is in progress do not count either.
         """
         self._settings = settings
+        self._startup = self._startup_taints()
         self._derivations = DesiredCache()
         self._era = object()
         self._rejections.clear()
@@ -175,12 +181,17 @@ class Reconciler:
         """Forget a deleted node."""
         self.drift.forget(name)
         self._rejections.forget(name)
+        self._startup.forget(name)
         for memory in (self._settled, self._said, self._resting, self._contradicted, self._foreign):
             memory.pop(name, None)
 
     def refused(self) -> list[Unwritten]:
         """Keys that the API server rejects, with their nodes."""
         return self._rejections.unwritten()
+
+    def kept_taints(self, node: Node) -> Mapping[str, str]:
+        """The startup taints that the Node still has, and why."""
+        return dict.fromkeys(self._startup.on(node), self._startup.kept.get(node.name, NO_REPORT))
 
     def contradicted(self) -> list[Unwritten]:
         """Shared labels that another product has set to another value than was found."""
@@ -236,7 +247,19 @@ class Reconciler:
             self._settled.pop(node.name, None)  # later differences are not all drift
         else:
             self._settle(node, generation, asked, goal, left)
-        return min((one for one in (again, self.drift.wait(node.name, self._now())) if one is not None), default=None)
+        return _sooner(again, self.drift.wait(node.name, self._now()))
+
+    async def _release(self, name: str, report: Report | None, asked: Outcome) -> float | None:
+        """Remove the startup taints of a Node whose labels are written."""
+        settled = self._settled.get(name)
+        if settled is None or settled.asked is not asked:
+            self._startup.kept[name] = UNLABELLED if self._settings.publish else UNPUBLISHED
+            return None
+        return await self._startup.release(name, report, asked, self._now())
+
+    def _startup_taints(self) -> StartupTaints:
+        settings = self._settings
+        return StartupTaints(self._store, self._metrics, settings.startup_taints, settings.instance)
 
     def _settle(self, node: Node, generation: object, asked: Outcome, goal: Goal, left: frozenset[Act]) -> None:
         """Record the result of the pass, without these acts."""
@@ -304,6 +327,10 @@ class Reconciler:
             _log.warning(
                 "keys in the lists stay, since nfd may not remove them", node=node.name, keys=left[:MAX_LOGGED]
             )
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
 
 
 async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], NodePlan]) -> NodePlan:

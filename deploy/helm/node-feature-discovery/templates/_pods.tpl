@@ -18,13 +18,28 @@ annotations:
 {{- define "nfd.tolerations" -}}
 {{- $tolerations := .component.tolerations | default list }}
 {{- range .root.Values.startupTaints }}
-{{- $exact := dict "key" .key "operator" "Equal" "value" (.value | default "" | toString) "effect" .effect }}
+{{- $exact := dict "key" .key "operator" "Equal" "value" (include "nfd.taintValue" .) "effect" .effect }}
 {{- $tolerations = append $tolerations $exact }}
 {{- end }}
 {{- if .component.tolerateNoSchedule }}
 {{- $tolerations = append $tolerations (dict "operator" "Exists" "effect" "NoSchedule") }}
 {{- end }}
 {{- dict "tolerations" $tolerations | toYaml }}
+{{- end }}
+
+{{/* The value of a taint as text; a boolean may be one. */}}
+{{- define "nfd.taintValue" -}}
+{{- kindIs "invalid" .value | ternary "" (toString .value) }}
+{{- end }}
+
+{{/* startupTaints as the master's flag takes them: KEY=VALUE:EFFECT, separated by commas. */}}
+{{- define "nfd.startupTaints" -}}
+{{- $texts := list }}
+{{- range .Values.startupTaints }}
+{{- $value := include "nfd.taintValue" . }}
+{{- $texts = append $texts (printf "%s%s:%s" .key (empty $value | ternary "" (printf "=%s" $value)) .effect) }}
+{{- end }}
+{{- join "," $texts }}
 {{- end }}
 
 {{- define "nfd.podSettings" -}}

@@ -1,0 +1,66 @@
+"""`nfd explain NODE` without a label: whether the Node still has startup taints, and why."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+
+from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.master_reports import authorization, read_reports
+from nfd.kube.client import KubeClient
+from nfd.master.node.ownership import parse_owned
+from nfd.master.node.proof import ASSUMED
+from nfd.master.node.startup_taints import removed_before
+from nfd.rules.policy import taint_text
+from nfd.store.base import Node, trim
+
+
+def explain_startup_taints(args: Namespace) -> tuple[str, list[str]]:
+    """A heading and the lines below it. Raises: ConfigError, KubeError."""
+
+    async def ask(client: KubeClient) -> tuple[str, list[str]]:
+        node = trim(await read_node(client, args.node))
+        if not args.master:
+            return _heading(node), [*_taints(node, {}, ""), *_remarks(node)]
+        _, state = await read_reports(args.master, await authorization(client, args.token_file))
+        kept = state.kept_taints.get(args.node, {})
+        return _heading(node, kept), list(_taints(node, kept, state.instance))
+
+    return ask_cluster(args, ask)
+
+
+def _heading(node: Node, kept: Mapping[str, str] | None = None) -> str:
+    if kept is None:
+        return f"{node.name} has {_count(len(node.taints), 'taint')}"
+    return f"{node.name} has {_count(len(kept), 'startup taint')} that nfd will remove"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def _taints(node: Node, kept: Mapping[str, str], instance: str) -> Iterator[str]:
+    """A line for each taint, and for each startup taint that was removed."""
+    removed = removed_before(node, instance)
+    present = [taint_text(one.get("key", ""), one.get("value"), one.get("effect", "")) for one in node.taints]
+    for text in present:
+        if text in kept:
+            yield f"{text} stays for now: {kept[text]}"
+        elif text in removed:
+            yield f"{text} was removed once and set again later; nfd does not remove it again"
+        else:
+            yield text
+    yield from (f"{text} was removed once the Node was labelled" for text in removed if text not in present)
+
+
+def _remarks(node: Node) -> Iterator[str]:
+    """What the Node itself tells about its labels."""
+    owned = parse_owned(node.annotations, uid=node.uid, proof=ASSUMED)
+    if not owned.boot_id:
+        yield "nfd-worker has not reported for this Node, so it is not labelled yet"
+    elif owned.boot_id != node.boot_id:
+        yield f"its labels are of boot {owned.boot_id}, and the Node is in boot {node.boot_id}"
+    else:
+        yield "its labels are of the Node's own boot"
+    if node.taints:
+        yield "use --master URL to see which of these are startup taints, and why they stay"
