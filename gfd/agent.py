@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from gfd.config import check_families
 from gfd.discover import ReadSettings, discover
+from gfd.driver_files import list_driver_files
 from gfd.families import Families, overlay
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
@@ -28,11 +30,14 @@ from nfd.features import Labels
 from nfd.host import Host
 from nfd.runtime import log
 from nfd.runtime.failures import failed
+from nfd.runtime.settling import Settling
 from nfd.runtime.signals import Signals
 
 LONGEST_WAIT = 3600.0
 RESTORE_PAUSE = 0.1
 """Seconds after labels were written again, in case another program removes them all the time."""
+FOLLOW = 1.0
+"""Seconds between two looks at the driver's files."""
 
 _log = log.get("gfd")
 
@@ -115,6 +120,9 @@ class Agent:
         self._said: dict[tuple[str, str], None] = {}
         self._labelled: dict[str, Output] = {}
         """Outputs that have labels of this program, by place: the current one, and those of earlier configurations."""
+        self._files = Settling(())
+        """The driver's files as they were before the last reading."""
+        self._next_look = 0.0
 
     def loop(self, output: Output) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.
@@ -133,8 +141,14 @@ class Agent:
             self._pass(output)
 
     def _wait(self, output: Output) -> None:
-        """Until a signal or the next pass; labels that another program removes are written again at once."""
-        signals, end = self._signals, time.monotonic() + self._run.loaded.config.flags.gfd.sleep_interval
+        """Until a signal or the next pass; labels that another program removes are written again at once.
+
+        The next pass is after the interval, or once the driver's files have changed. In an infinite interval only
+        signals count.
+        """
+        interval = self._run.loaded.config.flags.gfd.sleep_interval
+        signals, end = self._signals, time.monotonic() + interval
+        step = LONGEST_WAIT if math.isinf(interval) else FOLLOW
         watches = output.watch()
         try:
             while not (signals.stop or signals.reload) and (left := end - time.monotonic()) > 0:
@@ -142,9 +156,11 @@ class Agent:
                     _log.info("another program removed the labels; they are written again", path=output.place)
                     signals.wait(min(left, RESTORE_PAUSE))
                     continue
-                signals.wait(min(left, LONGEST_WAIT), *(() if watches is None else (watches.fileno(),)))
+                signals.wait(min(left, step), *(() if watches is None else (watches.fileno(),)))
                 if watches is not None:
                     watches.read()
+                if step == FOLLOW and self._have_files_changed():
+                    return
         except HostError as error:
             _log.error("cannot write labels", error=str(error))
             wait(signals, end - time.monotonic())
@@ -168,6 +184,7 @@ class Agent:
     def label(self, output: Output) -> None:
         """One pass."""
         run = self._run
+        self._files, self._next_look = Settling(list_driver_files(self._host)), time.monotonic() + FOLLOW
         fresh = discover(self._host, run.options, read_functions(self._host))
         inventory = fresh if self._last is None else resume(fresh, self._last)
         inventory = replace(inventory, node=replace(inventory.node, timestamp=run.timestamp))
@@ -180,6 +197,14 @@ class Agent:
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
         self._remove_previous(output)
+
+    def _have_files_changed(self) -> bool:
+        """Whether the driver's files, on a machine with a device, changed since the last pass and do no longer."""
+        last = self._last
+        if last is None or not (last.gpus or last.node.pci_gpus) or time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + FOLLOW
+        return self._files.look(list_driver_files(self._host))
 
     def _remove_previous(self, output: Output) -> None:
         """After the labels were written to a new output, remove those at the previous one, which would otherwise be

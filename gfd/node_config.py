@@ -1,4 +1,5 @@
-"""What the labels of a node choose: whether DRA hands out the GPUs, or one of the device plugin's configurations.
+"""What the labels of a node choose: whether DRA hands out the GPUs, whether NVML must stay closed, and one of the
+device plugin's configurations.
 
 The label `nvidia.com/device-plugin.config` names the configuration. `config-manager` follows it for
 `gpu-feature-discovery`. The worker chooses among the files in `FOLDER`.
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from gfd.config import Config
 
 LABEL = f"{names.NVIDIA_NS}/device-plugin.config"
+MIG_STATE = f"{names.NVIDIA_NS}/mig.config.state"
+PENDING = "pending"
+PAUSED = "paused-for-"
+"""In values of the GPU operator's deploy labels, before `mig-change` or `driver-upgrade`."""
 AUTO = "auto"
 NAMED = "default"
 FALLBACKS = ("named", "single", "empty")
@@ -87,6 +92,19 @@ def is_dra(labels: Mapping[str, str]) -> bool:
     """
     driver, plugin = (labels.get(f"{names.DEPLOY_LABELS}{name}", "false") for name in ("dra-driver", "device-plugin"))
     return driver not in ("", "false") and plugin in ("", "false")
+
+
+def reason_for_pause(host: Host) -> str:
+    """Why NVML must not be opened now; empty if it may be.
+
+    Under MIG manager and driver manager an open device blocks the change (NVIDIA/mig-parted,
+    deployments/container; NVIDIA/k8s-driver-manager): they mark the Node, then wait until its clients are gone.
+    """
+    labels = host.node_labels or {}
+    if labels.get(MIG_STATE) == PENDING:
+        return f"{MIG_STATE} is {PENDING}: NVML is not opened"
+    paused = sorted(key for key, value in labels.items() if key.startswith(names.DEPLOY_LABELS) and PAUSED in value)
+    return f"{paused[0]} is {labels[paused[0]]}: NVML is not opened" if paused else ""
 
 
 def with_file(host: Host, config: Config) -> Config | None:

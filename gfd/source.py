@@ -7,6 +7,7 @@ from dataclasses import replace
 from gfd.config import Config
 from gfd.discover import discover as read_inventory
 from gfd.discover import is_tegra, is_worth_trying
+from gfd.driver_files import list_driver_files
 from gfd.inventory import Inventory, Trouble, from_features, to_features
 from gfd.labels import label
 from gfd.labels.faults import count_faults
@@ -14,7 +15,7 @@ from gfd.labels.settings import LabelSettings
 from gfd.labels.uncertain import is_uncertain
 from gfd.last_reading import gaps, unread
 from gfd.last_reading import resume as resume_inventory
-from gfd.node_config import for_node
+from gfd.node_config import for_node, reason_for_pause
 from gfd.pci import read_functions
 from nfd.config.section import Section
 from nfd.features import Features
@@ -132,6 +133,8 @@ SOURCE = Source(
     namespaced=True,
     written=True,  # the revision of a driver version of two parts is empty, as GFD has it
     wakes=frozenset({"pci", "module"}),
+    follows=list_driver_files,
+    paused=reason_for_pause,
     program=program_model,
     seconds=120.0,  # without persistence mode the driver sets up each GPU when NVML is opened, seconds for each
     needs=needs,

@@ -162,6 +162,8 @@ def _scan(host: Host, source: Source, config: Any, before: Scan | None, run: Run
     start = time.perf_counter()
     host.take_notes()
     try:
+        if source.paused is not None and (reason := source.paused(host)):
+            return _stale(before, reason)
         found = run(source.name, source.limit(config), partial(source.discover, host, config))
         if source.resume is not None and before is not None and not isinstance(found, Partial):
             found = run(source.name, source.limit(config), partial(source.resume, found, before.features))

@@ -82,6 +82,11 @@ class Source:
     """Subsystems (pci, usb, block, module, net, cpu, memory, nd, drm) whose kernel events concern it."""
     watches: tuple[str, ...] = ()
     """Directories of the host whose files concern it."""
+    follows: Callable[[Host], tuple[str, ...]] | None = None
+    """Names of files whose change concerns it and causes no event. They are listed every second while it has features,
+    and it runs once they have stayed the same for a second."""
+    paused: Callable[[Host], str] | None = None
+    """Why it must not run now, by the labels of the Node (`host.node_labels`); empty if it may."""
     program: Callable[[], type[Section]] | None = None
     """Model of the configuration file of a program that comes with the source, for `nfd config`."""
     seconds: float = 30.0

@@ -2,7 +2,8 @@
 
 Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT; what came while the
 worker was busy has waited already. Listings are compared every POLL seconds, with or without events: that finds
-changes without an event, such as a network interface in another network namespace.
+changes without an event, such as a network interface in another network namespace. Files of a driver that sends no
+events (`Source.follows`) are listed every FOLLOW seconds, where there is such a driver or a device for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 
 from nfd.errors import rest_after
 from nfd.events.kernel import KernelEvents, NoKernelEvents
-from nfd.events.listing import POLLED, Listings
+from nfd.events.listing import POLLED, Followed, Listings
 from nfd.host import Host
 from nfd.runtime import log
 from nfd.runtime.failures import failed
@@ -29,6 +30,8 @@ QUIET = 0.15
 MAX_WAIT = 0.5
 """A device whose driver must be loaded makes a burst of a second; its own labels need not wait for the end of that."""
 POLL = 10.0
+FOLLOW = 1.0
+"""Also how long such files must have stayed the same before they wake the worker."""
 
 
 RELOAD = "configuration"
@@ -88,6 +91,7 @@ class Events:
         self._sources = tuple(sources)
         subsystems = frozenset(one for source in self._sources for one in source.wakes)
         self._listings = Listings(host, subsystems)
+        self._followed = Followed(host, self._sources if live else ())
         self._kernel = self._listen(subsystems) if live and subsystems else None
         self._kernel_subsystems = subsystems if self._kernel is not None else frozenset()
         own = [
@@ -100,6 +104,7 @@ class Events:
         self._files = self._watch([*own, *further])
         self._interval = poll
         self._next_poll = time.monotonic() + poll
+        self._next_follow = math.inf
         self._missed: dict[str, frozenset[str]] = {}
         self._busy_since = time.monotonic()
         self._deaf_until = -math.inf
@@ -113,6 +118,18 @@ class Events:
     def covers(self, source: Source) -> bool:
         """Whether a change of anything the source wakes on is noticed without reading the source itself."""
         return not self._is_deaf() and source.wakes <= POLLED | self._kernel_subsystems
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """Names of the sources whose files are listed every FOLLOW seconds."""
+        return self._followed.names
+
+    def follow(self, names: Collection[str]) -> None:
+        """Of these sources; they are those that found something."""
+        before = self.followed
+        self._followed.follow(names)
+        if self.followed != before:
+            self._next_follow = time.monotonic() + FOLLOW if self.followed else math.inf
 
     def replace(self, other: Events) -> None:
         """Close the others and take their place: the next `wait` returns the events that they have pending."""
@@ -131,6 +148,7 @@ class Events:
         missed: its listing is as it was. The next `wait` returns what changes while the scan runs.
         """
         scanned = frozenset(source.name for source in self._sources) if only is None else frozenset(only)
+        self._followed.begin_scan(scanned)
         found = self._compare()
         self._missed |= {reason: names - scanned for reason, names in found.items() if names - scanned}
         try:
@@ -149,7 +167,8 @@ class Events:
             until = burst.due if burst.concerned else deadline
             if now >= until:
                 break
-            burst.add(self._poll_for(min(until, max(self._next_poll, self._deaf_until)) - now))
+            comparing = min(self._next_poll, self._next_follow)
+            burst.add(self._poll_for(min(until, max(comparing, self._deaf_until)) - now))
             self._signals.drain()  # also after a signal that asks for nothing, such as that of a timer
         self._signals.drain()
         if self._signals.reload:
@@ -194,6 +213,9 @@ class Events:
             self._next_poll = time.monotonic() + self._interval
             concerned |= self._compare()
             topics |= self._files.sync() if self._files is not None else frozenset()
+        if time.monotonic() >= self._next_follow:
+            self._next_follow = time.monotonic() + FOLLOW
+            concerned |= {f"files that {name} follows changed": frozenset({name}) for name in self._followed.settled()}
         return concerned | {f"files of {topic} changed": frozenset({topic}) for topic in topics}
 
     def _read_kernel(self, kernel: KernelEvents) -> dict[str, frozenset[str]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.runtime.failures import failed
+from nfd.runtime.settling import Settling
+from nfd.source import Source
 
 LISTINGS = {
     "pci": "sys/bus/pci/devices",
@@ -51,3 +54,41 @@ def _names(host: Host, subsystem: str) -> tuple[tuple[str, int], ...] | tuple[by
         return host.inodes(LISTINGS[subsystem])
     lines = (host.data(MODULES) or b"").splitlines()
     return tuple(sorted(line.split(b" ", 1)[0] for line in lines))
+
+
+class Followed:
+    """What sources list themselves (`Source.follows`), for those that find something on this machine."""
+
+    def __init__(self, host: Host, sources: Iterable[Source]) -> None:
+        self._host = host
+        self._lists = {source.name: source.follows for source in sources if source.follows is not None}
+        self._seen: dict[str, Settling] = {}
+        self.names: frozenset[str] = frozenset()
+        """Sources whose listings are compared."""
+
+    def follow(self, names: Collection[str]) -> None:
+        """Compare the listings of these from now on, and of no other."""
+        followed = self._lists.keys() & names
+        for name in followed - self.names:
+            self._seen.setdefault(name, Settling(self._listing(name)))
+        self.names = frozenset(followed)
+
+    def begin_scan(self, names: Collection[str]) -> None:
+        """A scan of these begins, which sees what there is now.
+
+        Sources of which nothing is known yet are listed too, since files may change before the scan has found them.
+        """
+        for name in self._lists.keys() & names:
+            if name in self.names or name not in self._seen:
+                self._seen[name] = Settling(self._listing(name))
+
+    def settled(self) -> frozenset[str]:
+        """Sources whose listing changed, and did not change any more since the last call."""
+        return frozenset(name for name in self.names if self._seen[name].look(self._listing(name)))
+
+    def _listing(self, name: str) -> tuple[str, ...]:
+        try:
+            return self._lists[name](self._host)
+        except Exception as error:  # a defect of one source
+            failed("events", error, source=name)
+            return ()

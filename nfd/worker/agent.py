@@ -35,6 +35,10 @@ AGAIN = (1.0, 60.0)
 """Seconds until the next pass after an unexpected exception: the first time, and at most."""
 TURN_SECONDS = 20.0
 """CPU time in which a turn of the loop ends, or is ended. Sources have threads with limits of their own."""
+ASK = 2.0
+"""Seconds between two reports while a source is paused by a label of the Node, at first."""
+ASK_LESS = 0.1
+"""Later that part of the time for which it has been paused, up to the heartbeat interval."""
 NEVER = 3600.0
 """Longest single wait in seconds, when there is no timer."""
 REASONS = 10
@@ -92,6 +96,8 @@ class Agent:
         self._accepted: Content | None = None
         self._good: dict[str, float] = {}
         self._pace = Pace()
+        self._paused_since = 0.0
+        self._resumed: frozenset[str] = frozenset()
         self._refusal: ReportError | None = None
         self._reasons: dict[str, set[str]] = {}
         self._started = time.monotonic()
@@ -130,6 +136,9 @@ class Agent:
             return
         self._epoch.look()
         self._report_if_due()
+        if self._resumed:
+            self._scan(self._resumed, timer=False)
+            return
         self._handle(self._events.wait(self._pause()))
 
     def run_once(self, seconds: float = ONESHOT_SECONDS) -> bool:
@@ -175,6 +184,9 @@ class Agent:
             return
         if wake.reasons:
             self._log.debug("woken", reason=wake.reasons, source=wake.sources)
+        if self._may_be_paused(wake.sources):
+            self._pace.ask(time.monotonic())
+            self._report_if_due()
         if wake.reload:
             self._reload()
         elif self._settings.interval > 0 and time.monotonic() >= self._next_scan:
@@ -201,6 +213,8 @@ class Agent:
         started = self.busy_since = time.monotonic()
         with self._events.scan(only):
             found = discover(self._host, self._settings.plan, self._found, only, self._limits.run)
+        self._events.follow([name for name, scan in found.scans.items() if scan.features])
+        self._resumed = frozenset() if only is None else self._resumed.difference(only)
         self.busy_since, now = None, time.monotonic()
         self._good.update(dict.fromkeys((name for name in found.scans if name not in found.failed), now))
         self.metrics.scanned(found, now - started, full=timer)
@@ -271,11 +285,29 @@ class Agent:
 
     def _learn(self, labels: Mapping[str, str]) -> None:
         """What the master says of the Node's labels; sources that these configure label anew at once."""
+        paused, now = self._paused(), time.monotonic()
         before, self._host.node_labels = self._host.node_labels or {}, labels
+        self._resumed |= paused - self._paused()
+        if still := self._paused():
+            self._paused_since = self._paused_since if paused else now
+            self._pace.ask(now + max(ASK, (now - self._paused_since) * ASK_LESS))
+            self._resumed -= still
         waiting = self._found is not None and self._found.waiting
         chosen = any(source.for_node is not None for source in self._settings.plan.label_sources)
         if waiting or (chosen and labels != before):
             self._scan((), timer=False)
+
+    def _paused(self) -> frozenset[str]:
+        """Sources that must not run, by the labels of the Node."""
+        sources = self._settings.plan.feature_sources
+        return frozenset(one.name for one in sources if one.paused is not None and one.paused(self._host))
+
+    def _may_be_paused(self, woken: Collection[str]) -> bool:
+        """Whether the master is to be asked first: who changes devices under a driver marks the Node before that."""
+        sources = self._settings.plan.feature_sources
+        pausable = {one.name for one in sources if one.paused is not None and one.name in self._events.followed}
+        reported = self._accepted is not None and not self._pace.failures
+        return self._settings.publish and reported and bool(pausable & set(woken))
 
     def _failed(self, error: ReportError) -> None:
         """Log the first failure; success after it is logged in `_report_if_due`."""

@@ -40,6 +40,10 @@ class Pace:
         self.heartbeat_at = now + heartbeat * random.uniform(1 - JITTER, 1 + JITTER)
         self.not_before, self.failures, self.hopeless, self.asked = now, 0, False, False
 
+    def ask(self, at: float) -> None:
+        """Report then, if no report is due before, for the reply."""
+        self.heartbeat_at = min(self.heartbeat_at, at)
+
     def failed(self, now: float, error: ReportError) -> float:
         """The report was not accepted. Returns the wait in seconds; a wait that the master asked for is never
         shortened."""

@@ -15,6 +15,7 @@ import pytest
 from tests.gfd.cases import PROGRAM, Start, prepare, read_labels, run_process
 from tests.gfd.machines import H100, H200, ONE_SLICE, carved
 from tests.nvml.asking import needs_compiler
+from tests.nvml.library import write_machine
 
 pytestmark = needs_compiler
 
@@ -310,3 +311,31 @@ def test_the_mode_is_0644_and_unchanged_content_is_not_rewritten(tmp_path: Path)
     assert output.read(str(path)) == {"a": "1", "b": ""}
     assert not output.write(str(path), {"b": "", "a": "1"})
     assert path.stat().st_ino == before.st_ino
+
+
+CAPABILITIES = "proc/driver/nvidia/capabilities/gpu0/mig"
+
+
+def test_a_new_layout_of_mig_is_read_before_the_interval_is_over(
+    running: Callable[..., Running], tmp_path: Path
+) -> None:
+    """As soon as the driver's files have stayed the same for a second."""
+    files = {f"{CAPABILITIES}/config": ""}
+    one = running({"devices": [H100]}, "--sleep-interval=60s", "--mig-strategy=single", files=files)
+    one.wait_for(PRODUCT, "NVIDIA-H100-80GB-HBM3")
+    write_machine({"devices": [carved(H100, ONE_SLICE)]}, tmp_path / "machine/machine.json")
+    (tmp_path / "root" / CAPABILITIES / "gi1/ci0").mkdir(parents=True)
+    started = time.monotonic()
+    one.wait_for(PRODUCT, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
+    assert time.monotonic() - started < 3
+
+
+def test_an_infinite_interval_waits_for_signals_alone(running: Callable[..., Running], tmp_path: Path) -> None:
+    one = running({"devices": [H100]}, "--sleep-interval=infinite", files={f"{CAPABILITIES}/config": ""})
+    one.wait_for(PRODUCT, "NVIDIA-H100-80GB-HBM3")
+    write_machine({"devices": [H200]}, tmp_path / "machine/machine.json")
+    (tmp_path / "root" / CAPABILITIES / "gi1/ci0").mkdir(parents=True)
+    time.sleep(2.5)
+    assert one.labels()[PRODUCT] == "NVIDIA-H100-80GB-HBM3"
+    one.process.send_signal(signal.SIGHUP)
+    one.wait_for(PRODUCT, "NVIDIA-H200")

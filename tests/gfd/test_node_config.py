@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gfd.config import Config
-from gfd.node_config import LABEL, NodeConfigs
+from gfd.node_config import LABEL, NodeConfigs, reason_for_pause
 from gfd.source import SOURCE
 from nfd.discovery import Discovery, Plan, discover
 from nfd.host import PLUGIN_D, Host
@@ -107,3 +107,26 @@ def test_the_strategy_of_the_worker_stands_where_the_file_has_none(tmp_path: Pat
             machine.host.node_labels = {LABEL: label}
             chosen = SOURCE.for_node(machine.host, config) if SOURCE.for_node else None
             assert chosen.mig_strategy == wanted  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("labels", "paused"),
+    [
+        (None, False),
+        ({}, False),
+        ({"nvidia.com/mig.config.state": "success", "nvidia.com/gpu.deploy.dcgm": "true"}, False),
+        ({"nvidia.com/mig.config.state": "failed", "nvidia.com/gpu.deploy.dcgm": "false"}, False),
+        ({"nvidia.com/mig.config.state": "pending"}, True),
+        ({"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, True),
+        ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"}, True),
+    ],
+)
+def test_nvml_stays_closed_while_an_operator_works(host: Host, labels: dict[str, str] | None, *, paused: bool) -> None:
+    """Also where nothing was read before: then no label is given, and none removed."""
+    host.node_labels = labels if labels is None else {LABEL: "plain", **labels}
+    found = discover(host, Plan((SOURCE,), (SOURCE,), {"nvidia": Config(profile="device-plugin")}))
+    assert bool(reason_for_pause(host)) is paused
+    assert bool(found.features.names()) is not paused
+    if labels is not None:
+        assert dict(found.failed) == ({"nvidia": reason_for_pause(host)} if paused else {})
+        assert found.doubtful == ({"nvidia"} if paused else set())
