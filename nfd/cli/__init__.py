@@ -30,7 +30,7 @@ COMMANDS = {
     "test": "evaluate rules on a node of the cluster, as NFD's plug-in does",
     "dryrun": "evaluate rules on a file of features, as NFD's plug-in does",
     "export": "features or labels of this machine as NFD's client does; templates of nodes; a snapshot of the cluster",
-    "compat": "check whether this machine is compatible with an image, as NFD's client does",
+    "compat": "whether this machine is compatible with an image, as NFD's client does; nodes of the cluster that are",
     "completion": "completion for bash, zsh and fish",
 }
 

@@ -1,6 +1,7 @@
 """Check whether this machine is compatible with an image, by the compatibility artifact of the image in its registry,
-as NFD's `nfd compat validate-node` does. The exit status is 0 also if it is not compatible. It is 1 if there is no such
-artifact, if one of its rules is invalid, or if the registry does not answer within a minute."""
+as NFD's `nfd compat validate-node` does, or find the nodes of a cluster that are. The exit status is 0 also if nothing
+is compatible. It is 1 if there is no such artifact, if one of its rules is invalid, or if the registry does not answer
+within a minute. `nfd compat find` needs a master with --serve-reports."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nfd.cli import compat_find
 from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
 from nfd.cli.output import Style, columns, screen_width, style_of
 from nfd.config.named_files import read_standard_input
@@ -34,34 +36,43 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("compat validate-node --image registry.example.com/team/app:1.2", "a table for each rule"),
     ("compat validate-node --image registry.example.com/team/app:1.2 --output-json --tags gpu", "one set, as JSON"),
+    ("compat find --image registry.example.com/team/app:1.2", "nodes of the cluster that meet the requirements"),
+    ("compat find --image registry.example.com/team/app:1.2 -o affinity", "only the nodeAffinity for a pod"),
 )
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="validate-node")
-    job = jobs.add_parser(
-        "validate-node", help="check this machine against the requirements of an image", allow_abbrev=False
-    )
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="validate-node|find")
+    about = "check this machine against the requirements of an image"
+    job = jobs.add_parser("validate-node", help=about, allow_abbrev=False)
+    _add_image_flags(job, "platform of the image (default: that of this machine)")
+    job.add_argument("--output-json", action="store_true", help="JSON instead of tables")
+    add_machine_flags(job)
+    about = "nodes of the cluster that meet the requirements of an image, and their nodeAffinity"
+    job = jobs.add_parser("find", help=about, allow_abbrev=False)
+    _add_image_flags(job, "platform of the image (default: that of each node)")
+    compat_find.add_flags(job)
+
+
+def _add_image_flags(job: ArgumentParser, platforms: str) -> None:
     job.add_argument("--image", metavar="IMAGE", required=True, help="REGISTRY/REPOSITORY[:TAG][@DIGEST]")
     job.add_argument("--tags", metavar="LIST", action="append", default=[], help="only sets with one of these tags")
-    job.add_argument(
-        "--platform", metavar="OS/ARCH", default="", help="platform of the image (default: that of this machine)"
-    )
+    job.add_argument("--platform", metavar="OS/ARCH", default="", help=platforms)
     job.add_argument("--plain-http", action="store_true", help="use HTTP without TLS for the registry")
-    job.add_argument("--output-json", action="store_true", help="JSON instead of tables")
     job.add_argument("--registry-username", metavar="NAME", default="", help="user name for the registry")
     secret = job.add_mutually_exclusive_group()
     secret.add_argument("--registry-password-stdin", action="store_true", help="read the password from standard input")
     secret.add_argument("--registry-token-stdin", action="store_true", help="read a token from standard input")
-    add_machine_flags(job)
 
 
 def run(args: Namespace) -> int:
+    tags = frozenset(tag for listed in args.tags for tag in split_items(listed))
+    if args.job == "find":
+        return compat_find.run(args, tags)
     sets = parse_specification(fetch(args), args.image)
     plan, _ = plan_of(Namespace(config=None, sources=None))
     seen = scan(host_of(args), plan)
     failed = {name: one.error for name, one in seen.discovery.scans.items() if one.error is not None}
-    tags = frozenset(tag for listed in args.tags for tag in split_items(listed))
     found, errors = evaluate_sets(sets, seen.discovery.features, tags)
     errors += [f"source {name} failed: {error}" for name, error in failed.items()]
     sys.stdout.write(f"{json.dumps(found)}\n" if args.output_json else as_text(found, style_of(sys.stdout)))

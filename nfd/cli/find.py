@@ -3,7 +3,9 @@ is in feature.node.kubernetes.io, /KEY is a key without any. Operators: = != < <
 exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is compared as a
 version. A condition that no selector can express becomes a list of the nodes that match now, with a warning.
 
-With --drift, print nodes whose driver, kernel, system or firmware is not that of most nodes of their group."""
+With --drift, print nodes whose driver, kernel, system or firmware is not that of most nodes of their group. The
+microcode of processors, the BIOS, and the firmware of GPUs and RDMA devices are in features: with --master they are
+compared, too."""
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from nfd.cli.cluster import add_cluster_flags, read_fleet
+from nfd.cli.cluster import Json, add_cluster_flags, read_fleet
 from nfd.cli.nodes import as_data
 from nfd.cli.output import Style, columns, screen_width, style_of
+from nfd.cli.parsers import path
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
-from nfd.fleet.drift import Deviation, deviations
+from nfd.fleet.drift import Deviation, deviations, firmware_of, versions_of
 from nfd.fleet.node_template import group_nodes
 from nfd.fleet.nodes import NodeSummary
 from nfd.fleet.query import Expression, keys_of, missing_keys, parse_query
@@ -28,6 +31,7 @@ EXAMPLES = (
     ("find 'kernel-version.full >= 5.15' -o name", "a version; only the names, for a script"),
     ("find 'cpu-model.vendor_id in (AMD, Intel)' -o affinity", "only the nodeAffinity for a pod"),
     ("find --drift --group-by karpenter.sh/nodepool", "nodes with another driver or kernel than their pool"),
+    ("find --drift --master http://localhost:8081", "also with another microcode, VBIOS or other firmware"),
 )
 
 GROUPS = "nvidia.com/gpu.product"
@@ -44,6 +48,10 @@ def add_flags(parser: ArgumentParser) -> None:
         default="",
         help=f"with --drift: the label that makes a group (default: {GROUPS})",
     )
+    about = "with --drift: HTTP address of the leading master, for features (see nfd plan)"
+    parser.add_argument("--master", metavar="URL", default="", help=about)
+    about = "token for --master (default: that of the kubeconfig)"
+    parser.add_argument("--token-file", metavar="FILE", type=path, help=about)
     parser.add_argument("-o", "--output", choices=("text", "name", "affinity", "json"), default="text")
     parser.add_argument("--no-headers", action="store_true", help="no heading above the table")
 
@@ -51,8 +59,9 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if args.drift:
         return _drift(args)
-    if not args.expression or args.group_by:
-        raise ConfigError("--group-by belongs to --drift" if args.group_by else "EXPR or --drift is required")
+    if not args.expression or args.group_by or args.master:
+        flag = "--group-by" if args.group_by else "--master"
+        raise ConfigError(f"{flag} belongs to --drift" if args.expression else "EXPR or --drift is required")
     expression = parse_query(args.expression)
     nodes = read_fleet(args).summaries
     for line in missing_keys(expression, (node.labels for node in nodes)):
@@ -81,8 +90,9 @@ def run(args: Namespace) -> int:
 def _drift(args: Namespace) -> int:
     if args.expression or args.output not in ("text", "json", "name"):
         raise ConfigError("--drift has no EXPR, and prints text, json or name")
-    groups, without = group_nodes(read_fleet(args).nodes, args.group_by or GROUPS)
-    found = deviations(groups)
+    nodes, firmware = _with_firmware(args) if args.master else (read_fleet(args).nodes, {})
+    groups, without = group_nodes(nodes, args.group_by or GROUPS)
+    found = deviations(groups, lambda node: versions_of(node) | firmware.get(node["metadata"]["name"], {}))
     if args.output == "json":
         sys.stdout.write(as_data([one.to_json() for one in found], "json"))
     elif args.output == "name":
@@ -92,6 +102,17 @@ def _drift(args: Namespace) -> int:
     if without:
         sys.stderr.write(f"{len(without)} nodes have no label {args.group_by or GROUPS} and are in no group\n")
     return 0
+
+
+def _with_firmware(args: Namespace) -> tuple[Sequence[Json], dict[str, dict[str, str]]]:
+    """Nodes, and by name what their features say. Nodes that have not reported are named on standard error."""
+    from nfd.cli.plan.cluster import documents_of, features_of
+
+    documents = documents_of(args)
+    features = {name: found for name, _, found in features_of(documents)}
+    if silent := sorted(name for name, found in features.items() if found is None):
+        sys.stderr.write(f"the master has no features of {', '.join(silent)}: their firmware is not compared\n")
+    return documents.nodes, {name: firmware_of(found) for name, found in features.items()}
 
 
 def _drift_table(found: Sequence[Deviation], style: Style) -> str:

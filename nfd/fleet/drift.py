@@ -1,4 +1,7 @@
-"""Nodes that differ from most nodes of their group: driver, kernel, system, and firmware where labels have it."""
+"""Nodes that differ from most nodes of their group: driver, kernel, system, and firmware.
+
+Some firmware is in labels, most of it in features alone.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nfd.features import Features
 from nfd.fleet.node_template import labels_of
 from nfd.names import FEATURE_NS, NVIDIA_NS
 
@@ -25,6 +29,17 @@ _LABELS = {
 }
 _NAMED = ("microcode", "vbios", "firmware", "bios")
 """Labels of rules whose name ends with one of these are compared, too."""
+
+
+_ATTRIBUTES = {"microcode": ("cpu.microcode", "version"), "BIOS": ("system.dmiid", "bios_version")}
+_DEVICES = {
+    "VBIOS": ("nvidia.gpu", "vbios"),
+    "GSP firmware": ("nvidia.gpu", "gsp"),
+    "RDMA firmware": ("rdma.device", "firmware"),
+}
+"""Features that no label has, by what they are."""
+UNKNOWN = "(unknown)"
+"""A value that is not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,17 @@ def versions_of(node: Json) -> dict[str, str]:
     return {what: value for what, value in found.items() if value}
 
 
+def firmware_of(features: Features | None) -> dict[str, str]:
+    """What can drift and only features say; of several devices all different values. Without features it is UNKNOWN."""
+    if features is None:
+        return dict.fromkeys((*_ATTRIBUTES, *_DEVICES), UNKNOWN)
+    found = {what: features.attributes.get(feature, {}).get(name, "") for what, (feature, name) in _ATTRIBUTES.items()}
+    for what, (feature, name) in _DEVICES.items():
+        values = {one[name] for one in features.instances.get(feature, ()) if one.get(name)}
+        found[what] = ", ".join(sorted(values))
+    return {what: value for what, value in found.items() if value}
+
+
 def deviations(
     groups: Mapping[str, Sequence[Json]], versions: Callable[[Json], Mapping[str, str]] = versions_of
 ) -> list[Deviation]:
@@ -79,13 +105,13 @@ def _in_group(name: str, nodes: Sequence[Json], versions: Callable[[Json], Mappi
     usual = {what: _most_common(one.get(what, "") for _, one in found) for what in _names(found)}
     for node, values in found:
         for what, (value, count) in usual.items():
-            if values.get(what, "") != value:
+            if values.get(what, "") not in (value, UNKNOWN):
                 yield Deviation(node, name, what, values.get(what, ""), value, count, len(found))
 
 
 def _names(found: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    return list(dict.fromkeys(what for _, values in found for what in values))
+    return list(dict.fromkeys(what for _, values in found for what, value in values.items() if value != UNKNOWN))
 
 
 def _most_common(values: Iterable[str]) -> tuple[str, int]:
-    return Counter(values).most_common(1)[0]
+    return Counter(value for value in values if value != UNKNOWN).most_common(1)[0]

@@ -21,11 +21,13 @@ from nfd.config.overlay import Layer
 from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again
 from nfd.errors import NotFound
+from nfd.features import Features
 from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, read_object
 from nfd.kube.paths import RULES
 from nfd.master.http.reports_api import MasterState, TimedReport
+from nfd.master.node.outcome import NO_RULES, Known, evaluate_node
 from nfd.master.rules.nodefeatures import FeatureObject, node_of
 from nfd.report import Report
 from nfd.store.base import trim
@@ -116,6 +118,31 @@ def input_of(found: ClusterDocuments, current: Files, new: Files, deleted: Itera
         warnings.append(f"{who} not reported to this master: keys that come from features stay there")
     warnings += selected.remarks()
     return PlanInput(inputs, with_rules(found.rules, new.rules, deleted), after, tuple(warnings))
+
+
+def documents_of(args: Namespace) -> ClusterDocuments:
+    """The cluster as its master knows it now. Raises: ConfigError, KubeError."""
+
+    async def ask(client: KubeClient) -> ClusterDocuments:
+        reports, state = await read_reports(args.master, await authorization(client, args.token_file))
+        selects = bool(state.namespace_selector)
+        return await read_documents(client, args, reports, state, namespaces=selects, worker=False)
+
+    return ask_cluster(args, ask)
+
+
+def features_of(found: ClusterDocuments) -> list[tuple[str, Mapping[str, str], Features | None]]:
+    """Name, labels and features of each node: the report merged with NodeFeature objects, as the master has them.
+
+    None stands for features that are not known.
+    """
+    given = input_of(found, Files(), Files(), ())
+    features: list[tuple[str, Mapping[str, str], Features | None]] = []
+    for one in given.nodes:
+        known = Known(one.lists, given.state.instance)
+        outcome = evaluate_node(one.node, one.report, NO_RULES, one.objects, given.state.joining, known)
+        features.append((one.node.name, one.node.labels, outcome.report.features if outcome.fresh.reported else None))
+    return features
 
 
 async def read_worker_config(client: KubeClient, namespace: str) -> Layer | None:

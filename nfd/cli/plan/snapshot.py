@@ -35,10 +35,15 @@ _LARGEST = 2**31
 
 def snapshot_input(path: str, selector: str, current: Files, new: Files, deleted: list[str]) -> PlanInput:
     """The input of a plan for the cluster in a snapshot. Raises: ConfigError."""
-    found = parse_snapshot(_read(path), path)
-    nodes = [node for node in found.nodes if selects(selector, labels_of(node))]
-    given = input_of(found.for_nodes(nodes), current, new, deleted)
+    found = read_snapshot(path, selector)
+    given = input_of(found, current, new, deleted)
     return replace(given, warnings=(*given.warnings, *_uncertain_rules(new, found.replaced)))
+
+
+def read_snapshot(path: str, selector: str) -> ClusterDocuments:
+    """The cluster in a file, with the nodes that the selector selects. Raises: ConfigError."""
+    found = parse_snapshot(_read(path), path)
+    return found.for_nodes([node for node in found.nodes if selects(selector, labels_of(node))])
 
 
 def render_snapshot(found: ClusterDocuments) -> Iterator[str]:
@@ -181,4 +186,4 @@ def _list(value: Any) -> list[Json]:
 def flags_given(args: Namespace) -> list[str]:
     """Flags that a snapshot makes meaningless, as they were given."""
     names = ("replay", "current_rules", "kubeconfig", "context", "cluster", "user", "as_user", "token_file")
-    return [f"--{name.removesuffix('_user').replace('_', '-')}" for name in names if getattr(args, name)]
+    return [f"--{name.removesuffix('_user').replace('_', '-')}" for name in names if getattr(args, name, None)]
