@@ -20,6 +20,8 @@ MOUNTED = 90.0
 documentation, "Mounted ConfigMaps are updated automatically")."""
 KNOWN = 600.0
 ASKED = 60.0
+SAMPLED = 2.0
+"""Seconds between two samples, each of which costs the master some milliseconds."""
 WINDOW = 10.0
 """Seconds over which the highest load is averaged."""
 
@@ -51,7 +53,7 @@ async def lost(run: Run, _at_once: int) -> None:
     samples: list[Sample] = []
     async with run.cost() as cost:
         reporting = asyncio.create_task(run.crew.report(range(run.nodes), run.target, mounted_within=MOUNTED))
-        await run.until(lambda: unknown(run, samples), KNOWN, every=1.0)
+        await run.until(lambda: unknown(run, samples), KNOWN, every=SAMPLED)
         seconds = time.monotonic() - began
     came = await reporting
     writes = [event for event in run.plane.writes(mark) if "nfd-master" in event.user]
