@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from gfd.options import Config as GfdConfig
 from nfd.cli.reference import page
 from nfd.config import render
+from nfd.config.section import Section
 from nfd.master.config import Config as MasterConfig
+from nfd.topology.cli import Config as TopologyConfig
 from nfd.worker.config import model as worker_model
 from tests.children import run
 from tests.consumers import page as consumers
@@ -58,6 +62,49 @@ def reference() -> dict[str, str]:
     return pages
 
 
+def chart_schema() -> dict[str, str]:
+    """The chart's schema with those of the configuration files: Helm refuses what `nfd config validate` does."""
+    name = "deploy/helm/node-feature-discovery/values.schema.json"
+    whole = json.loads((ROOT / name).read_text())
+    worker = config_schema(worker_model())
+    worker["properties"]["sources"]["additionalProperties"] = True  # a plug-in's source
+    whole["$defs"] |= {
+        "masterConfig": config_schema(MasterConfig),
+        "topologyUpdaterConfig": config_schema(TopologyConfig),
+        "workerConfig": worker,
+    }
+    return {name: json.dumps(whole, indent=2, ensure_ascii=False) + "\n"}
+
+
+def config_schema(model: type[Section]) -> dict[str, Any]:
+    """A program's schema without what only editors show; a file may also be empty, and have keys of former releases."""
+    found: dict[str, Any] = without_texts(json.loads(render.schema("", model)))
+    add_former(model, found)
+    return {**found, "type": ["object", "null"]}
+
+
+def add_former(model: type[Section], schema: dict[str, Any]) -> None:
+    """Keys that a program only warns of."""
+    properties = schema.setdefault("properties", {})
+    properties |= {key: {} for key in model.former}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            key = field.alias or name
+            add_former(field.annotation, properties.setdefault(key, {"type": ["object", "null"]}))
+
+
+def without_texts(schema: Any) -> Any:
+    """Without `$schema`, `title`, `description`, `default`, `deprecated` of the schema; properties may be called so."""
+    if not isinstance(schema, dict):
+        return [without_texts(one) for one in schema] if isinstance(schema, list) else schema
+    texts = ("$schema", "title", "description", "default", "deprecated")
+    return {
+        key: {name: without_texts(one) for name, one in value.items()} if key == "properties" else without_texts(value)
+        for key, value in schema.items()
+        if key not in texts
+    }
+
+
 def tables() -> dict[str, str]:
     """Tables that stand in pages written by hand."""
     found = {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text()), labels.NAME: labels.page()}
@@ -94,7 +141,7 @@ def long_files() -> Iterator[str]:
 
 
 def main() -> int:
-    wanted = grpc_code() | reference() | tables()
+    wanted = grpc_code() | reference() | tables() | chart_schema()
     if "--write" in sys.argv:
         wanted[EXCEPTIONS] = shrunk(ROOT)
     old = [name for name, text in wanted.items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text]

@@ -181,7 +181,12 @@ class CommandWords:
 
 def all_commands() -> list[CommandWords]:
     """Every command and subcommand, in order."""
-    return [one for name, about in COMMANDS.items() for one in _words(make_parser("nfd", name)[0], (name,), about)]
+    return [one for name in COMMANDS for one in command_words(name)]
+
+
+def command_words(name: str) -> list[CommandWords]:
+    """A command, then its subcommands."""
+    return list(_words(make_parser("nfd", name)[0], (name,), COMMANDS[name]))
 
 
 def _words(parser: ArgumentParser, path: tuple[str, ...], about: str) -> Iterator[CommandWords]:

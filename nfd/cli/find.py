@@ -12,10 +12,11 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nfd.cli.cluster import Json, add_cluster_flags, read_fleet
-from nfd.cli.nodes import as_data
-from nfd.cli.output import Style, columns, screen_width, style_of
+from nfd.cli.nodes import HEAD, WIDE, add_list_flags, as_data, cells_of, follow, order_of
+from nfd.cli.output import Style, Table, columns, screen_width, style_of
 from nfd.cli.parsers import path
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
@@ -52,8 +53,8 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", default="", help=about)
     about = "token for --master (default: that of the kubeconfig)"
     parser.add_argument("--token-file", metavar="FILE", type=path, help=about)
-    parser.add_argument("-o", "--output", choices=("text", "name", "affinity", "json"), default="text")
-    parser.add_argument("--no-headers", action="store_true", help="no heading above the table")
+    parser.add_argument("-o", "--output", choices=("text", "wide", "name", "affinity", "json"), default="text")
+    add_list_flags(parser, "go on with a line for each node that begins or ceases to match, or changes these labels")
 
 
 def run(args: Namespace) -> int:
@@ -63,33 +64,71 @@ def run(args: Namespace) -> int:
         flag = "--group-by" if args.group_by else "--master"
         raise ConfigError(f"{flag} belongs to --drift" if args.expression else "EXPR or --drift is required")
     expression = parse_query(args.expression)
+    lines = Lines(expression, args)
+    if args.watch:
+        if args.output not in ("text", "wide", "name"):
+            raise ConfigError("--watch is for -o text, wide and name")
+        return follow(args, lines.text, lines.choose, lines.same)
     nodes = read_fleet(args).summaries
     for line in missing_keys(expression, (node.labels for node in nodes)):
         sys.stderr.write(f"nfd find: {line}\n")
-    found = [node for node in nodes if expression.holds(node.labels)]
-    selector = to_selector(expression, [node.labels for node in nodes])
+    found = lines.choose(nodes, True)
     if args.output == "name":
-        sys.stdout.write("".join(f"node/{node.name}\n" for node in found))
+        sys.stdout.write(lines.text(found))
         return 0
+    selector = to_selector(expression, [node.labels for node in nodes])
     if args.output == "json":
         value = {"nodes": [node.name for node in found], "warnings": list(selector.warnings)}
         selectors = {"labelSelector": selector.to_label_selector(), "affinity": selector.to_affinity()}
         sys.stdout.write(as_data(value | selectors, "json"))
         return 0
     style = style_of(sys.stdout)
-    if args.output == "text":
-        sys.stdout.write(
-            as_table(expression, found, style, heading=not args.no_headers)
-            + style.dim(f"{len(found)} of {len(nodes)} nodes")
-            + "\n\n"
-        )
-    sys.stdout.write(as_yaml(selector, style, short=args.output == "text"))
+    if args.output != "affinity":
+        sys.stdout.write(lines.text(found) + style.dim(f"{len(found)} of {len(nodes)} nodes") + "\n\n")
+    sys.stdout.write(as_yaml(selector, style, short=args.output != "affinity"))
     return 0
+
+
+class Lines:
+    """Prints nodes with the labels in the expression, as names or as lines of one table."""
+
+    def __init__(self, expression: Expression, args: Namespace) -> None:
+        self._expression, self._args, self._keys = expression, args, keys_of(expression)
+        self._heading = not args.no_headers
+        more = (*HEAD[1:], *WIDE) if args.output == "wide" else ()
+        head = ("NAME", *(key.rpartition("/")[2] for key in self._keys), *more)
+        style = style_of(sys.stdout)
+        kept = head.index("PROBLEMS") if more else 0
+        self._table = Table(head, style, [style.value, *[None] * (len(head) - 1)], screen_width(), kept)
+
+    def choose(self, nodes: Sequence[NodeSummary], listed: bool) -> list[NodeSummary]:
+        """The nodes that match, in the order of `--sort-by`."""
+        found = [node for node in nodes if self._expression.holds(node.labels)]
+        return sorted(found, key=order_of(self._args.sort_by, nodes)) if self._args.sort_by and listed else found
+
+    def same(self, one: NodeSummary, other: NodeSummary) -> bool:
+        """Whether both match or neither does, and the lines are equal."""
+        if self._expression.holds(one.labels) != self._expression.holds(other.labels):
+            return False
+        return self._cells(replace(one, changed="")) == self._cells(replace(other, changed=""))
+
+    def text(self, nodes: Sequence[NodeSummary]) -> str:
+        """The nodes; the first text has the heading."""
+        if self._args.output == "name":
+            return "".join(f"node/{node.name}\n" for node in nodes)
+        heading, self._heading = self._heading and bool(nodes), self._heading and not nodes
+        return self._table.text([self._cells(node) for node in nodes], heading=heading)
+
+    def _cells(self, node: NodeSummary) -> list[str]:
+        more = cells_of(node, wide=True)[1:] if self._args.output == "wide" else []
+        return [node.name, *(node.labels.get(key, "") for key in self._keys), *more]
 
 
 def _drift(args: Namespace) -> int:
     if args.expression or args.output not in ("text", "json", "name"):
         raise ConfigError("--drift has no EXPR, and prints text, json or name")
+    if args.watch or args.sort_by:
+        raise ConfigError("--drift goes without --watch and --sort-by")
     nodes, firmware = _with_firmware(args) if args.master else (read_fleet(args).nodes, {})
     groups, without = group_nodes(nodes, args.group_by or GROUPS)
     found = deviations(groups, lambda node: versions_of(node) | firmware.get(node["metadata"]["name"], {}))
@@ -124,17 +163,6 @@ def _drift_table(found: Sequence[Deviation], style: Style) -> str:
     ]
     head = ("NAME", "GROUP", "WHAT", "VALUE", "USUAL")
     return columns(head, rows, style, [style.value, None, None, style.warn, None], screen_width())
-
-
-def as_table(expression: Expression, nodes: Sequence[NodeSummary], style: Style, *, heading: bool) -> str:
-    """The nodes, with the labels in the expression."""
-    if not nodes:
-        return ""
-    keys = keys_of(expression)
-    rows = [[node.name, *(node.labels.get(key, "") for key in keys)] for node in nodes]
-    head = ["NAME", *(key.rpartition("/")[2] for key in keys)]
-    paints = [style.value, *[None] * len(keys)]
-    return columns(head, rows, style, paints, screen_width(), heading=heading)
 
 
 def as_yaml(selector: Selector, style: Style, *, short: bool) -> str:

@@ -7,14 +7,16 @@ left out. The command is also named `accelerators`."""
 from __future__ import annotations
 
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nfd.cli.cluster import add_cluster_flags, read_fleet
-from nfd.cli.nodes import as_data
-from nfd.cli.output import Style, bar, columns, cut, numbers, screen_width, size_text, style_of
+from nfd.cli.nodes import WIDE, add_list_flags, as_data, cells_of, gpus_text, order_of
+from nfd.cli.output import Style, Table, bar, cut, numbers, screen_width, size_text, style_of
+from nfd.errors import ConfigError
 from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
 from nfd.fleet.gpus import Group, group
 from nfd.fleet.nodes import NodeSummary
@@ -24,26 +26,36 @@ EXAMPLES = (
     ("gpus", "all GPUs and other accelerators of the cluster"),
     ("gpus --free", "only resources that are not fully allocated"),
     ("gpus --pods", "which pod holds which GPU, MIG device or share"),
+    ("gpus -o wide --sort-by gpu-memory", "a line for each node and resource"),
     ("gpus -o json", "the same for a script"),
 )
+
+
+HEAD = ("NAME", "GPUS", "PROBLEMS", "RESOURCE", "ALLOCATED")
+PODS = ("NODE", "POD", "RESOURCE", "AMOUNT", "DEVICE", "CLAIM")
+INTERVAL = 5
+"""Seconds between two lists with --watch: what is allocated is known from all pods and claims together."""
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
     parser.add_argument("--free", action="store_true", help="only nodes and resources that are not fully allocated")
     parser.add_argument("--pods", action="store_true", help="list the pods that hold GPUs")
-    parser.add_argument("-o", "--output", choices=("bars", "json", "yaml"), default="bars")
+    parser.add_argument("-o", "--output", choices=("bars", "table", "wide", "name", "json", "yaml"), default="bars")
+    add_list_flags(parser, f"go on every {INTERVAL} s with the lines that have changed")
 
 
 def run(args: Namespace) -> int:
+    listed = args.output in ("table", "wide", "name") or (args.pods and args.output == "bars")
+    if not listed and (args.watch or args.sort_by or args.no_headers):
+        raise ConfigError("--watch, --sort-by and --no-headers are for -o table, wide and name, and for --pods")
+    if listed:
+        return _list(args)
     fleet = read_fleet(args, pods=True, dra=True)
     nodes = fleet.summaries
     if fleet.dra.note:
         sys.stderr.write(f"{fleet.dra.note}\n")
     groups = group(nodes)
-    if args.pods and args.output == "bars":
-        sys.stdout.write(as_table(nodes, style_of(sys.stdout)))
-        return 0
     if args.output == "bars":
         sys.stdout.write(as_bars(groups, {one.name: one for one in nodes}, style_of(sys.stdout), free=args.free))
         return 0
@@ -59,17 +71,47 @@ def _node(one: NodeSummary) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def as_table(nodes: Sequence[NodeSummary], style: Style) -> str:
-    """One line for each pod and what it holds; claims without a pod have none."""
-    rows = [
-        [one.name, each.pod or "-", each.resource, str(each.amount), each.device, each.claim]
-        for one in nodes
-        for each in one.holders
-    ]
-    if not rows:
-        return style.dim("no pod holds a GPU") + "\n"
-    head = ("NODE", "POD", "RESOURCE", "AMOUNT", "DEVICE", "CLAIM")
-    return columns(head, rows, style, [style.value, *[None] * (len(head) - 1)], screen_width())
+def _list(args: Namespace) -> int:
+    """Lines for nodes or pods; with --watch, again those that have changed, until interrupted."""
+    head = PODS if args.pods else (*HEAD, *(WIDE if args.output == "wide" else ()))
+    style = style_of(sys.stdout)
+    kept = head.index("PROBLEMS") if "PROBLEMS" in head else 0
+    table = Table(head, style, [style.value, *[None] * (len(head) - 1)], screen_width(), kept)
+    before: list[list[str]] = []
+    heading = not args.no_headers
+    while True:
+        nodes = read_fleet(args, pods=True, dra=True).summaries
+        nodes = sorted(nodes, key=order_of(args.sort_by, nodes)) if args.sort_by else nodes
+        rows = [row for one in nodes for row in _rows(one, args)]
+        changed = [row for row in rows if row not in before]
+        if args.output == "name":
+            names = dict.fromkeys(row[0] for row in changed)
+            sys.stdout.write("".join(f"node/{name}\n" for name in names))
+        elif changed:
+            sys.stdout.write(table.text(changed, heading=heading))
+            heading = False
+        elif not args.watch:
+            sys.stderr.write("no pod holds a GPU\n" if args.pods else "no GPUs\n")
+        sys.stdout.flush()
+        before = rows
+        if not args.watch:
+            return 0
+        time.sleep(INTERVAL)
+
+
+def _rows(one: NodeSummary, args: Namespace) -> Iterator[list[str]]:
+    """A line for each pod and what it holds (claims without a pod have none), or for each resource of the node."""
+    if args.pods:
+        for each in one.holders:
+            yield [one.name, each.pod or "-", each.resource, str(each.amount), each.device, each.claim]
+        return
+    gpus, problems = " + ".join(map(gpus_text, one.accelerators)), ", ".join(one.problems)
+    wide = cells_of(one, wide=True)[-len(WIDE) :] if args.output == "wide" else []
+    for offer in one.resources:
+        if not args.free or offer.allocated < offer.allocatable:
+            yield [one.name, gpus, problems, offer.name, f"{offer.allocated}/{offer.allocatable}", *wide]
+    if one.accelerators and not one.resources and not args.free:
+        yield [one.name, gpus, problems, "", "", *wide]
 
 
 UNITS = {PARTITION: "partitions", SHARE: "shares", VIEW: "the same devices in another unit"}

@@ -16,7 +16,10 @@ from nfd.errors import ConfigError, KubeError
 from nfd.kube.client import KubeClient
 from nfd.master.http.reports_api import PATH, MasterState, TimedReport, parse_line, parse_state
 
-_FORWARD = "kubectl port-forward -n NAMESPACE deploy/nfd-master 8081, to a master with --serve-reports"
+_FORWARD = (
+    'kubectl -n NAMESPACE port-forward "$(kubectl -n NAMESPACE get deployment -l role=master -o name)" 8081, '
+    "to a master with --serve-reports"
+)
 
 
 def add_master_flags(parser: _ActionsContainer) -> None:

@@ -52,9 +52,14 @@ def add_flags(parser: ArgumentParser) -> None:
         "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
     )
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
+    add_list_flags(parser, "go on with a line for each node that changes")
+
+
+def add_list_flags(parser: ArgumentParser, watch: str) -> None:
+    """Those of kubectl's lists; `watch` says what --watch goes on with."""
     parser.add_argument("--no-headers", action="store_true", help="no heading")
     parser.add_argument("--sort-by", metavar="COLUMN", default="", help="a column, or a label's key (default: name)")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on with a line for each node that changes")
+    parser.add_argument("-w", "--watch", action="store_true", help=watch)
 
 
 def run(args: Namespace) -> int:
@@ -107,35 +112,52 @@ class Printer:
         return self._table.text([self.cells(one) for one in nodes], heading=heading)
 
     def cells(self, node: NodeSummary) -> list[str]:
-        return _row(node, datetime.now(UTC), wide=self._wide, reported=self._reported)
+        return cells_of(node, wide=self._wide, reported=self._reported)
 
 
 def watch(args: Namespace) -> int:
     """Print the nodes, and again each that looks different, until interrupted. Raises: ConfigError, KubeError."""
+    return follow(args, Printer(args).text, lambda nodes, listed: select(args, nodes, listed=listed), _look_alike)
+
+
+Choose = Callable[[Sequence[NodeSummary], bool], Sequence[NodeSummary]]
+"""Those of the nodes that are shown, in order; the second argument says that these are all nodes."""
+
+
+def follow(
+    args: Namespace,
+    text: Callable[[Sequence[NodeSummary]], str],
+    choose: Choose,
+    same: Callable[[NodeSummary, NodeSummary], bool],
+) -> int:
+    """Print the chosen nodes, and again each that is not the same any more, until interrupted.
+
+    Raises: ConfigError, KubeError.
+    """
 
     async def ask(client: KubeClient) -> int:
         from nfd.kube.informer import Informer, Store
 
-        printer, is_listed = Printer(args), False
+        is_listed = False
 
         def changed(before: NodeSummary | None, now: NodeSummary | None) -> None:
             """Called for each node of the list, too."""
             gone = replace(before, problems=("deleted",)) if before is not None else None
             node = now or gone
-            if is_listed and node is not None and select(args, [node], listed=False):
+            if is_listed and node is not None and choose([one for one in (before, node) if one is not None], False):
                 show([node])
 
         def show(nodes: Sequence[NodeSummary]) -> None:
             try:
-                sys.stdout.write(printer.text(nodes))
+                sys.stdout.write(text(nodes))
                 sys.stdout.flush()
             except BrokenPipeError as error:  # an informer would take it for a defect of its own
                 raise SystemExit(0) from error
 
-        store = Store(lambda item: summarize(lean(item)), changed, same=_look_alike)
+        store = Store(lambda item: summarize(lean(item)), changed, same=same)
         for item in await read_nodes(client, args.selector):
             store.put(item)
-        show(select(args, sorted(store.items.values(), key=lambda node: node.name)))
+        show(choose(sorted(store.items.values(), key=lambda node: node.name), True))
         is_listed = True
         query = {"labelSelector": args.selector} if args.selector else {}
         await Informer(client, NODES, store, query=query).run()
@@ -239,7 +261,8 @@ def as_data(value: object, form: str) -> str:
     return dump(value)
 
 
-def _row(node: NodeSummary, now: datetime, *, wide: bool, reported: bool) -> list[str]:
+def cells_of(node: NodeSummary, *, wide: bool, reported: bool = False) -> list[str]:
+    """The cells below HEAD, LAST REPORT and WIDE."""
     cells = [
         node.name,
         " + ".join(map(gpus_text, node.accelerators)),
@@ -249,7 +272,7 @@ def _row(node: NodeSummary, now: datetime, *, wide: bool, reported: bool) -> lis
         node.os,
         ",".join(node.taints),
     ]
-    cells.append(age(node.changed, now))
+    cells.append(age(node.changed, datetime.now(UTC)))
     if reported:
         cells.append("" if node.reported is None else span(int(node.reported)))
     if wide:

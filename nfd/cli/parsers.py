@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
 from nfd.errors import ConfigError
+from nfd.message_text import did_you_mean
 
 Examples = tuple[tuple[str, str], ...]
 """A command line without the program's name, and its description."""
 _HEAD = "examples:"
+_UNKNOWN = re.compile(r"unrecognized arguments: (-[^\s=]+)")
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 _PACKAGES = frozenset(("explain", "export", "plan", "report", "up"))
 """Commands with a package of their own, in which `command` has `add_flags` and `run`."""
 
@@ -20,7 +24,15 @@ class Parser(ArgumentParser):
     """Reports an error as one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message} (see {self.prog} --help)")
+        raise ConfigError(f"{message}{self._meant(message)} (see {self.prog} --help)")
+
+    def _meant(self, message: str) -> str:
+        """The nearest flag or choice, by argparse's message."""
+        if wrong := _UNKNOWN.search(message):
+            return did_you_mean(wrong[1], self._option_string_actions)
+        if wrong := _CHOICE.search(message):
+            return did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2]))
+        return ""
 
 
 class _Formatter(HelpFormatter):

@@ -34,6 +34,7 @@ from nfd.config.reload_guard import FilesInUse
 from nfd.config.render import usage
 from nfd.config.section import Section
 from nfd.errors import ConfigError, NfdError
+from nfd.message_text import did_you_mean
 from nfd.runtime import log
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
@@ -211,7 +212,7 @@ def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[s
             break
         name, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
         if name not in flags:
-            raise ConfigError(f"{word.partition('=')[0]}: unknown flag")
+            raise ConfigError(f"{word.partition('=')[0]}: unknown flag{did_you_mean(name, flags)}")
         if not equals and not flags[name] and not words:
             raise ConfigError(f"{word}: needs a value")
         if not equals:

@@ -282,7 +282,7 @@ def _unmatched(parsed: RuleObject, place: _Place) -> Iterator[_Found]:
         for field, text in templates.items():
             for feature in _read_by(text):
                 if feature not in matched:
-                    advice = did_you_mean(feature, matched)
+                    advice = "" if feature in KNOWN else did_you_mean(feature, matched)
                     reason = f"warning: template: .{feature} is empty, as no term of the rule matches {feature}{advice}"
                     yield place.file, place.line((*inside, field)), reason
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 
 from nfd.cli import COMMANDS, main
 from nfd.cli.completion import all_commands, render
+from nfd.cli.kubectl_complete import main as kubectl_complete
 from nfd.cli.reference import manual, page
 from tests.children import run
+from tests.e2e.programs import SCRIPTS
 
 Run = Callable[..., tuple[int, str, str]]
 ASK = """
@@ -55,6 +58,39 @@ def ask(shell: str, script: Path, typed: list[str]) -> set[str]:
     done = run(command, cwd=script.parent)
     assert done.stderr == ""
     return set(done.stdout.split("\n")[:-1])
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ([""], {*COMMANDS, ":4"}),
+        (["no"], {"nodes", ":4"}),
+        (["zzz", ""], {":4"}),
+        (["nodes", "-o", ""], {"table", "wide", "json", "yaml", "name", ":4"}),
+        (["nodes", "--wh"], {"--where", ":4"}),
+        (["rules", ""], {"eval", "validate", ":4"}),
+        (["rules", "eval", "--out"], {"--output", ":4"}),
+        (["rules", "validate", ""], {":0"}),
+        (["plan", "--replay", ""], {":0"}),
+        (["completion", "z"], {"zsh", ":4"}),
+    ],
+)
+def test_kubectl(typed: list[str], offered: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """As kubectl asks: one offer a line, with a description behind a tab, then what else may be offered."""
+    assert kubectl_complete(typed) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.partition("\t")[0] for line in lines} == offered
+    assert lines[-1] in (":0", ":4")
+
+
+def test_kubectl_runs_it(tmp_path: Path) -> None:
+    """The real kubectl finds the program by its name, and completes `kubectl nfd`."""
+    own = tmp_path / "kubectl_complete-nfd"
+    own.write_text(f"#!{sys.executable}\nimport sys\nfrom nfd.cli.kubectl_complete import main\nsys.exit(main())\n")
+    own.chmod(0o755)
+    path = f"{tmp_path}:{SCRIPTS}:{os.environ['PATH']}"
+    done = run(["kubectl", "__complete", "nfd", "find", "--sort"], env={**os.environ, "PATH": path})
+    assert done.stdout.splitlines()[0].startswith("--sort-by")
 
 
 def test_bash_asks_the_cluster_for_nodes(script: Path) -> None:

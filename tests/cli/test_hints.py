@@ -35,6 +35,22 @@ def test_commands(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "said", "hint"),
+    [
+        (("rules", "vlidate", "x"), "invalid choice: 'vlidate'", "; did you mean validate? (see nfd rules --help)"),
+        (("completion", "bsh"), "invalid choice: 'bsh'", "; did you mean bash? (see nfd completion --help)"),
+        (("nodes", "--problms"), "unrecognized arguments: --problms", "; did you mean --problems? (see nfd nodes"),
+        (("nodes", "--zzz=1"), "unrecognized arguments: --zzz=1 (see", ""),
+    ],
+)
+def test_flags_and_commands_of_commands(run: Run, words: tuple[str, ...], said: str, hint: str) -> None:
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert hint in err
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         (

@@ -138,3 +138,45 @@ def test_a_terminal_of_80_columns(nodes: ControlPlane) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].split()[:3] == ["NAME", "GPUS", "PROBLEMS"]
     assert "not ready" in lines[1]
+
+
+def test_lists_of_find_and_gpus(run: Run, nodes: ControlPlane) -> None:
+    """As those of `nfd nodes`."""
+    mine = ("find", "/lists = yes", "-l", "lists")
+    assert run(*mine, "-o", "name", "--sort-by", "cpu-model.id")[1] == "node/lists-2\nnode/lists-10\n"
+    wide = run(*mine, "-o", "wide")[1].splitlines()
+    assert wide[0].split()[:4] == ["NAME", "lists", "GPUS", "PROBLEMS"]
+    assert wide[1].split()[:3] == ["lists-10", "yes", "-"]
+    assert run(*mine, "--watch", "-o", "json")[0] == 2
+    assert run("find", "--drift", "--watch")[0] == 2
+    nodes.request("PATCH", "/api/v1/nodes/lists-2", {"metadata": {"labels": GPU_LABELS}})
+    room = {"capacity": {"nvidia.com/gpu": "2"}, "allocatable": {"nvidia.com/gpu": "2"}}
+    nodes.request("PATCH", "/api/v1/nodes/lists-2/status", {"status": room})
+    gpus = ("gpus", "-l", "lists=yes")
+    assert run(*gpus, "-o", "name") == (0, "node/lists-2\n", "")
+    assert run(*gpus, "-o", "table", "--no-headers")[1].split()[:2] == ["lists-2", "2×NVIDIA-L4"]
+    assert "0/2" in run(*gpus, "-o", "wide", "--sort-by", "gpus")[1]
+    assert run(*gpus, "--pods") == (0, "", "no pod holds a GPU\n")
+    assert run(*gpus, "--watch")[0] == run(*gpus, "-o", "json", "--no-headers")[0] == 2
+
+
+GPU_LABELS = {f"nvidia.com/gpu.{name}": value for name, value in (("count", "2"), ("product", "NVIDIA-L4"))}
+
+
+def test_find_and_gpus_go_on(nodes: ControlPlane) -> None:
+    """`find` prints a node that begins or ceases to match; `gpus` one whose line has changed."""
+    find = start("find", "/lists = yes and nvidia.com/gpu.count", "-w", "--no-headers", stdout=subprocess.PIPE)
+    gpus = start("gpus", "-l", "lists=yes", "-o", "table", "-w", stdout=subprocess.PIPE)
+    try:
+        assert find.stdout is not None
+        assert gpus.stdout is not None
+        for labels in (GPU_LABELS, {"nvidia.com/gpu.count": "1"}, {"nvidia.com/gpu.count": None}):
+            nodes.request("PATCH", "/api/v1/nodes/lists-2", {"metadata": {"labels": labels}})
+            assert find.stdout.readline().split()[0] == "lists-2"
+            if labels is GPU_LABELS:
+                assert gpus.stdout.readline().split()[0] == "NAME"
+                assert gpus.stdout.readline().split()[:2] == ["lists-2", "2×NVIDIA-L4"]
+    finally:
+        for process in (find, gpus):
+            process.kill()
+            process.communicate()

@@ -17,7 +17,10 @@ from nfd.runtime.optional_packages import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PROGRAMS: dict[str, str] = PROJECT["scripts"]
+PROGRAMS: dict[str, str] = {
+    name: where for name, where in PROJECT["scripts"].items() if not name.startswith("kubectl_complete-")
+}
+"""Those that people run; kubectl runs the others."""
 BLOCKED = """
 import importlib, sys
 class Missing:

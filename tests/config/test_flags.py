@@ -115,6 +115,7 @@ def test_feature_gates() -> None:
 
 ERRORS = [
     (("-nope",), "-nope: unknown flag"),
+    (("--confg=x",), "--confg: unknown flag; did you mean config?"),
     (("--nope=1",), "--nope: unknown flag"),
     (("-port",), "-port: needs a value"),
     (("-port=x",), "-port: 'x' is not a whole number"),
@@ -128,7 +129,7 @@ ERRORS = [
     (("--sources.fake.labels=x",), "-sources.fake.labels: 'x' is not NAME=VALUE"),
     (("-o=1", "--output=2"), "-output: is the same flag as -o; use only one"),
     (("--port=1", "--core.port=2"), "-core.port: is the same flag as -port; use only one"),
-    (("--core.sources=x",), "--core.sources: unknown flag"),
+    (("--core.sources=x",), "--core.sources: unknown flag; did you mean core.label-sources?"),
     (("--sources.custom=x",), "--sources.custom: unknown flag"),
 ]
 

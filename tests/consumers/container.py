@@ -41,6 +41,8 @@ class Container:
     def refresh(self) -> None:
         """Bring the mounted files up to date, as a kubelet does every minute."""
         for volume in self._pod["spec"].get("volumes", ()):
+            if "emptyDir" in volume:
+                (self._folder / volume["name"]).mkdir(exist_ok=True)
             for name, text in self._files(volume).items():
                 write(self._folder / volume["name"] / name, text)
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.consumers.container import Container
+from tests.consumers.logs import LogServer
 from tests.consumers.pods import Running
 from tests.consumers.proxy import ServiceProxy
 from tests.controlplane.api import ApiError
@@ -33,8 +34,9 @@ class Kubelet:
     ) -> None:
         self._plane, self._pods_path, self._folder = plane, f"/api/v1/namespaces/{namespace}/pods", folder
         self._machines = machines
-        self._proxy = ServiceProxy(plane, namespace, service, self._grpc_port)
+        self._proxy = ServiceProxy(plane, namespace, service, lambda pod: self.port_of(pod, "grpc"))
         self._services = {service: self._proxy.port}
+        self._logs = LogServer(folder / "kubelet", self._said)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
         self.running: dict[str, Running] = {}
@@ -42,6 +44,10 @@ class Kubelet:
         self.ended: list[Running] = []
 
     def __enter__(self) -> Self:
+        for name in self._machines:
+            address = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}
+            where = {**address, "daemonEndpoints": {"kubeletEndpoint": {"Port": self._logs.port}}}
+            self._plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": where})
         self._thread.start()
         return self
 
@@ -50,11 +56,16 @@ class Kubelet:
     ) -> None:
         self._stopping.set()
         self._thread.join()
+        self._logs.stop()
         self._proxy.stop()
 
     def texts(self) -> str:
         """What all programs have said, those of pods that are gone included."""
         return "".join(one.container.program.text() for one in (*self.ended, *self.running.values()))
+
+    def _said(self, pod: str) -> str | None:
+        found = (one for one in list(self.running.values()) if one.pod["metadata"]["name"] == pod)
+        return next((one.container.program.text() for one in found if one.restarts >= 0), None)
 
     def _run(self) -> None:
         """The processes end with this thread."""
@@ -107,10 +118,11 @@ class Kubelet:
         with suppress(ApiError):  # gone meanwhile
             self._plane.request("PATCH", path, {"metadata": {"uid": one.pod["metadata"]["uid"]}, "status": wanted})
 
-    def _grpc_port(self, pod: str) -> int | None:
+    def port_of(self, pod: str, named: str) -> int | None:
+        """Where that port of a pod listens on this machine; None if the pod does not run."""
         for one in list(self.running.values()):
             if one.pod["metadata"]["name"] == pod and one.container.program.alive():
-                return one.container.port("grpc")
+                return one.container.port(named)
         return None
 
 

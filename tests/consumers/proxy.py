@@ -12,14 +12,14 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
 
 Resolve = Callable[[str], int | None]
-"""The port of this machine on which the gRPC server of a pod listens; None if it does not run."""
+"""The port of this machine on which a server of a pod listens; None if it does not run."""
 
 
 class ServiceProxy:
     """One Service on `port` of loopback, served by a thread of its own. Without a Ready pod connections are refused."""
 
-    def __init__(self, plane: ControlPlane, namespace: str, service: str, resolve: Resolve) -> None:
-        (self.port,) = free_ports(1)
+    def __init__(self, plane: ControlPlane, namespace: str, service: str, resolve: Resolve, port: int = 0) -> None:
+        self.port = port or free_ports(1)[0]
         self._plane, self._resolve = plane, resolve
         self._slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         self._slices += f"?labelSelector=kubernetes.io/service-name%3D{service}"

@@ -110,7 +110,7 @@ def test_gpus_are_read_in_one_place() -> None:
     worker = {each["name"]: each.get("value") for each in container_of(one(objects, "DaemonSet", "nfd-worker"))["env"]}
     assert worker["NFD_WORKER_CORE_FEATURE_SOURCES"] == "all,-nvidia"
     labels = one(objects, "DaemonSet", WRITES_FEATURES)["spec"]["template"]["metadata"]["labels"]
-    assert labels == {"app": "gpu-feature-discovery"}
+    assert labels == {"app": "gpu-feature-discovery", "role": "gpu-feature-discovery"}
 
 
 @pytest.mark.parametrize("strategy", ["single", "mixed"])

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import helm_python
 import pytest
+import yaml
 
-from tests.deploy.rendering import Values, chart_objects, notes
+from tests.config.test_render import uncommented
+from tests.deploy.rendering import ROOT, Values, chart_objects, notes
 
 PROBE = {
     "initialDelaySeconds": 7,
@@ -190,3 +193,33 @@ def test_a_value_has_an_effect_or_the_notes_say_that_it_has_none(path: str) -> N
     without = {one.removesuffix(".enable") for one in told}
     if not any(path == one or path.startswith(f"{one}.") for one in without):
         assert str(chart_objects(values)) != rendered(tuple(switches.items())), f"{path} changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (
+            {"worker": {"config": {"core": {"slepInterval": "60s"}}}},
+            "'/worker/config/core'.*'slepInterval' not allowed",
+        ),
+        ({"worker": {"config": {"sources": {"pci": {"deviceClassWhitelist": [200]}}}}}, "got number, want string"),
+        ({"master": {"config": {"enableTaint": True}}}, "'/master/config'.*'enableTaint' not allowed"),
+        ({"topologyUpdater": {"config": {"excludeLst": {}}}}, "'/topologyUpdater/config'.*'excludeLst' not allowed"),
+    ],
+)
+def test_configurations_are_checked_by_the_schemas_of_the_programs(values: Values, problem: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=problem):
+        chart_objects(values)
+
+
+def test_configurations_of_nfd_are_valid() -> None:
+    """Every option with its default, keys of former releases, and a plug-in's source."""
+    worker, master = (
+        yaml.safe_load(uncommented((ROOT / f"deploy/examples/nfd-{name}.conf").read_text()))
+        for name in ("worker", "master")
+    )
+    former = {"sources": {"local": {"hooksEnabled": True}, "of-a-plug-in": {"x": 1}}, "core": {"klog": {"v": 4}}}
+    for config in (worker, former, {}, None):
+        chart_objects({"worker": {"config": config}})
+    for config in (master, {"restrictions": {"disableTaints": True}}, {"klog": {"v": "4"}}, None):
+        chart_objects({"master": {"config": config}})

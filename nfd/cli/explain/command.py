@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from nfd.cli.cluster import add_cluster_flags
+from nfd.cli.explain import feature_files
 from nfd.cli.explain.local import Case, Make, find_evidence, reasons
 from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.output import style_of
@@ -35,6 +36,7 @@ EXAMPLES = (
     ),
     ("explain gpu-01 --master http://localhost:8081", "why the Node still has its startup taints"),
     ("explain --replay recordings/gpu-01 - cpu-cpuid.AVX512F", "on a recorded machine; this one without --replay"),
+    ("explain - features.d", "what each line of this machine's feature files became"),
 )
 HERE = "-"
 _MOST_SHOWN = 20
@@ -64,7 +66,8 @@ def add_flags(parser: ArgumentParser) -> None:
         metavar="LABEL",
         nargs="?",
         default="",
-        help=f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints of NODE",
+        help=f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints of NODE."
+        f" {feature_files.NAME}: all feature files of NODE -",
     )
 
 
@@ -77,6 +80,9 @@ def run(args: Namespace) -> int:
     host = host_of(args)
     rules = compile_files(args.rules, POLICY)
     seen = scan(host, plan, problems, rules)
+    if args.label == feature_files.NAME:
+        sys.stdout.writelines(f"{visible(line)}\n" for line in feature_files.explain_files(host, seen))
+        return 0
     key, remark = elsewhere(args.label, seen.labels)
     case = Case(key, host, plan, rules, seen)
     value = case.seen.labels.get(key)

@@ -7,6 +7,7 @@ A line is `key`, which means `key=true`, or `key=value`; `#` starts a comment li
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -39,18 +40,45 @@ class _State:
     no_label: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One entry with what it is to become, or a directive with its problem; key and value are those of an entry."""
+
+    number: int
+    text: str
+    key: str = ""
+    value: str = ""
+    is_label: bool = False
+    is_feature: bool = False
+    expired: bool = False
+    problem: str = ""
+
+
 def parse(text: str, now: float) -> Entries:
     """Read a file; `now` in seconds since the epoch decides what has expired."""
-    entries, state = Entries(), _State()
+    entries = Entries()
+    for line in lines_of(text, now):
+        if line.problem:
+            entries.notes.append((line.number, line.problem))
+        elif not line.expired:
+            _enter(entries, line)
+    return entries
+
+
+def lines_of(text: str, now: float) -> Iterator[Line]:
+    """The entries of a file in order, and the directives that are wrong."""
+    state = _State()
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = raw.strip(BLANK)
         if line.startswith(DIRECTIVE):
-            problem = _direct(state, line.removeprefix(DIRECTIVE), now)
-            if problem:
-                entries.notes.append((number, problem))
-        elif line and not line.startswith("#") and not state.expired:
-            _enter(entries, state, line)
-    return entries
+            if problem := _direct(state, line.removeprefix(DIRECTIVE), now):
+                yield Line(number, line, problem=problem)
+        elif line and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            value = value if equals else "true"
+            yield Line(number, line, key, value, not state.no_label, not state.no_feature, state.expired)
+            if not state.expired:
+                state.no_feature = state.no_label = False
 
 
 def _direct(state: _State, directive: str, now: float) -> str | None:
@@ -70,15 +98,12 @@ def _direct(state: _State, directive: str, now: float) -> str | None:
     return None
 
 
-def _enter(entries: Entries, state: _State, line: str) -> None:
-    key, equals, value = line.partition("=")
-    value = value if equals else "true"
-    for barred, target in ((state.no_feature, entries.features), (state.no_label, entries.labels)):
-        if barred:
-            target.pop(key, None)
+def _enter(entries: Entries, line: Line) -> None:
+    for wanted, target in ((line.is_feature, entries.features), (line.is_label, entries.labels)):
+        if wanted:
+            target[line.key] = line.value
         else:
-            target[key] = value
-    state.no_feature = state.no_label = False
+            target.pop(line.key, None)
 
 
 def parse_time(text: str) -> float:
