@@ -22,7 +22,7 @@ from nfd.worker.config import model as worker_model
 from tests.children import run
 from tests.consumers import page as consumers
 from tests.deploy import monitoring
-from tests.docs import labels
+from tests.docs import labels, vendor_labels
 from tests.faults import injected
 from tests.unsupervised import unsupervised
 from tests.wording import EXCEPTIONS, shrunk, wording
@@ -109,6 +109,7 @@ def tables() -> dict[str, str]:
     """Tables that stand in pages written by hand."""
     found = {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text()), labels.NAME: labels.page()}
     found[injected.PAGE] = injected.page((ROOT / injected.PAGE).read_text())
+    found[vendor_labels.NAME] = vendor_labels.page()
     return found | monitoring.pages()
 
 

@@ -125,7 +125,7 @@ def read_fleet(args: Namespace, *, pods: bool = False, dra: bool = False) -> Fle
     async def ask(client: KubeClient) -> Fleet:
         nodes = await read_nodes(client, args.selector)
         asks = await read_asks(client) if pods else {}
-        return Fleet(nodes, asks, await read_dra(client) if dra else Dra())
+        return Fleet(nodes, asks, await read_dra(client) if dra else Dra(None))
 
     return ask_cluster(args, ask)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nfd.errors import Forbidden, NotFound
-from nfd.fleet.dra import DRIVER, OnNode, by_node
+from nfd.fleet.dra import OnNode, by_node, is_of_accelerators
 
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
@@ -19,9 +19,9 @@ VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 @dataclass(frozen=True, slots=True)
 class Dra:
-    """Node → its part; `note` says why nothing is known, "" if all is."""
+    """Node → its part, None if that may not be read; `note` says why nothing is counted, "" if all is."""
 
-    nodes: Mapping[str, OnNode] = field(default_factory=dict)
+    nodes: Mapping[str, OnNode] | None = field(default_factory=dict)
     note: str = ""
 
 
@@ -33,13 +33,15 @@ async def read_dra(client: KubeClient) -> Dra:
     if not version:
         return Dra(note="DRA is not counted: the API server has no ResourceSlices")
     try:
-        slices = await list_all(
-            client, f"{GROUP}/{version}/resourceslices", whole, {"fieldSelector": f"spec.driver={DRIVER}"}
-        )
+        slices = await list_all(client, f"{GROUP}/{version}/resourceslices", _of_accelerators)
         claims = await list_all(client, f"{GROUP}/{version}/resourceclaims", whole) if slices else []
     except Forbidden as error:
-        return Dra(note=f"DRA is not counted: {error}")
+        return Dra(None, f"DRA is not counted: {error}")
     return Dra(by_node(slices, claims))
+
+
+def _of_accelerators(item: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return item if is_of_accelerators(item) else None
 
 
 async def find_version(client: KubeClient) -> str:

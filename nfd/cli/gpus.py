@@ -1,8 +1,8 @@
 """Print the GPUs and other accelerators of the cluster and how much of them is allocated: products by memory, MIG
 layout, sharing and driver, with a bar for each resource over all nodes and on each node. Allocated are the requests of
 running pods for nvidia.com/*, aliyun.com/gpu-mem (also for each GPU) and the resources of other vendors' plug-ins.
-Devices of NVIDIA's DRA driver count by the claims that they are allocated to. Resources that only monitor devices are
-left out. The command is also named `accelerators`."""
+Devices of the vendors' DRA drivers count by the claims that they are allocated to. Resources that only monitor devices
+are left out. The command is also named `accelerators`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INTERVAL = 5
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
     parser.add_argument("--free", action="store_true", help="only nodes and resources that are not fully allocated")
-    parser.add_argument("--pods", action="store_true", help="list the pods that hold GPUs")
+    parser.add_argument("--pods", action="store_true", help="list the pods that hold accelerators")
     parser.add_argument("-o", "--output", choices=("bars", "table", "wide", "name", "json", "yaml"), default="bars")
     add_list_flags(parser, f"go on every {INTERVAL} s with the lines that have changed")
 
@@ -91,7 +91,7 @@ def _list(args: Namespace) -> int:
             sys.stdout.write(table.text(changed, heading=heading))
             heading = False
         elif not args.watch:
-            sys.stderr.write("no pod holds a GPU\n" if args.pods else "no GPUs\n")
+            sys.stderr.write("no pod holds an accelerator\n" if args.pods else "no accelerators\n")
         sys.stdout.flush()
         before = rows
         if not args.watch:
@@ -129,9 +129,9 @@ class _Bar:
 
 
 def as_bars(groups: Sequence[Group], nodes: Mapping[str, NodeSummary], style: Style, *, free: bool = False) -> str:
-    """A block for each group; an empty text only if there is no GPU."""
+    """A block for each group; with `free` also a note if nothing is free."""
     if not groups:
-        return style.dim("no GPUs") + "\n"
+        return style.dim("no accelerators") + "\n"
     blocks = [(one, list(_bars(one, nodes, free=free))) for one in groups]
     shown = [(one, bars) for one, bars in blocks if bars or not free]
     every = [each for _, bars in shown for each in bars]

@@ -78,6 +78,19 @@ def unit_of(resource: str) -> Unit | None:
 
 
 @cache
+def vendor_of_driver(driver: str) -> str:
+    """The vendor whose accelerators a DRA driver hands out; "" if it is another kind of driver."""
+    return next((vendor.name for vendor in _vendors() if driver in vendor.dra), "")
+
+
+@cache
+def is_often_integrated(vendor: str) -> bool:
+    """Whether the vendor has devices inside processors, which labels cannot always tell from others."""
+    found = next((one for one in _vendors() if one.name == vendor), None)
+    return found is None or found.integrated or any(one.integrated for one in found.devices.values())
+
+
+@cache
 def _vendors() -> tuple[Vendor, ...]:
     return tuple(_loaded())
 

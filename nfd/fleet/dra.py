@@ -1,7 +1,9 @@
-"""GPUs that DRA hands out: what ResourceSlices offer on a node, and what allocated ResourceClaims hold of it.
+"""Accelerators that DRA hands out: what ResourceSlices offer on a node, and what allocated ResourceClaims hold of it.
 
 Kubernetes API reference, resource.k8s.io (v1, v1beta2 and v1beta1); Kubernetes documentation, "Dynamic Resource
-Allocation". A pool counts only when all slices of its newest generation are there.
+Allocation". A pool counts only when all slices of its newest generation are there. Drivers are those that the vendors'
+data names; attributes of partitions are those of NVIDIA's and AMD's drivers (kubernetes-sigs/dra-driver-nvidia-gpu;
+ROCm/k8s-gpu-dra-driver, docs/driver-attributes.md). A device of another driver is one whole device.
 """
 
 from __future__ import annotations
@@ -11,25 +13,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nfd.fleet.accelerators import DEVICE, PARTITION, Unit, vendor_of_driver
+from nfd.fleet.gpu_labels import NVIDIA
 from nfd.fleet.gpu_resources import Device, Resource
 from nfd.fleet.pods import Ask, whole
 from nfd.names import NVIDIA_NS
 
 DRIVER = "gpu.nvidia.com"
 MEMORY, SHARES = "memory", "shares"
+PARTITIONS = "partitions"
+"""Capacity of a device that stands for all partitions of one kind on a GPU; each claim takes one of them or more."""
 _MIB = 1 << 20
 _ADDRESS = "resource.kubernetes.io/pciBusID"
 _REFUSED = ("NoSchedule", "NoExecute")
 
 Json = Mapping[str, Any]
-Key = tuple[str, str]
-"""Pool and device."""
+Key = tuple[str, str, str]
+"""Driver, pool and device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
     """One device of a slice. `attributes` have no domain where it is the driver's; capacities are whole numbers."""
 
+    driver: str
     pool: str
     name: str
     node: str
@@ -43,24 +50,50 @@ class Offered:
 
     @property
     def key(self) -> Key:
-        return self.pool, self.name
+        return self.driver, self.pool, self.name
 
     @property
     def kind(self) -> str:
-        """gpu, mig, vfio."""
+        """gpu, mig, vfio of NVIDIA's driver; amdgpu, amdgpu-partition, vfio of AMD's."""
         return self.attributes.get("type", "")
+
+    @property
+    def is_partition(self) -> bool:
+        return self.kind in ("mig", "amdgpu-partition")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole device, and given to one claim alone."""
+        known = self.kind in ("gpu", "vfio") if self.driver == DRIVER else not self.is_partition
+        return known and not self.is_shared
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether claims share its memory."""
+        return self.shared and PARTITIONS not in self.capacity
+
+    @property
+    def resource(self) -> str:
+        """How it is counted: by driver, and a partition by its profile, such as `cpx_nps4`."""
+        if not self.is_partition:
+            return self.driver
+        if self.driver == DRIVER:
+            return f"{DRIVER}/mig-{self.attributes.get('profile', '')}"
+        modes = (self.attributes.get(f"{one}Partition", "") for one in ("compute", "memory"))
+        return f"{self.driver}/{self.attributes.get('partitionProfile') or '_'.join(modes)}"
 
     @property
     def physical(self) -> str:
         """The GPU that it is, or is a part of."""
-        own = self.attributes.get("parentUUID") or self.attributes.get("uuid")
-        return self.attributes.get(_ADDRESS) or own or next((name for name, _ in self.consumes), self.name)
+        named = (self.attributes.get(name) for name in (_ADDRESS, "parentUUID", "uuid", "pciAddr"))
+        return next(filter(None, named), "") or next((name for name, _ in self.consumes), self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """A device, or a share of one, that a claim has been given."""
 
+    driver: str
     pool: str
     device: str
     share: str = ""
@@ -72,13 +105,14 @@ class Held:
 
     @property
     def key(self) -> Key:
-        return self.pool, self.device
+        return self.driver, self.pool, self.device
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """The newest generation of a pool; `problem` says why it cannot be counted, "" if it can."""
 
+    driver: str
     name: str
     devices: tuple[Offered, ...] = ()
     counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -94,6 +128,12 @@ class OnNode:
     held: tuple[Held, ...] = ()
     devices: tuple[Offered, ...] = ()
     problems: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    """Those that have a pool here, also one that cannot be counted."""
+
+    def has(self, vendor: str) -> bool:
+        """Whether a driver of that vendor is here."""
+        return any(vendor_of_driver(one) == vendor for one in self.drivers)
 
 
 NOTHING = OnNode()
@@ -131,24 +171,29 @@ def read_holders(asks: Sequence[Ask], dra: OnNode) -> Iterator[Holder]:
 
 def _holding(held: Held, device: Offered) -> tuple[str, int]:
     """The resource, and how much of it."""
-    if device.shared and (shares := held.consumed.get(SHARES)):
-        return f"{DRIVER}/{SHARES}", shares
-    if device.shared:
-        return f"{DRIVER}/{MEMORY}", -(-held.consumed.get(MEMORY, 0) // _MIB)
-    return (f"{DRIVER}/mig-{device.attributes.get('profile', '')}" if device.kind == "mig" else DRIVER), 1
+    if device.is_shared and (shares := held.consumed.get(SHARES)):
+        return f"{device.driver}/{SHARES}", shares
+    if device.is_shared:
+        return f"{device.driver}/{MEMORY}", -(-held.consumed.get(MEMORY, 0) // _MIB)
+    return device.resource, _partitions_held(held) if device.is_partition else 1
+
+
+def _partitions_held(held: Held) -> int:
+    return held.consumed.get(PARTITIONS) or 1
 
 
 def by_node(slices: Iterable[Json], claims: Iterable[Json]) -> dict[str, OnNode]:
-    """Node → its part, of NVIDIA's driver."""
-    held = list({(one.pool, one.device, one.share): one for claim in claims for one in read_claim(claim)}.values())
+    """Node → its part, of all drivers of accelerators."""
+    held = list({(*one.key, one.share): one for claim in claims for one in read_claim(claim)}.values())
     found: dict[str, list[OnNode]] = {}
     for pool in read_pools(slices):
         if pool.problem:
+            text = f"DRA pool {pool.name} of {pool.driver} {pool.problem}"
             for node in pool.nodes:
-                found.setdefault(node, []).append(OnNode(problems=(f"DRA pool {pool.name} {pool.problem}",)))
+                found.setdefault(node, []).append(OnNode(problems=(text,), drivers=(pool.driver,)))
             continue
         for node in {device.node for device in pool.devices if device.node}:
-            found.setdefault(node, []).append(_on_node(node, pool, [one for one in held if one.pool == pool.name]))
+            found.setdefault(node, []).append(_on_node(node, pool, held))
     return {node: _joined(parts) for node, parts in found.items()}
 
 
@@ -156,48 +201,55 @@ def _joined(parts: Sequence[OnNode]) -> OnNode:
     def all_of(name: str) -> tuple[Any, ...]:
         return tuple(one for part in parts for one in getattr(part, name))
 
-    return OnNode(all_of("resources"), all_of("held"), all_of("devices"), all_of("problems"))
+    return OnNode(*(all_of(name) for name in ("resources", "held", "devices", "problems", "drivers")))
+
+
+def is_of_accelerators(item: Json) -> bool:
+    """Whether a ResourceSlice is of a driver that is known here."""
+    return vendor_of_driver(str((item.get("spec") or {}).get("driver", ""))) != ""
 
 
 def read_pools(slices: Iterable[Json]) -> list[Pool]:
-    """Pools of NVIDIA's driver, by name."""
-    by_pool: dict[str, list[Json]] = {}
-    for one in slices:
-        spec = one.get("spec") or {}
-        if spec.get("driver") == DRIVER:
-            by_pool.setdefault(str((spec.get("pool") or {}).get("name", "")), []).append(spec)
-    return [_pool(name, specs) for name, specs in sorted(by_pool.items())]
+    """Pools of accelerators, by driver and name."""
+    by_pool: dict[tuple[str, str], list[Json]] = {}
+    for one in filter(is_of_accelerators, slices):
+        spec = one["spec"]
+        by_pool.setdefault((spec["driver"], str((spec.get("pool") or {}).get("name", ""))), []).append(spec)
+    return [_pool(driver, name, specs) for (driver, name), specs in sorted(by_pool.items())]
 
 
-def _pool(name: str, specs: Sequence[Json]) -> Pool:
+def _pool(driver: str, name: str, specs: Sequence[Json]) -> Pool:
     newest = max(int(spec["pool"].get("generation") or 0) for spec in specs)
     current = [spec for spec in specs if int(spec["pool"].get("generation") or 0) == newest]
     nodes = frozenset(str(spec["nodeName"]) for spec in specs if spec.get("nodeName"))
     wanted = max(int(spec["pool"].get("resourceSliceCount") or 1) for spec in current)
     if len(current) < wanted:
-        return Pool(name, problem=f"is incomplete: {len(current)} of {wanted} slices", nodes=nodes)
+        return Pool(driver, name, problem=f"is incomplete: {len(current)} of {wanted} slices", nodes=nodes)
     devices = tuple(device for spec in current for device in read_devices(name, spec))
     if len({device.name for device in devices}) < len(devices):
-        return Pool(name, problem="is invalid: two devices have one name", nodes=nodes)
+        return Pool(driver, name, problem="is invalid: two devices have one name", nodes=nodes)
     counters = {
         (str(one["name"]), counter): whole(amount.get("value"))
         for spec in current
         for one in spec.get("sharedCounters") or ()
         for counter, amount in (one.get("counters") or {}).items()
     }
-    return Pool(name, devices, counters, nodes=nodes)
+    return Pool(driver, name, devices, counters, nodes=nodes)
 
 
 def read_devices(pool: str, spec: Json) -> Iterator[Offered]:
     """The devices of one slice, in any version of the API."""
+    driver = str(spec.get("driver", ""))
+    own = f"{driver}/"
     for one in spec.get("devices") or ():
         facts = one.get("basic") or one  # v1beta1
         yield Offered(
+            driver,
             pool,
             str(one.get("name", "")),
             str(spec.get("nodeName") or facts.get("nodeName") or ""),
-            {key.removeprefix(f"{DRIVER}/"): _text(value) for key, value in (facts.get("attributes") or {}).items()},
-            _amounts(facts.get("capacity")),
+            {key.removeprefix(own): _text(value) for key, value in (facts.get("attributes") or {}).items()},
+            _amounts(facts.get("capacity"), own),
             {
                 (str(part.get("counterSet", "")), counter): whole(amount.get("value"))
                 for part in facts.get("consumesCounters") or ()
@@ -209,72 +261,84 @@ def read_devices(pool: str, spec: Json) -> Iterator[Offered]:
 
 
 def read_claim(claim: Json) -> Iterator[Held]:
-    """What an allocated claim holds of NVIDIA's driver. Access of an administrator takes nothing."""
+    """What an allocated claim holds of accelerators. Access of an administrator takes nothing."""
     metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
     namespace = metadata.get("namespace", "")
     users = status.get("reservedFor") or ()
     pods = tuple(f"{namespace}/{one.get('name', '')}" for one in users if one.get("resource") == "pods")
     for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
-        if result.get("driver") == DRIVER and not result.get("adminAccess"):
+        driver = str(result.get("driver", ""))
+        if vendor_of_driver(driver) and not result.get("adminAccess"):
             consumed = {name: whole(amount) for name, amount in (result.get("consumedCapacity") or {}).items()}
             name = f"{namespace}/{metadata.get('name', '')}"
             share = str(result.get("shareID") or "")
-            yield Held(str(result.get("pool", "")), str(result.get("device", "")), share, consumed, name, pods)
+            yield Held(driver, str(result.get("pool", "")), str(result.get("device", "")), share, consumed, name, pods)
 
 
 def _on_node(node: str, pool: Pool, held: Sequence[Held]) -> OnNode:
     devices = [device for device in pool.devices if device.node == node]
     names = {device.key for device in devices}
     mine = tuple(one for one in held if one.key in names)
-    taken = {one.key for one in mine}
-    rows = [*_whole_gpus(devices, taken), *_shares(devices, mine), *_partitions(devices, taken, pool.counters)]
-    return OnNode(tuple(rows), mine, tuple(devices))
+    unit = Unit(vendor_of_driver(pool.driver), DEVICE)
+    rows = [
+        *_whole_devices(devices, {one.key for one in mine}, unit),
+        *_shares(devices, mine, unit),
+        *_partitions(devices, mine, pool.counters, unit),
+    ]
+    return OnNode(tuple(rows), mine, tuple(devices), drivers=(pool.driver,))
 
 
-def _whole_gpus(devices: Sequence[Offered], taken: set[Key]) -> Iterator[Resource]:
-    """Physical GPUs. One is taken if it is, or if anything else that is made of it is."""
-    carved = {device.physical for device in devices if device.kind == "mig" and not device.consumes}
-    gpus = [device for device in devices if device.kind in ("gpu", "vfio") and not device.shared]
-    whole = {device.physical: device for device in gpus if device.physical not in carved}
+def _whole_devices(devices: Sequence[Offered], taken: set[Key], unit: Unit) -> Iterator[Resource]:
+    """Physical devices. One is taken if it is, or if anything else that is made of it is; then it counts as offered."""
+    carved = {device.physical for device in devices if device.is_partition and not device.consumes}
+    whole = {device.physical: device for device in devices if device.is_whole and device.physical not in carved}
     if whole:
         used = {device.physical for device in devices if device.key in taken} & whole.keys()
-        healthy = sum(not device.tainted for device in whole.values())
-        yield Resource(DRIVER, len(whole), healthy, len(used))
+        offered = used | {name for name, device in whole.items() if not device.tainted}
+        yield Resource(devices[0].driver, len(whole), len(offered), len(used), unit=unit)
 
 
-def _shares(devices: Sequence[Offered], held: Sequence[Held]) -> Iterator[Resource]:
+def _shares(devices: Sequence[Offered], held: Sequence[Held], unit: Unit) -> Iterator[Resource]:
     """Devices that several claims may have parts of: their memory in MiB, and their shares where they have a number."""
-    shared = [device for device in devices if device.shared]
-    for name, unit in ((MEMORY, _MIB), (SHARES, 1)):
+    shared = [device for device in devices if device.is_shared]
+    for name, size in ((MEMORY, _MIB), (SHARES, 1)):
         having = [device for device in shared if device.capacity.get(name)]
         parts: list[Device] = []
         for index, device in enumerate(having):
             used = sum(one.consumed.get(name, 0) for one in held if one.key == device.key)
-            parts.append(Device(index, device.capacity[name] // unit, -(-used // unit)))
+            parts.append(Device(index, device.capacity[name] // size, -(-used // size)))
         if parts:
             total, used = sum(part.total for part in parts), sum(part.allocated for part in parts)
             offered = sum(part.total for part, one in zip(parts, having, strict=True) if not one.tainted)
-            yield Resource(f"{DRIVER}/{name}", total, offered, used, "shared", 1, tuple(parts))
+            yield Resource(f"{shared[0].driver}/{name}", total, offered, used, "shared", 1, tuple(parts), unit=unit)
 
 
 def _partitions(
-    devices: Sequence[Offered], taken: set[Key], counters: Mapping[tuple[str, str], int]
+    devices: Sequence[Offered], held: Sequence[Held], counters: Mapping[tuple[str, str], int], unit: Unit
 ) -> Iterator[Resource]:
-    """MIG devices by profile. Of those that are made on demand, as many as still fit beside what is taken."""
-    left = Counter(counters)
+    """Partitions by profile. Of those that are made on demand, as many as still fit beside what is taken."""
+    left, used = Counter(counters), Counter[Key]()
+    for one in held:
+        used[one.key] += _partitions_held(one)
     for device in devices:
-        if device.key in taken:
+        if device.key in used:
             left.subtract(device.consumes)
-    by_profile: dict[str, list[Offered]] = {}
+    by_resource: dict[str, list[Offered]] = {}
     for device in devices:
-        if device.kind == "mig":
-            by_profile.setdefault(device.attributes.get("profile", ""), []).append(device)
-    for profile, migs in sorted(by_profile.items()):
-        used = sum(device.key in taken for device in migs)
-        free = [device for device in migs if device.key not in taken]
-        fitting = _fitting(free, left)
-        healthy = sum(not device.tainted for device in fitting)
-        yield Resource(f"{DRIVER}/mig-{profile}", used + len(fitting), used + healthy, used)
+        if device.is_partition:
+            by_resource.setdefault(device.resource, []).append(device)
+    unit = unit if unit.vendor == NVIDIA else Unit(unit.vendor, PARTITION)
+    for name, parts in sorted(by_resource.items()):
+        taken = [device for device in parts if device.key in used]
+        there = [*taken, *_fitting([device for device in parts if device.key not in used], left)]
+        held_here = sum(used[device.key] for device in taken)
+        offered = sum(_count(device) for device in there if device.key in used or not device.tainted)
+        yield Resource(name, sum(map(_count, there)), offered, held_here, unit=unit)
+
+
+def _count(device: Offered) -> int:
+    """How many partitions a device stands for."""
+    return device.capacity.get(PARTITIONS) or 1
 
 
 def _fitting(devices: Sequence[Offered], left: Mapping[tuple[str, str], int]) -> list[Offered]:
@@ -296,10 +360,10 @@ def _text(value: Any) -> str:
     return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
-def _amounts(capacity: Any) -> dict[str, int]:
+def _amounts(capacity: Any, own: str) -> dict[str, int]:
     found = capacity if isinstance(capacity, Mapping) else {}
     return {
-        name.removeprefix(f"{DRIVER}/"): whole(amount.get("value") if isinstance(amount, Mapping) else amount)
+        name.removeprefix(own): whole(amount.get("value") if isinstance(amount, Mapping) else amount)
         for name, amount in found.items()
     }
 
@@ -307,7 +371,7 @@ def _amounts(capacity: Any) -> dict[str, int]:
 def compare(key: str, value: str | None, devices: Sequence[Offered]) -> Iterator[str]:
     """What the devices of a node say where a label of NVIDIA's says something, and whether that contradicts."""
     name = key.removeprefix(f"{NVIDIA_NS}/")
-    gpus = [device for device in devices if device.kind == "gpu"]
+    gpus = [device for device in devices if device.driver == DRIVER and device.kind == "gpu"]
     if name == "gpu.count" and gpus:
         found = Counter([str(len(gpus))])
         what = "devices of type gpu"

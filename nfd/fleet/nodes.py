@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nfd.fleet.accelerators import read_accelerators
+from nfd.fleet.accelerators import is_often_integrated, read_accelerators, unit_of
 from nfd.fleet.dra import NOTHING, Holder, OnNode, read_holders
-from nfd.fleet.gpu_labels import Gpus, read_gpus
+from nfd.fleet.gpu_labels import NVIDIA, Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, read_resources
 from nfd.fleet.node_template import listed_labels
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
@@ -21,6 +21,8 @@ SILENT = 3000.0
 """Seconds: three heartbeats of a worker in the largest cluster, where it reports every 15 minutes, and some more."""
 GPU_CLASSES = ("0300_", "0302_", "")
 _PCI = [f"{FEATURE_NS}/pci-{kind}10de.present" for kind in GPU_CLASSES]
+DRA_DEPLOYED = f"{NVIDIA_NS}/gpu.deploy.dra-driver"
+"""The GPU operator's label of nodes that get NVIDIA's DRA driver."""
 _LABELLER = ("amd.com/gpu.", "beta.amd.com/gpu.")
 _SHOWN = 3
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
@@ -86,8 +88,12 @@ def _silence(node: NodeSummary, ages: Mapping[str, float | None]) -> Iterator[st
         yield "has not reported to this master"
 
 
-def summarize(node: Json, asks: Sequence[Ask] = (), dra: OnNode = NOTHING) -> NodeSummary:
-    """Sum up a v1 Node, with the pods on it and what DRA has there."""
+def summarize(node: Json, asks: Sequence[Ask] = (), known: OnNode | None = None) -> NodeSummary:
+    """Sum up a v1 Node, with the pods on it and what DRA has there.
+
+    While that is not known (None), no device counts as not offered, unless labels rule DRA out.
+    """
+    dra = known or NOTHING
     metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
     labels: Mapping[str, str] = metadata.get("labels") or {}
     info = status.get("nodeInfo") or {}
@@ -106,9 +112,9 @@ def summarize(node: Json, asks: Sequence[Ask] = (), dra: OnNode = NOTHING) -> No
         ),
         changed=last_change(metadata.get("managedFields") or ()),
         problems=(
-            *_problems(node, labels, gpus, dra),
+            *_problems(node, labels, gpus, known),
             *dra.problems,
-            *(text for one in others for text in _of_vendor(one)),
+            *(text for one in others for text in _of_vendor(one, status, known)),
             *_left_behind(labels, metadata.get("annotations") or {}),
         ),
         resources=(*read_resources(status, labels, asks), *dra.resources),
@@ -124,7 +130,10 @@ def summarize_all(
 ) -> list[NodeSummary]:
     """All of them, by name."""
     named = ((node["metadata"]["name"], node) for node in nodes)
-    found = (summarize(node, (asks or {}).get(name, ()), (dra or {}).get(name, NOTHING)) for name, node in named)
+    found = (
+        summarize(node, (asks or {}).get(name, ()), None if dra is None else dra.get(name, NOTHING))
+        for name, node in named
+    )
     return sorted(found, key=lambda one: one.name)
 
 
@@ -161,7 +170,7 @@ def _system(labels: Mapping[str, str]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode) -> Iterator[str]:
+def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode | None) -> Iterator[str]:
     """What a person should look at, most pressing first."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     states = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
@@ -178,7 +187,7 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode) ->
         yield f"{gpus.failing} of {gpus.present or gpus.usable} GPUs failing"
     elif gpus.present > gpus.usable and gpus.models:
         yield f"{gpus.present - gpus.usable} of {gpus.present} GPUs missing"
-    if not dra.resources and not dra.problems:
+    if DRA_DEPLOYED not in labels if dra is None else not dra.has(NVIDIA):
         yield from _unoffered(status, labels, gpus)
 
 
@@ -193,12 +202,26 @@ def _left_behind(labels: Mapping[str, str], annotations: Mapping[str, str]) -> I
         yield f"not managed by nfd: {', '.join(left[:_SHOWN])}{more}"
 
 
-def _of_vendor(one: Gpus) -> Iterator[str]:
-    """What is wrong with the accelerators of another vendor. Those kept for virtual machines are as they should be."""
+def _of_vendor(one: Gpus, status: Json, dra: OnNode | None) -> Iterator[str]:
+    """What is wrong with the accelerators of another vendor. Those kept for virtual machines are as they should be.
+
+    Devices inside processors are often not meant for pods: of such vendors only one with memory of its own is missed.
+    """
     if one.state and one.state != "vfio":
         yield f"{one.title}: {one.state}"
     if one.failing:
         yield f"{one.title}: {one.failing} of {one.present} failing"
+    if dra is None or one.state or not one.usable:
+        return
+    is_meant = any(model.memory for model in one.models) or not is_often_integrated(one.vendor)
+    if is_meant and not dra.has(one.vendor) and not _is_offered(status, one.vendor):
+        yield f"{one.title}: not offered, no device plug-in"
+
+
+def _is_offered(status: Json, vendor: str) -> bool:
+    """Whether pods can request a resource of the vendor."""
+    offered = status.get("allocatable") or {}
+    return any((unit := unit_of(name)) and unit.vendor == vendor and whole(offered[name]) for name in offered)
 
 
 def _unoffered(status: Json, labels: Mapping[str, str], gpus: Gpus) -> Iterator[str]:

@@ -156,7 +156,7 @@ def test_lists_of_find_and_gpus(run: Run, nodes: ControlPlane) -> None:
     assert run(*gpus, "-o", "name") == (0, "node/lists-2\n", "")
     assert run(*gpus, "-o", "table", "--no-headers")[1].split()[:2] == ["lists-2", "2×NVIDIA-L4"]
     assert "0/2" in run(*gpus, "-o", "wide", "--sort-by", "gpus")[1]
-    assert run(*gpus, "--pods") == (0, "", "no pod holds a GPU\n")
+    assert run(*gpus, "--pods") == (0, "", "no pod holds an accelerator\n")
     assert run(*gpus, "--watch")[0] == run(*gpus, "-o", "json", "--no-headers")[0] == 2
 
 

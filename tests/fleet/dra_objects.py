@@ -1,7 +1,9 @@
-"""ResourceSlices, ResourceClaims and pods in the shape of NVIDIA's DRA driver, and what is to be counted on each node.
+"""ResourceSlices, ResourceClaims and pods in the shape of the vendors' DRA drivers, and what is to be counted on each
+node.
 
-Source: kubernetes-sigs/dra-driver-nvidia-gpu, cmd/gpu-kubelet-plugin (deviceinfo.go, partitions.go); Kubernetes API
-reference, resource.k8s.io/v1.
+Sources: kubernetes-sigs/dra-driver-nvidia-gpu, cmd/gpu-kubelet-plugin (deviceinfo.go, partitions.go);
+ROCm/k8s-gpu-dra-driver, docs/driver-attributes.md; intel/intel-resource-drivers-for-kubernetes (GetResources of the
+plug-ins for GPUs and Gaudi); Kubernetes API reference, resource.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -43,13 +45,15 @@ def mig(gpu: str, profile: str, number: int, **more: Any) -> Json:
     return device(name, "mig", f"MIG-{name}", attributes=own, **more)
 
 
-def resource_slice(node: str, devices: Sequence[Json], *, part: int = 0, of: int = 1, generation: int = 1) -> Json:
+def resource_slice(
+    node: str, devices: Sequence[Json], *, part: int = 0, of: int = 1, generation: int = 1, driver: str = DRIVER
+) -> Json:
     return {
         "apiVersion": VERSION,
         "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-{generation}-{part}"},
+        "metadata": {"name": f"{node}-{driver}-{generation}-{part}"},
         "spec": {
-            "driver": DRIVER,
+            "driver": driver,
             "nodeName": node,
             "pool": {"name": node, "generation": generation, "resourceSliceCount": of},
             "devices": list(devices),
@@ -58,8 +62,9 @@ def resource_slice(node: str, devices: Sequence[Json], *, part: int = 0, of: int
 
 
 def claim(name: str, node: str, *devices: str, pods: Sequence[str] = (), namespace: str = "dra", **more: Any) -> Json:
-    results = [{"request": "r", "driver": DRIVER, "pool": node, "device": one, **more} for one in devices]
-    exactly: Json = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": len(devices)}
+    driver = more.pop("driver", DRIVER)
+    results = [{"request": "r", "driver": driver, "pool": node, "device": one, **more} for one in devices]
+    exactly: Json = {"deviceClassName": driver, "allocationMode": "ExactCount", "count": len(devices)}
     if more.get("adminAccess"):
         exactly["adminAccess"] = True
     reserved = [{"resource": "pods", "name": pod, "uid": uid(pod)} for pod in pods]
@@ -142,6 +147,83 @@ def _share(name: str, node: str, size: str, *, pods: Sequence[str] = ()) -> Json
     return claim(name, node, "gpu-0", pods=pods, shareID=uid(name), consumedCapacity={"memory": size})
 
 
+AMD, INTEL, GAUDI = "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com"
+MODES = {"spx": 1, "cpx": 8}
+"""Partitions of a GPU by compute mode."""
+
+
+def _amd(node: str, devices: Sequence[Json], **more: Any) -> Json:
+    return resource_slice(node, devices, driver=AMD, **more)
+
+
+def amd_gpu(bus: int, profile: str = "", part: int = 0, **more: Any) -> Json:
+    """A whole GPU, or with a profile one of its partitions."""
+    attributes = {
+        "type": {"string": "amdgpu-partition" if profile else "amdgpu"},
+        "productName": {"string": "AMD_Instinct_MI300X_OAM"},
+        "deviceID": {"string": "0x74a1"},
+        "partitionProfile": {"string": profile or "spx_nps1"},
+        "resource.kubernetes.io/pciBusID": {"string": f"0000:{bus:02x}:00.0"},
+    }
+    number = bus * (8 if profile else 1) + part
+    capacity = {"memory": {"value": "24Gi" if profile else "192Gi"}, "computeUnits": {"value": "38"}}
+    return {"name": f"gpu-{number}-{128 + number}", "attributes": attributes, "capacity": capacity, **more}
+
+
+def _amd_on_demand(node: str) -> list[Json]:
+    """Two GPUs with AutoPartition; NPS4 is in use, so that devices of another memory mode are tainted."""
+    conflict = {"taints": [{"key": f"{AMD}/memory-partition-conflict", "value": "x", "effect": "NoExecute"}]}
+    devices = []
+    for bus in range(2):
+        for compute, memory in (("spx", "nps1"), ("cpx", "nps1"), ("cpx", "nps4")):
+            attributes = {
+                "type": {"string": "amdgpu" if compute == "spx" else "amdgpu-partition"},
+                "computePartition": {"string": compute},
+                "memoryPartition": {"string": memory},
+                "pciAddr": {"string": f"0000:{bus:02x}:00.0"},
+                "resource.kubernetes.io/pciBusID": {"string": f"0000:{bus:02x}:00.0"},
+            }
+            policy = {"default": "1"}
+            one = {
+                "name": f"gpu-{bus}-{compute}-{memory}",
+                "attributes": attributes,
+                "allowMultipleAllocations": True,
+                "capacity": {"partitions": {"value": str(MODES[compute]), "requestPolicy": policy}},
+                "consumesCounters": [
+                    {"counterSet": f"gpu-{bus}-mutex", "counters": {"partition-mode": {"value": "1"}}}
+                ],
+            }
+            devices.append(one if memory == "nps4" else {**one, **conflict})
+    sets = [{"name": f"gpu-{bus}-mutex", "counters": {"partition-mode": {"value": "1"}}} for bus in range(2)]
+    counters = _amd(node, (), part=1, of=2)
+    spec = {key: value for key, value in counters["spec"].items() if key != "devices"}
+    return [_amd(node, devices, of=2), {**counters, "spec": {**spec, "sharedCounters": sets}}]
+
+
+def _amd_part(name: str, node: str, amount: str, *, pods: Sequence[str]) -> Json:
+    taken = {"partitions": amount}
+    return claim(name, node, "gpu-0-cpx-nps4", pods=pods, driver=AMD, shareID=uid(name), consumedCapacity=taken)
+
+
+def intel_gpu(bus: int) -> Json:
+    attributes = {
+        "model": {"string": "Arc Pro B60"},
+        "family": {"string": "Arc Pro B-Series"},
+        "driver": {"string": "xe"},
+        "pciId": {"string": "0xe211"},
+        "health": {"string": "Healthy"},
+        "sriov": {"bool": True},
+        "resource.kubernetes.io/pciBusID": {"string": f"0000:{bus:02x}:00.0"},
+    }
+    capacity = {"memory": {"value": "24480Mi"}, "millicores": {"value": "1000"}}
+    return {"name": f"0000-{bus:02x}-00-0-0xe211", "attributes": attributes, "capacity": capacity}
+
+
+def gaudi(bus: int) -> Json:
+    attributes = {"model": {"string": "Gaudi2"}, "pciRoot": {"string": "00"}, "healthy": {"bool": True}}
+    return {"name": f"0000-{bus:02x}-00-0-0x1020", "attributes": attributes}
+
+
 CASES: dict[str, Case] = {
     "full-gpus": Case(
         [resource_slice("full-gpus", _gpus(8))],
@@ -196,7 +278,7 @@ CASES: dict[str, Case] = {
     "incomplete": Case(
         [resource_slice("incomplete", _gpus(4), of=2)],
         [claim("early", "incomplete", "gpu-0")],
-        problems=["DRA pool incomplete is incomplete: 1 of 2 slices"],
+        problems=[f"DRA pool incomplete of {DRIVER} is incomplete: 1 of 2 slices"],
     ),
     "two-generations": Case(
         [resource_slice("two-generations", _gpus(4)), resource_slice("two-generations", _gpus(2), generation=2)],
@@ -230,6 +312,49 @@ CASES: dict[str, Case] = {
         [("dra/d", DRIVER, 1, "gpu-3"), ("dra/p", "nvidia.com/gpu", 2, "")],
         pods=[pod("p", "both-kinds", gpus=2)],
         allocatable={"nvidia.com/gpu": "3"},
+    ),
+    "amd-gpus": Case(
+        [_amd("amd-gpus", [amd_gpu(0), amd_gpu(1), amd_gpu(2, taints=[{"key": "x", "effect": "NoSchedule"}])])],
+        [claim("amd-one", "amd-gpus", "gpu-1-129", pods=["a"], driver=AMD)],
+        [(AMD, 3, 2, 1)],
+        [("dra/a", AMD, 1, "gpu-1-129")],
+    ),
+    "amd-partitions": Case(
+        [_amd("amd-partitions", [amd_gpu(bus, "cpx_nps4", part) for bus in range(2) for part in range(8)])],
+        [claim("amd-parts", "amd-partitions", "gpu-0-128", "gpu-9-137", pods=["p"], driver=AMD)],
+        [(f"{AMD}/cpx_nps4", 16, 16, 2)],
+        [("dra/p", f"{AMD}/cpx_nps4", 1, "gpu-0-128"), ("dra/p", f"{AMD}/cpx_nps4", 1, "gpu-9-137")],
+    ),
+    "amd-partitions-on-demand": Case(
+        _amd_on_demand("amd-partitions-on-demand"),
+        [
+            _amd_part("amd-part-a", "amd-partitions-on-demand", "1", pods=["a"]),
+            _amd_part("amd-part-b", "amd-partitions-on-demand", "2", pods=["b"]),
+        ],
+        [(AMD, 2, 1, 1), (f"{AMD}/cpx_nps1", 8, 0, 0), (f"{AMD}/cpx_nps4", 16, 16, 3)],
+        [("dra/a", f"{AMD}/cpx_nps4", 1, "gpu-0-cpx-nps4"), ("dra/b", f"{AMD}/cpx_nps4", 2, "gpu-0-cpx-nps4")],
+    ),
+    "intel-gpus": Case(
+        [resource_slice("intel-gpus", [intel_gpu(bus) for bus in range(4)], driver=INTEL)],
+        [claim("intel-two", "intel-gpus", "0000-01-00-0-0xe211", "0000-03-00-0-0xe211", pods=["i"], driver=INTEL)],
+        [(INTEL, 4, 4, 2)],
+        [("dra/i", INTEL, 1, "0000-01-00-0-0xe211"), ("dra/i", INTEL, 1, "0000-03-00-0-0xe211")],
+    ),
+    "gaudi": Case(
+        [resource_slice("gaudi", [gaudi(bus) for bus in range(8)], driver=GAUDI)],
+        [claim("gaudi-all", "gaudi", *(f"0000-{bus:02x}-00-0-0x1020" for bus in range(8)), driver=GAUDI)],
+        [(GAUDI, 8, 8, 8)],
+        [("", GAUDI, 1, f"0000-{bus:02x}-00-0-0x1020") for bus in range(8)],
+    ),
+    "several-vendors": Case(
+        [
+            resource_slice("several-vendors", [device("gpu-0")]),
+            resource_slice("several-vendors", [{"name": "gpu-0"}, {"name": "gpu-1"}], driver="neuron.aws.com"),
+            resource_slice("several-vendors", [{"name": "gpu-0"}], driver="gpu.other.example"),
+        ],
+        [claim("of-aws", "several-vendors", "gpu-0", driver="neuron.aws.com")],
+        [(DRIVER, 1, 1, 0), ("neuron.aws.com", 2, 2, 1)],
+        [("", "neuron.aws.com", 1, "gpu-0")],
     ),
 }
 """By the name of the node."""

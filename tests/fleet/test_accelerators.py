@@ -11,11 +11,13 @@ from nfd.cli.gpus import as_bars
 from nfd.cli.nodes import Printer
 from nfd.cli.output import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
+from nfd.fleet.dra import NOTHING, by_node
 from nfd.fleet.gpus import group
 from nfd.fleet.nodes import summarize, to_json
 from nfd.fleet.pods import ask_of
 from nfd.master.page.picture import fleet_data
 from nfd.store.base import Node
+from tests.fleet.dra_objects import AMD, amd_gpu, resource_slice
 from tests.fleet.test_summary import T4, node, pod
 
 A = "feature.node.kubernetes.io/accelerator-"
@@ -125,6 +127,37 @@ def test_what_is_wrong() -> None:
     assert found.problems == ("AMD GPU: degraded", "AMD GPU: 1 of 8 failing")
     assert (found.others[0].usable, found.others[0].present) == (7, 8)
     assert summarize(node(of("amd", "x", 1, **{"state": "vfio", "count.vfio": "1"}))).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "offered", "problems"),
+    [
+        (MI300X, {}, ("AMD GPU: not offered, no device plug-in",)),
+        (MI300X, {"amd.com/gpu": "0"}, ("AMD GPU: not offered, no device plug-in",)),
+        (MI300X, {"amd.com/gpu": "8"}, ()),
+        (MI300X, {"amd.com/cpx_nps1": "64"}, ()),
+        (of("habana", "Gaudi2", 8, 98304), {"amd.com/gpu": "8"}, ("Intel Gaudi: not offered, no device plug-in",)),
+        (of("qualcomm", "x", 4), {}, ("Qualcomm Cloud AI: not offered, no device plug-in",)),
+        (of("intel", "x", 1), {}, ()),
+        (of("intel-npu", "Meteor_Lake_NPU", 1), {}, ()),
+        (of("amd", "x", 8, 65536, state="vfio"), {}, ()),
+        (of("amd", "x", 8, 65536, state="no-driver"), {}, ("AMD GPU: no-driver",)),
+    ],
+)
+def test_devices_that_nobody_offers(labels: dict[str, str], offered: dict[str, str], problems: tuple[str, ...]) -> None:
+    """A processor's own device is often not meant for pods."""
+    found = offering({f"{A}x": "", **labels}, offered)
+    assert summarize(found, known=NOTHING).problems == problems
+    without = tuple(text for text in problems if "not offered" not in text)
+    assert summarize(found).problems == without, "while DRA is not known"
+
+
+def test_a_dra_driver_offers_devices_of_its_vendor_alone() -> None:
+    found = offering({f"{A}x": "", **MI300X, **of("habana", "Gaudi2", 8, 98304)}, {})
+    dra = by_node([resource_slice("n", [amd_gpu(0)], driver=AMD)], [])["n"]
+    assert summarize(found, known=dra).problems == ("Intel Gaudi: not offered, no device plug-in",)
+    (group_of_amd, _) = group([summarize(found, known=dra)])
+    assert group_of_amd.to_json()["resources"] == {AMD: {"allocatable": 1, "allocated": 0}}
 
 
 def test_what_the_labeller_of_amd_left_behind() -> None:

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from nfd.discovery import Plan, discover
+from nfd.fleet.dra import NOTHING
+from nfd.fleet.nodes import summarize
+from nfd.rules.parse import parse_custom
+from nfd.source import Source
 from nfd.sources import accelerator, amd, intel
 from tests.sources import test_amd as amds
 from tests.sources import test_intel as intels
@@ -66,6 +70,20 @@ REPORTS: list[tuple[str, Files, Wanted]] = [
         {f"{GPU}vram": "16G", f"{GPU}device-id": "7999", f"{GPU}cu-count": None, f"{GPU}simd-count": None},
     ),
     (
+        "ROCm/k8s-device-plugin 33, 42: a GPU that compute does not support is labelled as if it were",
+        amds.gpu("0000:03:00.0", "67df", kind="0x030000", mem_info_vram_total=str(8 << 30)),
+        {f"{GPU}device-id": "67df", f"{GPU}cu-count": None, f"{GPU}simd-count": None, f"{ANY}amd.count": "1"},
+    ),
+    (
+        "intel/intel-device-plugins-for-kubernetes 1255: numbers are right only if the first card is Intel's",
+        intels.machine(
+            intels.device("0000:02:00.0", "2000", "0300", "ast", vendor="1a03"),
+            intels.device("0000:81:00.0", "56c0", "0380", "i915"),
+            intels.modules("i915"),
+        ),
+        {f"{INTEL}device-id.0380-56c0.count": "1", f"{INTEL}device.count": "1", f"{ANY}intel.count": "1"},
+    ),
+    (
         "ROCm/k8s-device-plugin 86f10e02: two properties write one label",
         amds.MI25,
         {f"{GPU}simd-count": "256", f"{GPU}cu-count": "64"},
@@ -118,10 +136,43 @@ REPORTS: list[tuple[str, Files, Wanted]] = [
 ]
 
 
+def plan(sources: tuple[Source, ...]) -> Plan:
+    return Plan(sources, sources, {source.name: source.config() for source in sources})
+
+
 @pytest.mark.parametrize(("files", "wanted"), [pytest.param(*rest, id=name) for name, *rest in REPORTS])
 def test_report(tmp_path: Path, files: Files, wanted: Wanted) -> None:
-    configs = {source.name: source.config() for source in SOURCES}
-    found = discover(make_host(tmp_path, files), Plan(SOURCES, SOURCES, configs))
+    found = discover(make_host(tmp_path, files), plan(SOURCES))
     assert not found.failed
     assert {key: found.labels.get(key) for key in wanted} == wanted
     assert "" not in found.labels.values()
+
+
+def test_a_gpu_that_compute_does_not_support_is_named(tmp_path: Path) -> None:
+    """ROCm/k8s-device-plugin 33, 42: labels are there, and no resource is."""
+    files = next(files for name, files, _ in REPORTS if "33, 42" in name)
+    labels = discover(make_host(tmp_path, files), plan(SOURCES)).labels
+    node = {
+        "metadata": {"name": "n", "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    assert summarize(node, known=NOTHING).problems == ("AMD GPU: not offered, no device plug-in",)
+
+
+def test_a_rule_without_labels(tmp_path: Path) -> None:
+    """intel/intel-device-plugins-for-kubernetes 1556, helm-charts 41: a rule whose key `labels` has no value."""
+    (parsed,) = parse_custom([{"name": "r", "labels": None, "matchFeatures": []}])
+    assert parsed.rule is not None, parsed
+    assert not parsed.rule.labels
+
+
+def test_nothing_stays_of_a_source_that_is_switched_off(tmp_path: Path) -> None:
+    """intel/intel-device-plugins-for-kubernetes 1181: labels and files stay after the plug-in is gone."""
+    host = make_host(tmp_path, intels.TIGER_LAKE)
+    before = discover(host, plan(SOURCES))
+    assert {f"{HAS}gpu", f"{ANY}any.present"} < before.labels.keys()
+    after = discover(host, plan((accelerator.SOURCE, amd.SOURCE)), before)
+    assert {key for key in before.labels if key not in after.labels} == {
+        key for key in before.labels if key.startswith((INTEL, HAS))
+    }
+    assert discover(host, plan((amd.SOURCE,)), after).labels == {}

@@ -80,8 +80,8 @@ async def _read(client: KubeClient, node: str, label: str) -> Found:
     objects = await list_if_known(client, NODE_FEATURES, whole, {"labelSelector": f"{NODE_NAME}={node}"})
     rules = await list_if_known(client, RULES, whole)
     of_gpus = label.removeprefix(f"{NVIDIA_NS}/").startswith(("gpu.", "cuda."))
-    dra = (await read_dra(client)).nodes if of_gpus else {}
-    return Found(found, rules, objects, dra[node].devices if node in dra else ())
+    dra = (await read_dra(client)).nodes if of_gpus else None
+    return Found(found, rules, objects, dra[node].devices if dra and node in dra else ())
 
 
 def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
