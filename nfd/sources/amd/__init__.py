@@ -90,4 +90,12 @@ def labels(features: Features, config: Config) -> Labels:
     return derive_labels(features, config)
 
 
-SOURCE = Source("amd", Config, discover, labels, namespaced=True, wakes=frozenset({"pci", "module", "drm"}))
+SOURCE = Source(
+    "amd",
+    Config,
+    discover,
+    labels,
+    namespaced=True,
+    wakes=frozenset({"pci", "module", "drm"}),
+    follows=kfd.list_generation,  # a GPU is divided without a kernel event
+)

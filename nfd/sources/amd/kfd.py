@@ -1,10 +1,10 @@
 """Partitions of AMD's GPUs, from the topology of the compute driver (KFD).
 
-Reads: sys/class/kfd/kfd/topology/nodes/*/properties and mem_banks/0/properties, lines of `name number` (Linux
-drivers/gpu/drm/amd/amdkfd/kfd_topology.c). Nodes of a GPU can only be read by who may open its render device: the
-kernel asks the device cgroup of the reading process. So in most containers they answer EPERM, which says nothing about
-the GPU. Then the number of partitions comes from PCI (`current_compute_partition`), and the size of one from that of
-the GPU.
+Reads: sys/class/kfd/kfd/topology/generation_id; of nodes/* there properties and mem_banks/0/properties, lines of
+`name number` (Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c). Nodes of a GPU can only be read by who may open its
+render device: the kernel asks the device cgroup of the reading process. So in most containers they answer EPERM, which
+says nothing about the GPU. Then the number of partitions comes from PCI (`current_compute_partition`), and the size of
+one from that of the GPU.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nfd.errors import HostError
 from nfd.features import Instance
+from nfd.host import Host
 from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.amd.gpus import AMDGPU, MIB, is_counted
 from nfd.sources.feature_reader import DENIED, FeatureReader
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
+GENERATION = "sys/class/kfd/kfd/topology/generation_id"
 AMD = 0x1002
 SIMD_PER_CU, SIMD_PER_CU_RDNA = 4, 2
 UNKNOWN = "may not be read here, and compute units of this GPU are not known otherwise"
@@ -44,6 +46,14 @@ def read_partitions(reading: FeatureReader, gpus: Iterable[Instance]) -> tuple[I
         if denied and counted[address].get("driver") == AMDGPU and "cu.count" not in parts[0]:
             reading.errors.append(HostError(denied, UNKNOWN, errno.EPERM))
     return tuple(found)
+
+
+def list_generation(host: Host) -> tuple[str, ...]:
+    """The number of KFD's topology, which changes with each partition that comes or goes. Every process may read it."""
+    try:
+        return tuple(filter(None, [host.text(GENERATION)]))
+    except HostError:
+        return ()
 
 
 def read_nodes(reading: FeatureReader) -> tuple[list[Node], str]:
