@@ -24,6 +24,7 @@ from tests.consumers import page as consumers
 from tests.deploy import monitoring
 from tests.docs import labels, vendor_labels
 from tests.faults import injected
+from tests.fleet import dra_table
 from tests.unsupervised import unsupervised
 from tests.wording import EXCEPTIONS, shrunk, wording
 
@@ -110,6 +111,7 @@ def tables() -> dict[str, str]:
     found = {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text()), labels.NAME: labels.page()}
     found[injected.PAGE] = injected.page((ROOT / injected.PAGE).read_text())
     found[vendor_labels.NAME] = vendor_labels.page()
+    found[dra_table.NAME] = dra_table.page((ROOT / dra_table.NAME).read_text())
     return found | monitoring.pages()
 
 
