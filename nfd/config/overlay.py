@@ -43,6 +43,18 @@ class Layer:
     repeated: tuple[Path, ...] = ()
     blank: bool = False
     """Whether the file is empty, but for white space."""
+    folded: dict[Path, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """`lines` by lower-case paths, filled when they are first needed."""
+
+    def line_of(self, path: Path) -> int | None:
+        """The line of the nearest value that has one; it may be written in another case."""
+        ends = range(len(path), 0, -1)
+        if (line := self.lines.get(path) if path else None) is not None:
+            return line
+        if not self.folded:
+            self.folded.update((_folded(written), line) for written, line in self.lines.items())
+        found = (self.lines.get(path[:end]) or self.folded.get(_folded(path[:end])) for end in ends)
+        return next((line for line in found if line), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +281,7 @@ def key_text(path: Path) -> str:
 
 def place_in(layer: Layer, path: Path) -> str:
     """The layer's name, with the line of the nearest value that has one."""
-    line = layer.lines.get(path) if path else None
-    if line is None:  # it may be written in another case, or have no line of its own
-        lines = {_folded(written): line for written, line in layer.lines.items()}
-        found = (layer.lines.get(path[:end]) or lines.get(_folded(path[:end])) for end in range(len(path), 0, -1))
-        line = next((line for line in found if line), None)
+    line = layer.line_of(path)
     return f"{layer.name}:{line}" if line else layer.name
 
 

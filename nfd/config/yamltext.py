@@ -163,10 +163,15 @@ class _Frame:
     start: int
     key: str | None = None
     merges: bool = False
-    merged: dict[str, Any] = field(default_factory=dict)
+    merged: list[dict[str, Any]] = field(default_factory=list)
 
     def finish(self) -> Any:
-        return {**self.merged, **self.into} if self.merged and isinstance(self.into, dict) else self.into
+        if not self.merged or not isinstance(self.into, dict):
+            return self.into
+        whole: dict[str, Any] = {}
+        for part in reversed(self.merged):
+            whole.update(part)
+        return {**whole, **self.into}
 
 
 class _Builder:
@@ -266,8 +271,7 @@ class _Builder:
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(part, dict) for part in parts):
             raise self._error(event, "<< must be a mapping or a list of mappings")
-        for part in parts:
-            frame.merged = {**part, **frame.merged}
+        frame.merged.extend(parts)
 
     def _count(self, size: int, event: Any) -> None:
         self._nodes += size

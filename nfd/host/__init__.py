@@ -23,6 +23,8 @@ from nfd.host.tree import LIST, Tree
 T = TypeVar("T")
 
 MAX_FILE = 16 * 1024 * 1024
+MAX_NOTES = 500
+"""Notes that are kept for one source; of further ones only their number is."""
 
 YOUNG = 2.0
 """Seconds after a change in which a file's times do not show whether it changed again."""
@@ -53,6 +55,7 @@ class Host:
     def __init__(self, root: str | Path = "/", environment: Mapping[str, str] | None = None) -> None:
         self.root = Path(root)
         self.notes: list[tuple[str, str]] = []
+        self._further_notes = 0
         self.node_labels: Mapping[str, str] | None = {}
         """Labels of the Node from the master's latest reply (`nfd.names.choosing`); None before the first."""
         self._tree = Tree(root)
@@ -213,10 +216,16 @@ class Host:
 
     def note(self, subject: str, reason: str) -> None:
         """Remember that something was skipped, and why."""
-        self.notes.append((subject, reason))
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append((subject, reason))
+        else:
+            self._further_notes += 1
 
     def take_notes(self) -> list[tuple[str, str]]:
         notes, self.notes = self.notes, []
+        if self._further_notes:
+            notes.append((str(self.root), f"{self._further_notes} further problems are not listed"))
+            self._further_notes = 0
         return notes
 
     def _tree_of(self, path: str) -> Tree:

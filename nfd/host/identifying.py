@@ -37,7 +37,10 @@ _HEX = (
 _ALWAYS = (
     ("certificate", r"-----BEGIN [A-Z0-9 ]{1,60}-----(?:[^-]|-(?!----))+-----END [A-Z0-9 ]{1,60}-----"),
     ("certificate", r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+"),
-    ("token", rf"{_EDGE}eyJ[\w-]{{8,}}\.[\w-]{{8,}}\.[\w-]*"),
+    (
+        "jwt",
+        r"(?<![\w-])(?=[\w-]{11,}+\.[\w-]{8,}+\.)(?P<before>(?:[\w-]*?[^0-9A-Za-z])?)(?P<jwt>eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)",
+    ),
     (
         "token",
         rf"{_EDGE}(?:gh[opsru]_|github_pat_|glpat-|sha256~|xox[a-z]-|AKIA|ASIA|k8s-aws-v1\.|hv[sb]\.|npm_|pypi-|sk-)"
@@ -160,6 +163,7 @@ class Identifying:
             "named": lambda found: found["prefix"] + pseudonyms.hex(found["digits"]),
             "hex": lambda found: pseudonyms.hex(found[0]),
             "host": self._host,
+            "jwt": lambda found: f"{self.text(found['before'])}{self._numbered('token', found['jwt'])}",
             "kept": lambda found: found[0],
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -223,3 +224,22 @@ def test_a_configuration_is_frozen() -> None:
     config, _ = load(Config, [])
     with pytest.raises(ValueError, match="frozen"):
         config.core.port = 3
+
+
+@pytest.mark.parametrize(
+    ("start", "line", "end"),
+    [
+        ("core: &a\n", "  k{}: 1\n", "sources: *a\n"),
+        ("core:\n", "  k{}: 1\n", ""),
+        ("core:\n  <<:\n", "  - {{k{}: 1}}\n", ""),
+    ],
+    ids=["behind an alias", "plain", "merged"],
+)
+def test_many_unknown_keys_take_time_in_proportion(start: str, line: str, end: str) -> None:
+    took = []
+    for count in (500, 2000):
+        began = time.process_time()
+        findings = check(Config, [layer(start + "".join(map(line.format, range(count))) + end)])
+        took.append(time.process_time() - began)
+        assert len(findings) >= count
+    assert took[1] < 10 * max(took[0], 0.02)

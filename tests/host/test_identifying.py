@@ -193,6 +193,7 @@ def test_whatever_is_written_can_be_read(text: str, free: bool) -> None:
 
 
 UNITS = (
+    *("-eyJ", "eyJa-", "eyJ_", "-eyJaaaaaaaa.", "eyJ.", "-eyJ.aaaaaaaa."),
     *("a", "a.", "1.", "a-", "1-", ":", "x@", "eyJ", "/home/", "serial", "serial ", "a:", "0x1", "://a"),
     "-----BEGIN A-----",
 )

@@ -14,6 +14,7 @@ from nfd import names
 from nfd.config.section import Section
 from nfd.discovery import Plan, discover
 from nfd.features import Features
+from nfd.host import MAX_NOTES
 from nfd.source import Source
 from nfd.sources import local
 from nfd.sources.local.featurefile import parse, parse_time
@@ -224,3 +225,14 @@ def test_no_folder_or_something_else_in_its_place(tmp_path: Path) -> None:
         os.chdir(before)
     (problem,) = scan(make_host(tmp_path, {}), local.SOURCE).problems
     assert problem.reason.endswith("is not a directory")
+
+
+def test_wrong_directives_are_shown_up_to_a_number(tmp_path: Path) -> None:
+    wrong = "# +x\n" * 1000
+    host = make_host(tmp_path, {f"{FOLDER}/{number:03}": wrong + f"a{number}=1\n" for number in range(100)})
+    found = scan(host, local.SOURCE)
+    problems = [problem for problem in found.problems if problem.source == "local"]
+    assert len(problems) == MAX_NOTES + 1
+    assert problems[local.SHOWN_NOTES].reason == f"{1000 - local.SHOWN_NOTES} more directives are wrong"
+    assert problems[-1].reason == f"{100 * (local.SHOWN_NOTES + 1) - MAX_NOTES} further problems are not listed"
+    assert len(found.labels) == 100

@@ -26,6 +26,8 @@ MAX_SIZE = 65536
 MAX_ENTRIES = 5_000
 MAX_TEXT = 1024 * 1024
 """Entries of a kind and bytes that all files may have, so that a report keeps within what a master takes."""
+SHOWN_NOTES = 10
+"""Wrong directives of one file that are shown one by one."""
 
 
 class Config(Section):
@@ -110,8 +112,11 @@ class _Folder:
         counts = (len(old) + len(new) for old, new in zip(_kinds(self.found), _kinds(entries), strict=True))
         if size > self._room or max(counts) > MAX_ENTRIES:
             return False
-        for line, reason in entries.notes:
-            self._host.note(f"{printable(path)}:{line}", reason)
+        shown = printable(path)
+        for line, reason in entries.notes[:SHOWN_NOTES]:
+            self._host.note(f"{shown}:{line}", reason)
+        if (more := len(entries.notes) - SHOWN_NOTES) > 0:
+            self._host.note(shown, f"{more} more directives are wrong")
         _merge(self._host, self.found, entries, printable(path.rpartition("/")[2]))
         self._room -= size
         return True
