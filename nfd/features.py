@@ -99,17 +99,21 @@ def _hold_instances(found: tuple[Instance, ...], before: tuple[Instance, ...]) -
 
 def merge(parts: Iterable[Features]) -> Features:
     """Merge NodeFeature objects as NFD does: flags united, later attributes win key by key, instances appended."""
-    flags: dict[str, frozenset[str]] = {}
+    flags: dict[str, set[str]] = {}
     attributes: dict[str, dict[str, str]] = {}
-    instances: dict[str, tuple[Instance, ...]] = {}
-    for part in parts:
+    instances: dict[str, list[Instance]] = {}
+    for part in parts:  # each element is copied once, not again for each later object
         for name, elements in part.flags.items():
-            flags[name] = flags.get(name, frozenset()) | elements
+            flags.setdefault(name, set()).update(elements)
         for name, values in part.attributes.items():
-            attributes[name] = attributes.get(name, {}) | dict(values)
+            attributes.setdefault(name, {}).update(values)
         for name, found in part.instances.items():
-            instances[name] = instances.get(name, ()) + tuple(found)
-    return Features(flags, attributes, instances)
+            instances.setdefault(name, []).extend(found)
+    return Features(
+        {name: frozenset(elements) for name, elements in flags.items()},
+        attributes,
+        {name: tuple(found) for name, found in instances.items()},
+    )
 
 
 def to_json(features: Features) -> dict[str, Any]:

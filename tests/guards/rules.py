@@ -17,6 +17,18 @@ RULES = (
         "seen = list(objects)",
         "tests/cli/test_report_cases.py::test_what_a_master_never_sees_gives_nothing_beside_rules_that_it_sees",
     ),
+    Guard(  # what objects gave that are too many stays
+        "nfd/master/node/outcome.py",
+        "known.lists.without_objects(surplus)",
+        "known.lists",
+        "tests/master/test_many_objects.py::test_what_surplus_objects_gave_stays",
+    ),
+    Guard(  # many objects of one namespace do not displace those of another
+        "nfd/master/rules/nodefeatures.py",
+        "_equal_share(amounts, limit) for amounts",
+        "limit for amounts",
+        "tests/master/test_many_objects.py::test_a_namespace_leaves_to_others_what_it_does_not_need",
+    ),
     Guard(  # what a failed rule gave stays
         "nfd/master/node/outcome.py",
         "unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)",

@@ -80,6 +80,7 @@ GAUGES = {
     "nodefeaturerules": "NodeFeatureRule objects known.",
     "failing_rules": "Rules that are invalid, or could not be evaluated on some node.",
     "nodefeatures": "NodeFeature objects known.",
+    "surplus_nodefeatures": "NodeFeature objects that are not used, since their node has too many.",
     "nodefeatures_without_node": "NodeFeature objects that name no node, or one that does not exist.",
     "malformed_objects": "Custom resources that are invalid and ignored.",
 }

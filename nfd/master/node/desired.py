@@ -119,6 +119,10 @@ class Freshness:
         """The same for a report that may be old, so that the absence of a key proves nothing."""
         return replace(self, sources={}, blind=True, reported=False, adds_only=True)
 
+    def without_objects(self, origins: frozenset[str]) -> Freshness:
+        """The same where objects of these origins exist and are not used."""
+        return replace(self, blind=True, uncertain=self.uncertain | origins) if origins else self
+
     @property
     def failed(self) -> AbstractSet[str]:
         """Sources that failed: their features may be incomplete or outdated."""

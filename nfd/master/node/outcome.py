@@ -29,6 +29,7 @@ from nfd.master.rules.nodefeatures import (
     REPORTED_BEFORE,
     FeatureObject,
     Joining,
+    admit_objects,
     join_objects,
     report_of,
     speak_alone,
@@ -89,6 +90,7 @@ class Outcome:
 
     `report` includes the merged objects and is empty if there is no report. `fresh` says what the absence of a key
     proves. `unused` is the reason why the object of NFD's own worker, if there is one, is not used as the report.
+    `surplus` are the origins of objects that are not used, since the node has too many.
     Report and contributions are the same objects as before as long as nothing changed.
     """
 
@@ -97,6 +99,7 @@ class Outcome:
     evaluation: Evaluation
     policy: Policy
     unused: str = ""
+    surplus: frozenset[str] = frozenset()
 
     def derive_desired(self) -> Desired:
         """Keys and values, the origin of each key, and what was rejected and why."""
@@ -151,8 +154,11 @@ def evaluate_node(
     """The desired state of the Node, the origin of each key, and what was rejected and why.
 
     `report` is the worker's, None if there is none yet. `objects` are those for the node in selected namespaces.
-    `evaluate` returns the evaluation of rules from a cache, for example.
+    `evaluate` returns the evaluation of rules from a cache, for example. What objects gave that are too many stays, as
+    what invalid objects gave.
     """
+    admitted = admit_objects(objects, joining)
+    surplus, objects = admitted.origins, admitted.objects
     evaluate = evaluate or at_once(rules, joining)
     others, unused = tuple(one for one in objects if not joining.is_workers(one)), REPORTED
     if report is None:
@@ -160,11 +166,11 @@ def evaluate_node(
     alone = report is None and _speak_alone(node, others, joining, known, evaluate)
     if alone:
         report = Report(node.name)
-    lists, existing = known.lists, None if rules is NO_RULES else rules.origins
+    lists, existing = known.lists.without_objects(surplus), None if rules is NO_RULES else rules.origins
     if report is None:
         joined = join_objects(Report(node.name), others, joining)
         fresh = replace(lists, rules=existing, sources={}, blind=True, reported=False)
-        return Outcome(joined, fresh, Evaluation(), joining.policy, unused)
+        return Outcome(joined, fresh, Evaluation(), joining.policy, unused, surplus)
     found, fresh = evaluate(report, others, False), derive_freshness(report)
     evaluated = found.evaluation.complete and found.current
     blind = fresh.blind or lists.blind or not evaluated
@@ -180,7 +186,7 @@ def evaluate_node(
         partial=fresh.failed | {GIVEN} if unsure or unreadable else fresh.failed,
         evaluated=evaluated,
     )
-    return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused)
+    return Outcome(found.joined, fresh, found.evaluation, joining.policy, unused, surplus)
 
 
 def evaluate_report(report: Report, rules: RuleSet, policy: Policy, watch: Watch | None = None) -> Outcome:

@@ -32,6 +32,8 @@ ATTEMPTS = 6
 """Attempts of one pass. The first three use the Node of the informer, the others read it from the API server."""
 CONFLICT_DELAY = 0.05
 """Seconds after the first conflict, doubled each time, so that the informer can catch up."""
+LONG_PLAN = 0.02
+"""Seconds. After a plan that took longer, as one for thousands of labels does, plans wait for as long as it took."""
 MAX_LOGGED = 50
 """Rejected keys that have a log line each; more are logged as a number."""
 
@@ -126,6 +128,7 @@ class Reconciler:
         self._resting: dict[str, _Rest] = {}
         self._derivations = DesiredCache()
         self._era = object()
+        self._pause_until = 0.0
 
     async def reconcile(self, name: str) -> float | None:
         """One pass; returns after how many seconds the node needs another, if it does. Raises: KubeError."""
@@ -140,6 +143,7 @@ class Reconciler:
         budget = Budget()
         for attempt in range(ATTEMPTS):
             try:
+                await self._pause()
                 node = await self._node(name, attempt)
                 began = time.perf_counter()
                 if node is None:
@@ -223,7 +227,7 @@ class Reconciler:
         if settled is not None and (drifted := settled.drifted(asked, planned)):
             self._note_drift(node, drifted)
             planned, goal = fitting_plan(self._goal(node, asked), node)
-        self._metrics.observe(PLAN, time.perf_counter() - began)
+        self._took(began)
         self._log_rejected(node, goal.desired, planned)
         if not self._settings.publish:
             return None
@@ -237,6 +241,18 @@ class Reconciler:
         if not (planned or goal.contested or goal.desired.dropped) and generation is self._era:
             self._resting[node.name] = _Rest(node, asked, tuple(asked.evaluation.contributions))
         return self.drift.wait(node.name, self._now())
+
+    def _took(self, began: float) -> None:
+        """Note the time that a plan took."""
+        ended = time.perf_counter()
+        self._metrics.observe(PLAN, ended - began)
+        if ended - began > LONG_PLAN:
+            self._pause_until = 2 * ended - began
+
+    async def _pause(self) -> None:
+        """Let probes and reports be answered between long plans, which other passes are about to make, too."""
+        while (seconds := self._pause_until - time.perf_counter()) > 0:
+            await asyncio.sleep(seconds)
 
     async def _write(
         self, goal: Goal, planned: NodePlan, budget: Budget, generation: object, asked: Outcome

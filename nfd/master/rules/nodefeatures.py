@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
 from nfd.kube.responses import specification
@@ -25,11 +26,34 @@ from nfd.runtime.cache import LruCache
 MAX_LETTERS = 32 * 1024
 """The most letters of the labels of one object; the bookkeeping of a Node can list about 250,000 in all."""
 
+MOST_NAMES = 10
+"""The most objects that one log line names."""
+
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""
 
 
 T = TypeVar("T")
+
+
+class Size(NamedTuple):
+    """What objects ask of a pass over their node: their number, their labels and the letters of these, the elements of
+    their features (names of flags, attributes, instances and the attributes of these)."""
+
+    objects: int = 0
+    labels: int = 0
+    letters: int = 0
+    elements: int = 0
+
+    def plus(self, other: Size) -> Size:
+        return Size(*(mine + more for mine, more in zip(self, other, strict=True)))
+
+    def fits(self, limit: Size) -> bool:
+        return all(mine <= most for mine, most in zip(self, limit, strict=True))
+
+
+MOST = Size(objects=256, labels=4000, letters=128 * 1024, elements=50_000)
+"""The most that the objects of one node may have together, in the master's namespace, and in all other namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +69,10 @@ class FeatureObject:
     labels: Mapping[str, str] = field(default_factory=dict)
     features: Features = field(default_factory=Features)
     kept: bool = False
+    size: Size = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", _size_of(self.labels, self.features))
 
     @property
     def origin(self) -> str:
@@ -91,6 +119,12 @@ class FeatureInterner:
         return known
 
 
+def _size_of(labels: Mapping[str, str], features: Features) -> Size:
+    elements = sum(map(len, features.flags.values())) + sum(map(len, features.attributes.values()))
+    elements += sum(len(found) + sum(map(len, found)) for found in features.instances.values())
+    return Size(1, len(labels), sum(len(key) + len(value) for key, value in labels.items()), elements)
+
+
 def _key(instances: tuple[Instance, ...]) -> Any:
     return tuple(frozenset(one.items()) for one in instances)
 
@@ -106,13 +140,14 @@ def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     """Parse a NodeFeature from JSON. Raises: ValueError with the invalid field."""
     metadata, spec = _mapping(item.get("metadata"), "metadata"), specification(item)
     labels = _texts(spec.get("labels"), "spec.labels")
-    if (size := sum(len(key) + len(value) for key, value in labels.items())) > MAX_LETTERS:
-        raise ValueError(f"spec.labels: {size} letters, at most {MAX_LETTERS} are allowed")
     node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
     name = _texts({key: metadata.get(key) or "" for key in ("namespace", "name")}, "metadata")
     features = from_json(_mapping(spec.get("features"), "spec.features"))
     kept = bool(metadata.get("ownerReferences"))
-    return FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features, kept)
+    one = FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features, kept)
+    if one.size.letters > MAX_LETTERS:
+        raise ValueError(f"spec.labels: {one.size.letters} letters, at most {MAX_LETTERS} are allowed")
+    return one
 
 
 def report_of(one: FeatureObject) -> Report:
@@ -127,6 +162,70 @@ def speak_alone(objects: Collection[FeatureObject], owned: Owned) -> bool:
     features.
     """
     return owned.alone or bool(objects and not owned)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The objects of a node that are used, and those that are too many: what these gave before is uncertain.
+
+    `origins` are those of the surplus.
+    """
+
+    objects: tuple[FeatureObject, ...] = ()
+    surplus: tuple[FeatureObject, ...] = ()
+    origins: frozenset[str] = frozenset()
+
+
+def admit_objects(objects: Collection[FeatureObject], joining: Joining, most: Size = MOST) -> Admitted:
+    """The objects of one node that fit into the limits, so that a pass over it stays short.
+
+    The master's namespace has the limits for itself. All other namespaces share them equally; what a namespace does not
+    need is left to the others. In a namespace the objects count by name. The object of NFD's worker is always used, for
+    it takes the place of a report.
+    """
+    used = [one for one in objects if joining.is_workers(one)]
+    own = [one for one in objects if one.namespace == joining.namespace and not joining.is_workers(one)]
+    others = [one for one in objects if one.namespace != joining.namespace]
+    surplus: list[FeatureObject] = []
+    for pool in (own, others):
+        fitting, rest = _share(pool, most)
+        used += fitting
+        surplus += rest
+    origins = frozenset(one.origin for one in surplus)
+    return Admitted(tuple(used) if surplus else tuple(objects), tuple(surplus), origins)
+
+
+def _share(objects: Collection[FeatureObject], most: Size) -> tuple[Collection[FeatureObject], list[FeatureObject]]:
+    """The objects within the limits, and the rest."""
+    if _total(objects).fits(most):
+        return objects, []
+    ordered = sorted(objects, key=lambda one: (one.namespace, one.name))
+    namespaces = [list(found) for _, found in groupby(ordered, key=lambda one: one.namespace)]
+    asked = zip(*map(_total, namespaces), strict=True)
+    share = Size(*(_equal_share(amounts, limit) for amounts, limit in zip(asked, most, strict=True)))
+    used: list[FeatureObject] = []
+    surplus: list[FeatureObject] = []
+    for found in namespaces:
+        total = Size()
+        for one in found:
+            fits = (more := total.plus(one.size)).fits(share)
+            (used if fits else surplus).append(one)
+            total = more if fits else total
+    return used, surplus
+
+
+def _total(objects: Collection[FeatureObject]) -> Size:
+    return Size(*map(sum, zip(*(one.size for one in objects), strict=True))) if objects else Size()
+
+
+def _equal_share(amounts: Iterable[int], limit: int) -> int:
+    """The most that each may have, so that all together have at most the limit."""
+    left, waiting = limit, sorted(amounts)
+    for number, amount in enumerate(waiting):
+        if amount > (share := left // (len(waiting) - number)):
+            return share
+        left -= amount
+    return limit
 
 
 def join_objects(report: Report, objects: Iterable[FeatureObject], joining: Joining) -> Report:
@@ -180,6 +279,7 @@ REPORTED = "the node's worker reports to this master"
 REPORTED_BEFORE = "nfd-worker reported for this node before; the master waits for its next report"
 AWAITED = "the Node has a record of an nfd-worker without a valid proof; the object is used once it changes"
 UNSELECTED = "nodeFeatureNamespaceSelector does not select its namespace"
+TOO_MANY = "they are too many or too large together; what they gave before stays"
 UNLABELLED = "denyNodeFeatureLabels: its features are used, its labels are not"
 
 _log = log.get("master")
@@ -190,6 +290,7 @@ class Ignored:
 
     def __init__(self) -> None:
         self._said: dict[str, Mapping[str, str]] = {}
+        self._surplus: dict[str, frozenset[str]] = {}
 
     def log_new(self, node: str, reasons: Mapping[str, str]) -> None:
         """Log objects that are new or have a new reason."""
@@ -204,6 +305,27 @@ class Ignored:
         else:
             del self._said[node]
 
+    def log_surplus(self, node: str, surplus: Collection[FeatureObject]) -> None:
+        """Log the surplus objects of a node when their namespaces change."""
+        namespaces = frozenset(one.namespace for one in surplus)
+        if namespaces == self._surplus.get(node, frozenset()):
+            return
+        self._surplus[node] = namespaces
+        if surplus:
+            paths = sorted(f"{one.namespace}/{one.name}" for one in surplus)
+            _log.warning(
+                "NodeFeatures ignored",
+                node=node,
+                objects=len(paths),
+                namespaces=sorted(namespaces)[:MOST_NAMES],
+                paths=paths[:MOST_NAMES],
+                error=TOO_MANY,
+            )
+        else:
+            del self._surplus[node]
+            _log.info("all NodeFeatures of the node are used again", node=node)
+
     def forget(self, node: str) -> None:
         """The Node is gone."""
         self._said.pop(node, None)
+        self._surplus.pop(node, None)

@@ -28,10 +28,12 @@ from nfd.master.rules.evaluator import EVALUATION, Evaluator
 from nfd.master.rules.nodefeatures import (
     UNLABELLED,
     UNSELECTED,
+    Admitted,
     FeatureInterner,
     FeatureObject,
     Ignored,
     Joining,
+    admit_objects,
     node_of,
     parse_feature_object,
 )
@@ -46,6 +48,8 @@ from nfd.store.base import Node, NodeStore
 
 SETTLE = 0.1
 """Seconds in which several changes of objects are collected before nodes are evaluated."""
+MANY, LONGEST_SETTLE = 100, 10.0
+"""For a node with more objects the changes are collected longer, in proportion, and for this many seconds at most."""
 SYNC_WITHIN = 10.0
 """Seconds to wait for the first lists before nodes are written without them; until then the keys of rules and objects
 stay."""
@@ -100,6 +104,7 @@ class CustomResources:
         self._pool = FeatureInterner()
         self._unknown = Unknown(self.objects, self.rules)
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
+        self._admitted: dict[str, Admitted] = {}
         self._changing: set[tuple[str, str]] = set()
         """Objects that changed since the first list: their writers are running."""
         self._ignored = Ignored()
@@ -169,7 +174,13 @@ class CustomResources:
             state.report if state is not None else None,
         )
         found = evaluate_node(
-            node, report, self.evaluator.rule_set, self._objects_of(node.name), joining, known, self.evaluator.evaluate
+            node,
+            report,
+            self.evaluator.rule_set,
+            self._admitted_on(node.name).objects,
+            joining,
+            known,
+            self.evaluator.evaluate,
         )
         self._log_ignored(node.name, found.unused)
         return found
@@ -181,6 +192,7 @@ class CustomResources:
     def forget(self, node: str) -> None:
         """The Node is gone."""
         self.evaluator.forget(node)
+        self._admitted.pop(node, None)
         self._ignored.forget(node)
 
     def clear(self) -> None:
@@ -194,6 +206,7 @@ class CustomResources:
             "nodefeaturerules": len(self.rules.items),
             "failing_rules": self.evaluator.failing(),
             "nodefeatures": len(self.objects.items),
+            "surplus_nodefeatures": sum(len(one.surplus) for one in self._admitted.values()),
             "nodefeatures_without_node": sum(not self._exists(one.node) for one in self.objects.items.values()),
             "malformed_objects": sum(len(store.invalid) for _, store in self._wanted()),
         }
@@ -206,7 +219,7 @@ class CustomResources:
 
     def _lists(self, node: str) -> Freshness:
         objects_settled = self._informers[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
-        return Freshness(
+        lists = Freshness(
             rules_synced=self._rules_synced,
             objects_synced=self._objects_synced(),
             objects_settled=objects_settled,
@@ -214,6 +227,7 @@ class CustomResources:
             blind=self._unknown.has_objects(node),
             uncertain=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
         )
+        return lists.without_objects(self._admitted_on(node).origins)
 
     def _is_ruleless(self) -> bool:
         """Whether the server has had no definition of rules for so long that no key comes from a rule."""
@@ -222,16 +236,26 @@ class CustomResources:
 
     def _log_ignored(self, node: str, reason: str) -> None:
         """Log ignored objects. `reason` is why that of NFD's own worker is not used, "" if it is."""
-        joining, found = self._options.joining, self._by_node.get(node, {}).values()
+        joining, admitted = self._options.joining, self._admitted_on(node)
+        self._ignored.log_surplus(node, admitted.surplus)
         reasons = {}
-        for one in found:
+        for one in self._by_node.get(node, {}).values():
+            if admitted.origins and one.origin in admitted.origins:
+                continue
             why = reason if joining.is_workers(one) else UNLABELLED if joining.deny_labels and one.labels else ""
             if why := why if self._selects(one.namespace) else UNSELECTED:
                 reasons[f"{one.namespace}/{one.name}"] = why
         self._ignored.log_new(node, reasons)
 
-    def _objects_of(self, node: str) -> tuple[FeatureObject, ...]:
-        return tuple(one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace))
+    def _admitted_on(self, node: str) -> Admitted:
+        """The node's objects in selected namespaces, cached until one of them changes."""
+        found = self._admitted.get(node)
+        if found is None:
+            objects = [one for one in self._by_node.get(node, {}).values() if self._selects(one.namespace)]
+            found = admit_objects(objects, self._options.joining)
+            if node in self._by_node:
+                self._admitted[node] = found
+        return found
 
     def _selects(self, namespace: str) -> bool:
         selector = self._options.selector
@@ -262,6 +286,7 @@ class CustomResources:
         self._statuses.dirty.set()
 
     def _namespace_changed(self, before: object, now: object) -> None:
+        self._admitted.clear()
         for node in self._by_node:
             self._queue.add(node)
 
@@ -279,7 +304,8 @@ class CustomResources:
                 objects.pop((one.namespace, one.name), None)
             if not objects:
                 del self._by_node[one.node]
-            self._queue.add(one.node, urgent=True)
+            self._admitted.pop(one.node, None)
+            self._queue.add_later(one.node, min(SETTLE * max(1.0, len(objects) / MANY), LONGEST_SETTLE))
         if now is not None:
             self._log_unknown_node(now)
         elif before is None:  # it was invalid; its keys may be removed now
