@@ -28,6 +28,7 @@ def run(args: Namespace) -> int:
     seen = scan(host_of(args), plan, odd)
     form = args.output or ("table" if sys.stdout.isatty() else "labels")
     sys.stdout.write(render(form, seen, time.perf_counter() - start))
+    sys.stdout.flush()
     if form in ("labels", "features") and seen.problems:
         text = problems(seen.problems, style_of(sys.stderr))
         sys.stderr.write(f"{text}\n")

@@ -71,8 +71,10 @@ def test_a_daemon_is_not_ended_by_signals_that_mean_nothing(module: str) -> None
 
 def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
     process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 30
-    while b"R" not in waits(process.pid) and time.monotonic() < deadline:
+    deadline, seen = time.monotonic() + 60, 0
+    while seen < 5:
+        assert time.monotonic() < deadline, "it does not read its standard input"
+        seen = seen + 1 if waits(process.pid) else 0
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
