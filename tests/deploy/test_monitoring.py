@@ -74,6 +74,7 @@ def test_every_program_s_metrics_can_be_seen(exported: dict[str, set[str]]) -> N
         "nfd_master_nodefeatures_without_node",
         "nfd_master_report_requests_total",
         "nfd_master_startup_taints_removed_total",
+        "nfd_master_surplus_nodefeatures",
         "nfd_topology_updater_build_info",
         "nfd_topology_updater_writes_total",
         "nfd_worker_build_info",
