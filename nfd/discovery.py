@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from nfd import sources
 from nfd.config.section import Section
 from nfd.errors import NfdError
-from nfd.features import Features, Problem, hold, join
+from nfd.features import Features, Problem, hold, join, sources_of
 from nfd.host import Host
 from nfd.labels import Naming, Searcher, derive
 from nfd.runtime.failures import failed
@@ -148,13 +148,18 @@ def discover(
 def derive_again(host: Host, plan: Plan, features: Features) -> Discovery:
     """The labels that another plan makes of features that were found before; nothing is scanned.
 
-    Sources read `host` for their configuration alone. Of a source that the plan does not run, no feature is known.
+    Sources read `host` for their configuration alone. Of a source that the plan does not run, no feature is known, but
+    a feature of no known source stays: it may be one of a plug-in.
     """
-    parts: dict[str, Features] = {}
-    for source in plan.feature_sources:
-        others = (name for name in features.names() if name.partition(".")[0] != source.name)
-        parts[source.name] = features.without(others)
-    return _label(host, plan, {name: Scan(part) for name, part in parts.items()}, run_at_once)
+    scans = {source.name: Scan() for source in plan.feature_sources}
+    return _label(host, plan, scans, run_at_once, features.without(switched_off(plan, features)))
+
+
+def switched_off(plan: Plan, features: Features) -> set[str]:
+    """Names of the features whose source is known and not run."""
+    running = {source.name for source in plan.feature_sources}
+    sources = {name: sources_of(name, plan.configs) for name in features.names()}
+    return {name for name, found in sources.items() if found and not found & running}
 
 
 def _scan(host: Host, source: Source, config: Any, before: Scan | None, run: Run) -> Scan:
@@ -241,8 +246,9 @@ class _Labelling:
         self.problems.append(Problem(source.name, source.name, f"labels failed: {reason}"))
 
 
-def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run) -> Discovery:
-    features = join(scan.features for scan in scans.values())
+def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run, features: Features | None = None) -> Discovery:
+    """`features` are those of the scans, if not given."""
+    features = join(scan.features for scan in scans.values()) if features is None else features
     made = _Labelling(
         plan.allowed, [*plan.problems, *(problem for scan in scans.values() for problem in scan.problems)]
     )

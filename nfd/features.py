@@ -1,6 +1,7 @@
 """Feature values and what one discovery pass found.
 
-A feature is named `<source>.<feature>` (`pci.device`) and lives in one of three containers, as in NFD's NodeFeature API
+A feature is named `<domain>.<feature>` (`pci.device`), where the domain is the name of its source, apart from
+`OTHER_DOMAINS`. It lives in one of three containers, as in NFD's NodeFeature API
 (api/nfd/v1alpha1/types.go): flags are sets of names, attributes map names to text, instances are lists of attribute
 maps. All values are text; booleans are `true` and `false`. A feature that is there with zero elements differs from one
 that is absent.
@@ -8,12 +9,15 @@ that is absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 _LONGEST = 300
 """Characters of a key in a message."""
+
+OTHER_DOMAINS = {"rdma": "network"}
+"""Domains of features that are not the name of their source, and that source, for all built-in ones."""
 
 Instance = Mapping[str, str]
 Labels = Mapping[str, str]
@@ -42,6 +46,12 @@ class Features:
             {key: value for key, value in self.attributes.items() if key not in names},
             {key: value for key, value in self.instances.items() if key not in names},
         )
+
+
+def sources_of(feature: str, sources: Container[str]) -> frozenset[str]:
+    """Those of the sources that may give a feature; none if it comes from elsewhere, such as a plug-in or an object."""
+    domain = feature.partition(".")[0]
+    return frozenset(name for name in (domain, OTHER_DOMAINS.get(domain)) if name is not None and name in sources)
 
 
 @dataclass(frozen=True, slots=True)

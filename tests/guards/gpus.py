@@ -84,7 +84,7 @@ GPUS = (
     ),
     Guard(  # rules over a source that fails take nothing away
         "nfd/master/node/outcome.py",
-        "unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)",
+        "unsure = found.evaluation.unsure | rules.relying_on(fresh, unreadable)",
         "unsure = found.evaluation.unsure",
         "tests/master/test_rules_cluster.py::test_rules_over_a_source_that_fails_take_nothing_away",
     ),

@@ -39,9 +39,9 @@ class Written:
         return {}
 
 
-async def members_after(form: str, *failed: str) -> frozenset[str]:
-    """Of a group of cpu.model that had nodes `n` and `stays`, once `n` reports without it and these sources failed."""
-    terms = [{"feature": "cpu.model", "matchExpressions": {"id": {"op": "Exists"}}}]
+async def members_after(form: str, *failed: str, feature: str = "cpu.model") -> frozenset[str]:
+    """Of a group of a feature that had nodes `n` and `stays`, once `n` reports without it and these sources failed."""
+    terms = [{"feature": feature, "matchExpressions": {"id": {"op": "Exists"}}}]
     parts = {FEATURE: terms} if form == FEATURE else {ANY: [{"matchFeatures": terms}]}
     before = {"nodes": [{"name": "n"}, {"name": "stays"}], "count": 2, "truncated": False}
     item = {
@@ -55,8 +55,8 @@ async def members_after(form: str, *failed: str) -> frozenset[str]:
     metrics, client = Metrics("1", 0.0), Written(before)
     evaluator = Evaluator(Joining(Policy()), metrics, lambda: None, lambda: None)
     evaluator.bind([], [exhaust(group_steps(item))])
-    states = {name: SourceState(State.FAILED if name in failed else State.FRESH) for name in ("cpu", "pci")}
-    features = {"n": PARTS, "stays": PARTS | {"cpu.model": {"id": "85"}}}
+    states = {name: SourceState(State.FAILED if name in failed else State.FRESH) for name in ("cpu", "network", "pci")}
+    features = {"n": PARTS, "stays": PARTS | {feature: {"id": "85"}}}
     for node, attributes in features.items():
         evaluator.evaluation_of(node, Report(node, sources=states, features=Features({}, attributes)), ())
     writer = StatusWriter(cast(KubeClient, client), evaluator, (rules, groups), metrics, lambda: 2, lambda _: False)
@@ -69,6 +69,15 @@ async def test_source_of_the_feature_failed_in_part(form: str) -> None:
     assert await members_after(form, "cpu") == {"n", "stays"}
     assert await members_after(form, "pci") == {"stays"}
     assert await members_after(form) == {"stays"}
+
+
+@pytest.mark.parametrize("form", [FEATURE, ANY])
+async def test_source_with_another_name_than_the_feature_failed_in_part(form: str) -> None:
+    for failed in ("network", "pci", "cpu"):
+        stays = {"n", "stays"}
+        assert await members_after(form, failed, feature="vendor.thing") == stays
+        assert await members_after(form, failed, feature="rdma.device") == (stays if failed == "network" else {"stays"})
+    assert await members_after(form, feature="vendor.thing") == {"stays"}
 
 
 class Nodes:

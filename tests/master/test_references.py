@@ -124,3 +124,25 @@ def test_label_of_an_object_that_refers_to_a_source_that_failed_in_part() -> Non
     for failed, expected in (("cpu", {"x"}), ("pci", set()), ("", set())):
         found = outcome(features=Features({}, PARTS, CARD), failed=failed, objects=(asked,))
         assert left(found, "object:n/asks") == expected
+
+
+@pytest.mark.parametrize("feature", ["rdma.device", "network.device", "acme.card", "vendor.thing"])
+def test_rule_over_a_feature_of_a_source_with_another_name(feature: str) -> None:
+    """What no reported source is known to give may be one of a plug-in, which may be the one that failed."""
+    states = dict.fromkeys(("acme", "cpu", "custom", "network"), SourceState(State.FRESH))
+    term = {"feature": feature, "matchExpressions": {"state": {"op": "In", "value": ["ACTIVE"]}}}
+    given = {"name": "r", "labels": {"vendor.io/x": "1"}, "matchFeatures": [term]}
+    refers = {"name": "refers", "labels": {"vendor.io/x": f"@{feature}.state"}}
+    book = [compile_object({"metadata": {"name": "o"}, "spec": {"rules": [given, refers]}}, POLICY)]
+    relied = {"rdma.device": {"network"}, "network.device": {"network"}, "acme.card": {"acme"}}
+    owned = {Kind.LABELS: {"vendor.io/x": "rule:o/refers"}}
+    node = replace(Node.bare("n"), labels={"vendor.io/x": "ACTIVE"})
+    for failed in ("acme", "cpu", "custom", "network", ""):
+        sources = states | ({failed: SourceState(State.FAILED)} if failed else {})
+        features = Features(attributes={f"{name}.other": {} for name in states})
+        report = Report("n", sources=sources, features=features)
+        found = evaluate_node(Node.bare("n"), report, bind(book, ()), (), Joining(POLICY))
+        stays = failed in relied.get(feature, {"acme", "cpu", "network"})
+        assert tells(found) is not stays, failed
+        goal = Goal(found.derive_desired(), found.fresh, remembered=Owned(owned), policy=POLICY)
+        assert bool(plan_node(goal, node).changes[Kind.LABELS].remove) is not stays, failed

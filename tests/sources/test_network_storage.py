@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from nfd.discovery import Plan
+from nfd.host.replay import Replay
+from nfd.report import State
 from nfd.sources import network, storage
+from nfd.worker.report_content import derive_states
 from tests.sources.hosts import labels_of, make_host, scan
 
 NET, BLOCK = "sys/class/net", "sys/block"
@@ -81,3 +86,16 @@ def test_a_value_that_turns_unreadable_keeps_the_label(tmp_path: Path) -> None:
 def test_names_that_are_no_text_are_made_text(tmp_path: Path) -> None:
     host = make_host(tmp_path, {f"{BLOCK}/sd\udcff/queue/rotational": "1\n"})
     assert [one["name"] for one in scan(host, storage.SOURCE).features.instances["storage.block"]] == ["sd�"]
+
+
+def test_an_rdma_port_that_cannot_be_read_fails_its_source_by_name(tmp_path: Path) -> None:
+    """The first scan has nothing to fall back to, so the port is reported with less."""
+    port = "sys/class/infiniband/mlx5_0/ports/1"
+    host = make_host(tmp_path, {f"{port}/state": "4: ACTIVE\n", f"{port}/link_layer": "InfiniBand\n"})
+    (tmp_path / "host.json").write_text(json.dumps({"failures": {f"{port}/state": [5, "Input/output error"]}}))
+    plan = Plan((network.SOURCE,), (network.SOURCE,), {"network": network.SOURCE.config()})
+    found = scan(Replay(tmp_path), network.SOURCE)
+    assert host.exists(port)
+    assert found.features.instances["rdma.device"] == ({"port": "1", "link_layer": "InfiniBand"},)
+    assert derive_states(plan, found) == {"network": State.FAILED}
+    assert "ports/1/state" in found.failed["network"]

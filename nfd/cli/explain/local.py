@@ -10,7 +10,7 @@ from typing import Any
 from nfd.cli.machine import POLICY, Seen
 from nfd.cli.rule_check import Trace, evaluate_rules
 from nfd.discovery import Plan, discover
-from nfd.features import Features, Labels
+from nfd.features import Features, Labels, sources_of
 from nfd.host import Host
 from nfd.labels import Naming, derive
 from nfd.master.rules.ruleset import RuleSet
@@ -143,7 +143,7 @@ def _unused_feature(case: Case) -> Iterator[str]:
 
 
 def _unused(name: str, element: str) -> str:
-    source = name.partition(".")[0]
+    source = "".join(sources_of(name, {one.name for one in known()})) or name.partition(".")[0]
     return f"feature {name} has {element}, but source {source} makes no label of it; its options are sources.{source}"
 
 
@@ -158,7 +158,7 @@ def _unknown(case: Case) -> Iterator[str]:
     for name in owners:
         if name not in {source.name for source in case.plan.feature_sources}:
             yield f"labels of this name are those of source {name}, which core.featureSources disables"
-        elif seen := [_seen(case.features, one) for one in sorted(case.features.names()) if one.startswith(f"{name}.")]:
+        elif seen := [_seen(case.features, one) for one in sorted(case.features.names()) if sources_of(one, {name})]:
             yield f"source {name} makes no such label from the features here: {', '.join(seen)}"
         else:
             yield f"source {name} makes no such label here: it found no feature"

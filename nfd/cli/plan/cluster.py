@@ -19,7 +19,7 @@ from nfd.cli.plan.recorded import plan_of, states_of
 from nfd.config.load import layer_of, load
 from nfd.config.overlay import Layer
 from nfd.config.yamltext import parse
-from nfd.discovery import Plan, derive_again
+from nfd.discovery import Plan, derive_again, switched_off
 from nfd.errors import NotFound
 from nfd.features import Features
 from nfd.host.replay import Replay
@@ -181,14 +181,9 @@ def report_after(report: Report, before: WorkerConfig, now: WorkerConfig) -> Rep
         if key in is_now.labels:
             labels[key], origins[key] = is_now.labels[key], is_now.origins[key]
     labels = {key: value for key, value in labels.items() if key in is_now.labels or _stays(key, origins, new)}
-    running = {source.name for source in new.feature_sources}
     hidden = now.core.no_publish_features
-    deleted = [
-        name
-        for name in report.features.names()
-        if name.partition(".")[0] not in running or any(matches(name, one) for one in hidden)
-    ]
-    features = report.features.without(deleted)
+    deleted = [name for name in report.features.names() if any(matches(name, one) for one in hidden)]
+    features = report.features.without({*deleted, *switched_off(new, report.features)})
     origins = {key: origin for key, origin in origins.items() if key in labels or key in report.annotations}
     return replace(report, labels=labels, origins=origins, sources=states_of(new, report), features=features)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from nfd.features import Features
+from nfd.features import Features, sources_of
 from nfd.fleet.gpu_labels import disproved_labels
 from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.report import Report, State
@@ -28,6 +28,8 @@ from nfd.store.base import Kind
 
 FEATURELESS = frozenset(("custom",))
 """Sources without features: if one fails, the rules of the cluster see all features nevertheless."""
+GIVEN = MATCHED.partition(".")[0]
+"""Stands for rules among sources: a failed rule may have set what a reference to `rule.matched` does not find."""
 RULE_ORIGIN = "rule:"
 OBJECT_ORIGIN = "object:"
 
@@ -71,10 +73,10 @@ class Desired:
     def of(self, kind: Kind) -> Mapping[str, str]:
         return self.values.get(kind, {})
 
-    def unknown(self, kind: Kind, partial: AbstractSet[str]) -> set[str]:
-        """Keys whose values refer to missing features of these sources. A resource may be written as a label."""
+    def unknown(self, kind: Kind, fresh: Freshness) -> set[str]:
+        """Keys whose values refer to features that may be missing. A resource may be written as a label."""
         kinds = (kind.one, LABEL) if kind is Kind.RESOURCES else (kind.one,)
-        return {one.key for one in self.dropped if one.kind in kinds and one.feature.partition(".")[0] in partial}
+        return {one.key for one in self.dropped if one.feature and one.kind in kinds and fresh.may_lack(one.feature)}
 
     def origin(self, kind: Kind, key: str) -> Origin:
         return self.origins.get(kind, {}).get(key)
@@ -127,6 +129,16 @@ class Freshness:
     def failed(self) -> AbstractSet[str]:
         """Sources that failed: their features may be incomplete or outdated."""
         return {name for name, complete in (self.sources or {}).items() if not complete}
+
+    def may_lack(self, feature: str) -> bool:
+        """Whether some of a feature may be missing: a source that may give it failed.
+
+        A feature of no reported source may be one of a plug-in under another name, so any failed source counts.
+        """
+        if not self.partial:
+            return False
+        known = {GIVEN} if feature.partition(".")[0] == GIVEN else sources_of(feature, self.sources or ())
+        return bool(self.partial & known) if known else bool(self.partial - FEATURELESS - {GIVEN})
 
     def proves_absent(self, origin: Origin) -> bool:
         """Whether a key of that origin that is not desired is known to be gone."""
@@ -246,9 +258,10 @@ def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synce
     if not report.sources:
         return Freshness(None, rules_synced, objects_synced)
     failed = {name for name, source in report.sources.items() if source.state is State.FAILED}
-    seen = {name.partition(".")[0] for name in report.features.names()}
+    seen = {source for name in report.features.names() for source in sources_of(name, report.sources)}
     sources = {name: name not in failed for name in report.sources}
-    return Freshness(sources, rules_synced, objects_synced, blind=bool(failed - seen - FEATURELESS))
+    blind = bool(failed - seen - FEATURELESS)
+    return Freshness(sources, rules_synced, objects_synced, blind=blind, partial=failed)
 
 
 def _credit(one: Contribution, origins: dict[Kind, dict[str, Origin]]) -> None:

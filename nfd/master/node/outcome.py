@@ -12,6 +12,7 @@ from typing import Any
 
 from nfd.master.node.desired import (
     ALL_FRESH,
+    GIVEN,
     RULE_ORIGIN,
     Desired,
     Freshness,
@@ -39,12 +40,9 @@ from nfd.report import Report
 from nfd.rules.evaluate import Watch
 from nfd.rules.keys import Overwrite
 from nfd.rules.policy import Policy, refers
-from nfd.rules.terms import MATCHED
 from nfd.runtime.cache import LruCache
 from nfd.store.base import Node
 
-GIVEN = MATCHED.partition(".")[0]
-"""Stands for rules among sources: a failed rule may have set what a reference to `rule.matched` does not find."""
 CACHED = 256
 """Desired states that are cached; the least recently used is dropped."""
 NO_RULES = RuleSet()
@@ -175,7 +173,7 @@ def evaluate_node(
     evaluated = found.evaluation.complete and found.current
     blind = fresh.blind or lists.blind or not evaluated
     unreadable = any(one.startswith(RULE_ORIGIN) for one in lists.uncertain)
-    unsure = found.evaluation.unsure | rules.relying_on(fresh.failed, unreadable)
+    unsure = found.evaluation.unsure | rules.relying_on(fresh, unreadable)
     fresh = replace(
         lists,
         rules=existing,

@@ -248,7 +248,7 @@ def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
     if goal.fresh.adds_only:
         kept = {key for key in actual if key in wanted or key not in owned or owned[key] in silent}
     if goal.fresh.partial:
-        kept |= desired.unknown(kind, goal.fresh.partial) & owned.keys() & actual.keys()
+        kept |= desired.unknown(kind, goal.fresh) & owned.keys() & actual.keys()
     if kind is Kind.LABELS:
         kept -= desired.disproved.keys()
     return plan(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from nfd.errors import reason_of
-from nfd.master.node.desired import RULE_ORIGIN, Contribution
+from nfd.master.node.desired import RULE_ORIGIN, Contribution, Freshness
 from nfd.names import API_VERSION
 from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
@@ -104,24 +103,24 @@ class RuleSet:
     repeatable: bool = False
     """Whether the result depends on these features alone, apart from references to others."""
 
-    def relying_on(self, sources: AbstractSet[str], unknown: bool = False) -> frozenset[str]:
-        """Origins of the rules that use features of one of these sources, or depend on a rule that does.
+    def relying_on(self, fresh: Freshness, unknown: bool = False) -> frozenset[str]:
+        """Origins of the rules that use features of which some may be missing, or depend on a rule that does.
 
         With `unknown` there are further rules that cannot be read: any rule may depend on them.
         """
         found: set[str] = set()
-        for rule in self.rules if sources or unknown else ():
-            looks = any(name.partition(".")[0] in sources for name in rule.features)
+        for rule in self.rules if fresh.partial or unknown else ():
+            looks = any(map(fresh.may_lack, rule.features))
             if looks or (rule.dependent and (found or unknown)):
                 found.add(rule.origin)
         return frozenset(found)
 
-    def groups_relying_on(self, sources: AbstractSet[str]) -> list[GroupKey]:
-        """The groups whose rules use features of one of these sources."""
+    def groups_relying_on(self, fresh: Freshness) -> list[GroupKey]:
+        """The groups whose rules use features of which some may be missing."""
         return [
             group.key
-            for group in (self.groups if sources else ())
-            if any(name.partition(".")[0] in sources for rule in group.rules for name in looked_at(rule))
+            for group in (self.groups if fresh.partial else ())
+            if any(fresh.may_lack(name) for rule in group.rules for name in looked_at(rule))
         ]
 
 

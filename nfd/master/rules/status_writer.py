@@ -147,7 +147,7 @@ class StatusWriter:
                 if state.rule_set is not rule_set:
                     return None
                 tally.add(node, state.evaluation, state.joined)
-                for group in rule_set.groups_relying_on(derive_freshness(state.report).failed):
+                for group in rule_set.groups_relying_on(derive_freshness(state.report)):
                     tally.group(group).unsure.add(node)
             yield
         return tally
