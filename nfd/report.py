@@ -20,6 +20,16 @@ class State(StrEnum):
     """Not asked to run by configuration: its keys are removed, as after an explicit change."""
 
 
+MAX_ENTRIES = 10_000
+"""Labels of one report, and as many annotations, origins and sources. A Node can list about 4,000."""
+MAX_FEATURES = 1_000
+"""Features of one report."""
+MAX_ELEMENTS = 100_000
+"""Flags, attributes and instances of one report together; a large kernel has about 10,000."""
+MAX_MESSAGE = 4 * 1024 * 1024
+"""Bytes of one message, gRPC's default; a report with all its features has some 50 kB."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceState:
     """`error` says why a source failed; `since` counts seconds since its last good run (0 when fresh)."""

@@ -19,12 +19,10 @@ from google.protobuf.message import DecodeError, Message
 
 from nfd import names
 from nfd.features import Features, Instance
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import MAX_FEATURES, Order, Report, SourceState, State
 from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.message_size import check_blob, check_domains, check_elements, check_entries, check_plain, check_report
 
-MAX_FEATURES = 1_000
-"""Features of one report."""
 LONGEST_ERROR = 500
 """Characters kept of a source's error message."""
 LONGEST_WORD = 253
@@ -236,7 +234,7 @@ def _plain_sets(features: pb.Features) -> Iterator[tuple[str, Set]]:
 
 
 def encode_state(state: SourceState) -> pb.SourceState:
-    return pb.SourceState(state=state.state.name, error=text(state.error), since=state.since)
+    return pb.SourceState(state=state.state.name, error=text(state.error[:LONGEST_ERROR]), since=state.since)
 
 
 def _source_state(message: pb.SourceState) -> SourceState:

@@ -7,16 +7,13 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from nfd.report import MAX_ELEMENTS, MAX_ENTRIES
 from nfd.rpc import labeler_pb2 as pb
 
 M = TypeVar("M", bound=Message)
 
 SMALL = 64 * 1024
 """Messages of at most that many bytes are parsed without a check."""
-MAX_ENTRIES = 10_000
-"""Labels of one report, and as many annotations, origins and sources. A Node can list about 4,000."""
-MAX_ELEMENTS = 100_000
-"""Flags, attributes and instances of one report together; a large kernel has about 10,000."""
 
 
 def check_report(data: bytes) -> None:

@@ -17,7 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from nfd.errors import ReportError, rest_after
-from nfd.report import Reply, Report
+from nfd.report import MAX_MESSAGE, Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
 from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
 from nfd.rpc.feature_cache import FeatureCache
@@ -27,8 +27,6 @@ from nfd.rpc.tls import ServerTls, server_credentials
 from nfd.runtime.failures import failed
 from nfd.runtime.ports import check_free, connections
 
-MAX_MESSAGE = 4 * 1024 * 1024
-"""Bytes of one message, gRPC's default; a report is some 50 kB."""
 MAX_CALLS = 256
 """Concurrent reports, apart from rejected calls whose answer is delayed; more are answered RESOURCE_EXHAUSTED."""
 MAX_DETAILS = 1_000

@@ -20,6 +20,13 @@ from nfd.rules.template.budget import TooLong
 from nfd.rules.terms import Element, View, match_term
 from nfd.rules.time_limit import FREE, Exhausted, Meter
 
+MAX_LABELS = 4_000
+"""Labels of all rules of a worker; as many as a Node can list."""
+MAX_LETTERS = 128 * 1024
+"""Letters of their keys and values."""
+PER_RULE = 2
+"""One rule may give that part of either: the others have the rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -52,6 +59,25 @@ class CustomGiven:
     """Labels of which a later rule has replaced the value."""
 
 
+@dataclass(slots=True)
+class Room:
+    """What the rules of a worker may still give, so that a master accepts the report and the Node can list it."""
+
+    labels: int = MAX_LABELS
+    letters: int = MAX_LETTERS
+
+    def take(self, given: Given) -> None:
+        """Raises: RuleError if it is too much; then nothing is taken."""
+        labels, letters = len(given.labels), sum(len(key) + len(value) for key, value in given.labels.items())
+        room, most = min(self.labels, MAX_LABELS // PER_RULE), min(self.letters, MAX_LETTERS // PER_RULE)
+        if labels > room:
+            raise RuleError(f"gives {labels} labels; at most {room} are allowed here")
+        if letters > most:
+            raise RuleError(f"gives {letters} letters of labels; at most {most} are allowed here")
+        self.labels -= labels
+        self.letters -= letters
+
+
 def run_custom(
     rules: Iterable[CompiledRule],
     features: Features,
@@ -61,10 +87,10 @@ def run_custom(
     watch: Watch | None = None,
 ) -> CustomGiven:
     """Run the worker's own rules."""
-    view, found, ledger = View(features, meter, watch), CustomGiven(), Ledger()
+    view, found, ledger, room = View(features, meter, watch), CustomGiven(), Ledger(), Room()
     for rule in rules:
         try:
-            given = run_rule(rule, view, clock)
+            given = run_rule(rule, view, clock, room)
         except RuleError as error:
             found.errors.append(Failure(rule.name, str(error)))
             continue
@@ -76,14 +102,16 @@ def run_custom(
     return found
 
 
-def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None) -> Given | None:
-    """Evaluate one rule, and let those after it see what it gave; None if it does not hold.
+def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None, room: Room | None = None) -> Given | None:
+    """Evaluate one rule, and let those after it see what it gave; None if it does not hold. `room` limits its labels.
 
     Raises: RuleError, whatever it was that went wrong: a rule spoils only itself.
     """
     view.meter.start()
     try:
         given = _derive_given(rule, view, clock)
+        if room is not None and given is not None:
+            room.take(given)
     except Exception as error:
         kind = Exhausted if isinstance(error, Endless) else RuleError
         failure = error if isinstance(error, RuleError) else kind(reason_of(error))

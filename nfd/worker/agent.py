@@ -24,7 +24,8 @@ from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
 from nfd.worker.epoch_file import EpochFile
 from nfd.worker.metrics import Metrics
-from nfd.worker.report_content import Content, derive_content, doubtful, unused_patterns
+from nfd.worker.report_content import Content, derive_content, doubtful, hidden_in, unused_patterns
+from nfd.worker.report_limits import find_excess, leave_out
 from nfd.worker.schedule import Pace
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
@@ -213,6 +214,8 @@ class Agent:
         started = self.busy_since = time.monotonic()
         with self._events.scan(only):
             found = discover(self._host, self._settings.plan, self._found, only, self._limits.run)
+            if excess := find_excess(found, hidden_in(found, self._settings.unpublished)):
+                found = leave_out(found, excess)
         self._events.follow([name for name, scan in found.scans.items() if scan.features])
         self._resumed = frozenset() if only is None else self._resumed.difference(only)
         self.busy_since, now = None, time.monotonic()

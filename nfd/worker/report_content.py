@@ -22,10 +22,15 @@ class Content:
 
 def derive_content(plan: Plan, found: Discovery, unpublished: Iterable[str] = ()) -> Content:
     """The content to report of a scan, without the features that `unpublished` names or matches (`cpu.*`)."""
-    patterns = tuple(unpublished)
-    dropped = [name for name in found.features.names() if any(matches(name, one) for one in patterns)]
+    dropped = hidden_in(found, unpublished)
     features = found.features.without(dropped) if dropped else found.features
     return Content(found.labels, found.origins, derive_states(plan, found), features)
+
+
+def hidden_in(found: Discovery, unpublished: Iterable[str]) -> list[str]:
+    """The features that these patterns match."""
+    patterns = tuple(unpublished)
+    return [name for name in found.features.names() if any(matches(name, one) for one in patterns)]
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -59,6 +59,18 @@ RULES = (
         "OTHER_DOMAINS: dict[str, str] = {}",
         "tests/sources/test_feature_domains.py::test_every_feature_is_one_of_its_source_and_of_no_other",
     ),
+    Guard(  # a rule of the worker gives what a master accepts, or nothing
+        "nfd/rules/evaluate.py",
+        "            room.take(given)\n",
+        "            pass\n",
+        "tests/sources/test_custom.py::test_a_rule_that_gives_too_much_fails_alone",
+    ),
+    Guard(  # so does any source
+        "nfd/worker/agent.py",
+        "found = leave_out(found, excess)",
+        "pass",
+        "tests/worker/test_agent.py::test_a_source_that_gives_more_than_a_master_accepts_fails_alone",
+    ),
     Guard(  # and labels of objects that refer to a feature that could not be read
         "nfd/master/node/plan.py",
         "    if goal.fresh.partial:\n",

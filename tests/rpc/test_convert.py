@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nfd.features import Features
-from nfd.report import LONGEST_UPTIME, MOST_REPORTS, Order, Report, SourceState, State
-from nfd.rpc import convert, message_size
+from nfd.report import LONGEST_UPTIME, MAX_ELEMENTS, MAX_FEATURES, MOST_REPORTS, Order, Report, SourceState, State
+from nfd.rpc import convert
 from tests.rpc import nfd016
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -159,7 +159,7 @@ def test_requests_without_features_are_empty() -> None:
         assert incoming.report.labels == {"x": "y"}
 
 
-MANY = {f"k{number}": "" for number in range(message_size.MAX_ELEMENTS + 1)}
+MANY = {f"k{number}": "" for number in range(MAX_ELEMENTS + 1)}
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,10 @@ def test_limits() -> None:
     too_many = convert.encode(Report("n", features=Features(attributes={"a": MANY})))
     with pytest.raises(ValueError, match="100001 elements"):
         convert.from_blob(next(iter(blobs_of(too_many).values())))
-    half = dict(list(MANY.items())[: message_size.MAX_ELEMENTS // 2 + 1])
+    half = dict(list(MANY.items())[: MAX_ELEMENTS // 2 + 1])
     with pytest.raises(ValueError, match="100002 elements"):
         convert.complete(Report("n"), [("a", half), ("b", half)])
-    names = {f"f{number}": frozenset[str]() for number in range(convert.MAX_FEATURES + 1)}
+    names = {f"f{number}": frozenset[str]() for number in range(MAX_FEATURES + 1)}
     for decode, encoded in (
         (convert.decode, convert.encode(Report("n", features=Features(names))).request),
         (convert.decode_plain, convert.encode_plain(Report("n", features=Features(names)))),

@@ -189,3 +189,35 @@ def test_a_label_of_two_rules_is_a_note(tmp_path: Path) -> None:
     assert [(one.source, one.subject, one.reason) for one in found.problems] == [
         ("custom", "x", "rule 'two' writes 'two' over 'one', which rule 'one' gives")
     ]
+
+
+MANY = """- name: many
+  labelsTemplate: "{{{{range untilStep 0 {0} 1}}}}{1}{{{{.}}}}={2}\\n{{{{end}}}}"
+  matchFeatures: {3}
+"""
+EVER = "[{feature: memory.numa, matchExpressions: {node_count: {op: Exists}}}]"
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "reason"),
+    [
+        (2001, "1", "gives 2001 labels; at most 2000 are allowed here"),
+        (1500, "1" * 60, "letters of labels; at most 65536 are allowed here"),
+    ],
+)
+def test_a_rule_that_gives_too_much_fails_alone(tmp_path: Path, count: int, value: str, reason: str) -> None:
+    """A master would reject the report with the labels of all sources."""
+    files = {f"{CUSTOM_D}/a": MANY.format(count, "n", value, EVER), f"{CUSTOM_D}/b": rules("b")}
+    found = scan_all(make_host(tmp_path, NODES | files))
+    assert found.labels == {"b": "1"}
+    assert "rule 'many' failed" in found.failed["custom"]
+    assert reason in found.failed["custom"]
+    assert "custom" in found.doubtful
+
+
+def test_rules_that_give_too_much_together(tmp_path: Path) -> None:
+    """Those that fit are there."""
+    files = {f"{CUSTOM_D}/{name}": MANY.format(1500, name, "1", EVER) for name in "abc"}
+    found = scan_all(make_host(tmp_path, NODES | files))
+    assert len(found.labels) == 3000
+    assert "gives 1500 labels; at most 1000 are allowed here" in found.failed["custom"]

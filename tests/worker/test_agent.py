@@ -18,7 +18,7 @@ from nfd.discovery import Plan, discover
 from nfd.errors import ConfigError, HostError, ReportError
 from nfd.features import Features, Labels
 from nfd.host import Host
-from nfd.report import Reply, Report, State
+from nfd.report import MAX_ENTRIES, Reply, Report, State
 from nfd.runtime.failures import COUNTS
 from nfd.runtime.signals import Signals
 from nfd.source import Source
@@ -150,6 +150,21 @@ def test_a_failing_source_keeps_its_last_good_result(tmp_path: Path, signals: Si
     assert 0.5 < failed.sources["failing"].since < 5
     assert failed.sources["moving"].state is State.FRESH
     assert (label(better, "failing"), better.sources["failing"].state) == ("2", State.FRESH)
+
+
+def test_a_source_that_gives_more_than_a_master_accepts_fails_alone(tmp_path: Path, signals: Signals) -> None:
+    machine = Machine()
+    *others, failing = machine.sources
+    many = replace(failing, labels=lambda features, config: {f"n{number}": "1" for number in range(MAX_ENTRIES)})
+    sources = (*others, many)
+    machine.settings = replace(machine.settings, plan=Plan(sources, sources, dict.fromkeys(machine.found)))
+    master = Master(signals, take)
+    assert agent_of(tmp_path, machine, master).run_once()
+    (report,) = master.reports
+    assert len(report.labels) == 2
+    assert (label(report, "moving"), report.sources["moving"].state) == ("1", State.FRESH)
+    assert report.sources["failing"].state is State.FAILED
+    assert "its labels are left out: 10000 labels, and a report of 10002" in report.sources["failing"].error
 
 
 def test_a_settled_source_that_failed_is_tried_again_by_the_timer(tmp_path: Path, signals: Signals) -> None:
