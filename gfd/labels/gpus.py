@@ -13,7 +13,7 @@ from gfd.sharing import GPU, MPS, Shared
 from nfd import names
 from nfd.source import Labelled
 
-_PREFIX, _LONGEST_SUFFIX = "gpu.model.", ".product"
+_PREFIX, _LONGEST_SUFFIX = "gpu.model.", ".replicas"
 _ROOM = names.MAX_NAME - len(_PREFIX) - len(_LONGEST_SUFFIX)
 
 
@@ -97,6 +97,7 @@ def per_model(inventory: Inventory, settings: LabelSettings) -> Labelled:
         gpu.model.<product>.count = number: GPUs of that model
         gpu.model.<product>.memory = number: MiB of one GPU of that model
         gpu.model.<product>.product = text: the model in full
+        gpu.model.<product>.replicas = number: replicas of each GPU of that model; 0 if all of them are in MIG mode
     """
     found = models(inventory)
     if len(found) < 2:
@@ -108,6 +109,9 @@ def per_model(inventory: Inventory, settings: LabelSettings) -> Labelled:
         labels[f"{_PREFIX}{key}.count"] = str(model.count)
         if model.memory is not None:
             labels[f"{_PREFIX}{key}.memory"] = str(model.memory)
+        if not settings.dra:
+            replicas = 0 if model.carved else settings.shared(inventory, GPU).replicas
+            labels[f"{_PREFIX}{key}.replicas"] = str(replicas)
     return Labelled(labels)
 
 

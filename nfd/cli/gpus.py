@@ -18,6 +18,7 @@ from nfd.cli.nodes import WIDE, add_list_flags, as_data, cells_of, gpus_text, or
 from nfd.cli.output import Style, Table, bar, cut, numbers, screen_width, size_text, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
+from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.gpus import Group, group
 from nfd.fleet.nodes import NodeSummary
 from nfd.message_text import visible
@@ -171,13 +172,14 @@ def _bars(one: Group, nodes: Mapping[str, NodeSummary], *, free: bool) -> Iterat
             for resource in nodes[node].resources:
                 if resource.name != name or (free and resource.allocated >= resource.allocatable):
                     continue
-                note = _note(resource.allocated, resource.allocatable, resource.capacity, resource.unplaced)
+                note = _note(resource)
                 yield _Bar(1, node, resource.allocated, resource.allocatable, note)
                 yield from (_Bar(2, f"GPU{gpu.index}", gpu.allocated, gpu.total) for gpu in resource.devices)
 
 
-def _note(taken: int, offered: int, capacity: int, unplaced: int) -> str:
-    notes = [f"{capacity - offered} unhealthy"] if capacity > offered else []
-    notes += [f"{taken - offered} more than available"] if taken > offered else []
-    notes += [f"{unplaced} not assigned to a GPU yet"] if unplaced else []
+def _note(one: Resource) -> str:
+    notes = [f"{one.capacity - one.allocatable} unhealthy"] if one.capacity > one.allocatable else []
+    notes += [f"{one.allocated - one.allocatable} more than available"] if one.allocated > one.allocatable else []
+    notes += [f"{one.unplaced} not assigned to a GPU yet"] if one.unplaced else []
+    notes += [one.contradiction] if one.contradiction else []
     return ", ".join(notes)

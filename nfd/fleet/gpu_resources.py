@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nfd.fleet.accelerators import DEVICE, SHARE, Unit, unit_of
-from nfd.fleet.gpu_labels import NVIDIA, number
+from nfd.fleet.gpu_labels import GPU, NVIDIA, number, read_gpus
 from nfd.fleet.pods import GPU_COUNT, GPU_MEMORY, Ask, is_accelerator_resource, is_gpu_resource, whole
+from nfd.names import NVIDIA_NS
 
 MOST_GPUS = 64
 """A status that says more of one node is not believed: no machine has as many, and each is an object here."""
 NVIDIA_DEVICE = Unit(NVIDIA, DEVICE)
+SHARED = ".shared"
+"""End of the name of a resource that the device plugin renamed because it is shared."""
+_HAMI = "hami.io/"
+_STRATEGY = f"{NVIDIA_NS}/mig.strategy"
+_OF_AMOUNTS = ("count", "replicas", "sharing-strategy")
+"""Ends of the labels that say how much of a resource there is."""
 GPUSHARE = "gpu-mem"
 """How a GPU is shared whose memory is handed out in pieces."""
 
@@ -43,6 +50,8 @@ class Resource:
     devices: tuple[Device, ...] = ()
     unplaced: int = 0
     unit: Unit = NVIDIA_DEVICE
+    contradiction: str = ""
+    """How the labels of the node disagree."""
 
     @property
     def shared(self) -> str:
@@ -61,6 +70,8 @@ class Resource:
             found |= {"vendor": self.unit.vendor, "unit": self.unit.kind}
         if self.sharing:
             found |= {"sharing": self.sharing, "replicas": self.replicas}
+        if self.contradiction:
+            found["contradiction"] = self.contradiction
         if self.devices:
             found["devices"] = [
                 {"index": one.index, "total": one.total, "allocated": one.allocated} for one in self.devices
@@ -69,8 +80,10 @@ class Resource:
         return found
 
 
-def read_resources(status: Mapping[str, Any], labels: Mapping[str, str], asks: Sequence[Ask]) -> tuple[Resource, ...]:
-    """By name: what the node offers, and what pods hold although it is not offered any more."""
+def read_resources(node: Mapping[str, Any], asks: Sequence[Ask]) -> tuple[Resource, ...]:
+    """By name: what a v1 Node offers, and what pods hold although it is not offered any more."""
+    status, labels = node.get("status") or {}, (node.get("metadata") or {}).get("labels") or {}
+    wrong = compare_claims(node)
     capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
     held: dict[str, int] = {}
     for ask in asks:
@@ -87,7 +100,10 @@ def read_resources(status: Mapping[str, Any], labels: Mapping[str, str], asks: S
         count = count if 0 < count <= MOST_GPUS else 0
         devices, unplaced = _devices(total, count, asks) if name == GPU_MEMORY else ((), 0)
         unit = NVIDIA_DEVICE if is_gpu_resource(name) else unit_of(name) or Unit("", SHARE)
-        found.append(Resource(name, total, offered, held.get(name, 0), sharing, replicas, devices, unplaced, unit))
+        against = wrong.get(name.removesuffix(SHARED), "")
+        found.append(
+            Resource(name, total, offered, held.get(name, 0), sharing, replicas, devices, unplaced, unit, against)
+        )
     return tuple(found)
 
 
@@ -95,9 +111,88 @@ def sharing_of(resource: str, labels: Mapping[str, str]) -> tuple[str, int]:
     """The strategy and the replicas of a resource, by the labels of the devices behind it."""
     if resource == GPU_MEMORY:
         return GPUSHARE, 1
-    prefix = resource.removesuffix(".shared")
+    prefix = resource.removesuffix(SHARED)
     strategy = labels.get(f"{prefix}.sharing-strategy", "none")
     return ("", 1) if strategy == "none" else (strategy, max(number(labels, f"{prefix}.replicas"), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What labels say of a resource: `count` devices with `replicas` of each."""
+
+    resource: str
+    count: int
+    replicas: int = 1
+
+    @property
+    def amount(self) -> int:
+        return self.count * self.replicas
+
+    @property
+    def text(self) -> str:
+        """`8 (2 with 4 replicas each)`."""
+        replicas = f" ({self.count} with {self.replicas} replicas each)" if self.replicas > 1 else ""
+        return f"{self.amount}{replicas}"
+
+
+def read_claims(labels: Mapping[str, str]) -> Iterator[Claim]:
+    """What a device plug-in would offer that is configured as the labels say; nothing where they leave that open.
+
+    With the strategy `mixed`, labels do not tell how many GPUs are whole, unless none is: then `replicas` is 0.
+    """
+    gpus, replicas = read_gpus(labels), labels.get(f"{GPU}.replicas")
+    if not gpus.models or gpus.state or gpus.failing or replicas is None:
+        return
+    profiles = [profile for profile in gpus.mig if f"{NVIDIA_NS}/mig-{profile}.count" in labels]
+    for profile in profiles:
+        name = f"{NVIDIA_NS}/mig-{profile}"
+        yield Claim(name, gpus.mig[profile], max(number(labels, f"{name}.replicas"), 1))
+    if not profiles:
+        yield Claim(GPU, gpus.usable, max(number(labels, f"{GPU}.replicas"), 1))
+    elif replicas == "0":
+        yield Claim(GPU, 0)
+
+
+def compare_claims(node: Mapping[str, Any]) -> dict[str, str]:
+    """Resource → how what a v1 Node has of it contradicts its labels.
+
+    Unhealthy devices are in the capacity, so they are no contradiction. HAMi's plug-in offers pieces of each GPU.
+    """
+    metadata, status = node.get("metadata") or {}, node.get("status") or {}
+    if any(key.startswith(_HAMI) for key in metadata.get("annotations") or {}):
+        return {}
+    has = _whole_amounts(status.get("capacity") or {})
+    claims = {claim.resource: claim for claim in read_claims(metadata.get("labels") or {})}
+    if not claims or not any(has.values()):
+        return {}
+    wrong = {name: claim for name, claim in claims.items() if claim.amount != has.get(name, 0)}
+    found = {name: f"labels say {claim.text}, the node offers {has.get(name, 0)}" for name, claim in wrong.items()}
+    unsaid = {name: amount for name, amount in has.items() if amount and name != GPU and name not in claims}
+    return found | {name: f"the node offers {amount}, no label says so" for name, amount in unsaid.items()}
+
+
+def explain_offer(key: str, node: Mapping[str, Any]) -> Iterator[str]:
+    """What a v1 Node offers of the resource that a label is about, and whether that contradicts the labels."""
+    status, labels = node.get("status") or {}, (node.get("metadata") or {}).get("labels") or {}
+    offers, has = _whole_amounts(status.get("allocatable") or {}), _whole_amounts(status.get("capacity") or {})
+    wrong, prefix, word = compare_claims(node), *key.rpartition(".")[::2]
+    for name in sorted({*has, *(claim.resource for claim in read_claims(labels))}):
+        if key != _STRATEGY and (name != prefix or word not in _OF_AMOUNTS):
+            continue
+        offered = offers.get(name, 0)
+        unhealthy = f", {has[name] - offered} unhealthy" if has.get(name, 0) > offered else ""
+        against = f", which contradicts the labels: {wrong[name]}" if name in wrong else ""
+        yield f"allocatable: {offered} {name}{unhealthy}{against}"
+
+
+def _whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
+    """Of whole GPUs and MIG devices; a shared resource may have the end `.shared`."""
+    found: dict[str, int] = {}
+    for name, amount in amounts.items():
+        base = name.removesuffix(SHARED)
+        if base == GPU or base.startswith(f"{NVIDIA_NS}/mig-"):
+            found[base] = found.get(base, 0) + whole(amount)
+    return found
 
 
 def _devices(total: int, count: int, asks: Sequence[Ask]) -> tuple[tuple[Device, ...], int]:

@@ -9,7 +9,7 @@ from typing import Any
 from nfd.fleet.accelerators import is_often_integrated, read_accelerators, unit_of
 from nfd.fleet.dra import NOTHING, Holder, OnNode, read_holders
 from nfd.fleet.gpu_labels import NVIDIA, Gpus, read_gpus
-from nfd.fleet.gpu_resources import Resource, read_resources
+from nfd.fleet.gpu_resources import Resource, compare_claims, read_resources
 from nfd.fleet.node_template import listed_labels
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
 from nfd.names import FEATURE_NS, NVIDIA_NS
@@ -117,7 +117,7 @@ def summarize(node: Json, asks: Sequence[Ask] = (), known: OnNode | None = None)
             *(text for one in others for text in _of_vendor(one, status, known)),
             *_left_behind(labels, metadata.get("annotations") or {}),
         ),
-        resources=(*read_resources(status, labels, asks), *dra.resources),
+        resources=(*read_resources(node, asks), *dra.resources),
         holders=tuple(read_holders(asks, dra)),
         labels=labels,
     )
@@ -189,6 +189,7 @@ def _problems(node: Json, labels: Mapping[str, str], gpus: Gpus, dra: OnNode | N
         yield f"{gpus.present - gpus.usable} of {gpus.present} GPUs missing"
     if DRA_DEPLOYED not in labels if dra is None else not dra.has(NVIDIA):
         yield from _unoffered(status, labels, gpus)
+        yield from (f"{name}: {reason}" for name, reason in compare_claims(node).items())
 
 
 def _left_behind(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:

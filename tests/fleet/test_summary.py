@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nfd.fleet.gpu_resources import Device
+from nfd.fleet.gpu_resources import Device, explain_offer
 from nfd.fleet.gpus import Amount, group
 from nfd.fleet.nodes import cpu_name, summarize, summarize_all, to_json, with_reports
 from nfd.fleet.pods import Ask, ask_of
@@ -200,3 +200,65 @@ def test_a_count_of_devices_that_no_machine_has_costs_nothing(count: str) -> Non
     found = summarize(node(T4, aliyun_com__gpu_count=count, aliyun_com__gpu_mem="2000000000"), ())
     (shared,) = (one for one in found.resources if one.name == "aliyun.com/gpu-mem")
     assert (shared.devices, shared.capacity) == ((), 2_000_000_000)
+
+
+PROFILE = {N + "mig-1g.5gb.count": "7", N + "mig-1g.5gb.replicas": "1"}
+MIXED = {N + "mig.strategy": "mixed", N + "gpu.replicas": "0", **PROFILE}
+FOUR = {N + "gpu.replicas": "4", N + "gpu.sharing-strategy": "time-slicing"}
+SINGLE = {N + "gpu.product": "A100-MIG-1g.5gb", N + "gpu.count": "7", N + "mig.strategy": "single"}
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+
+
+@pytest.mark.parametrize(
+    ("labels", "offered", "problems"),
+    [
+        ({}, {GPU: "2"}, []),
+        ({}, {GPU: "8"}, [f"{GPU}: labels say 2, the node offers 8"]),
+        (FOUR, {GPU: "8"}, []),
+        (FOUR, {f"{GPU}.shared": "8"}, []),
+        (FOUR, {GPU: "2"}, [f"{GPU}: labels say 8 (2 with 4 replicas each), the node offers 2"]),
+        (SINGLE, {GPU: "7"}, []),
+        (SINGLE, {GPU: "3"}, [f"{GPU}: labels say 7, the node offers 3"]),
+        (MIXED, {MIG: "7", GPU: "0"}, []),
+        (
+            MIXED,
+            {MIG: "2", GPU: "1"},
+            [f"{MIG}: labels say 7, the node offers 2", f"{GPU}: labels say 0, the node offers 1"],
+        ),
+        (MIXED | {N + "gpu.replicas": "1"}, {MIG: "7", GPU: "1"}, []),
+        (
+            {},
+            {MIG: "14"},
+            [f"{GPU}: labels say 2, the node offers 0", f"{MIG}: the node offers 14, no label says so"],
+        ),
+        (FOUR | {N + "gpu.state": "degraded"}, {GPU: "2"}, ["GPUs degraded"]),
+        ({}, {"nvidia.com/gpumem": "30720"}, []),
+    ],
+)
+def test_what_a_node_offers_beside_what_labels_say(
+    labels: dict[str, str], offered: dict[str, str], problems: list[str]
+) -> None:
+    found = summarize(node(T4 | labels, **offered))
+    assert list(found.problems) == problems
+    shown = [f"{one.name}: {one.contradiction}" for one in found.resources if one.contradiction]
+    assert sorted(shown) == sorted(one for one in problems if "the node offers" in one and "offers 0" not in one)
+
+
+def test_devices_that_are_unhealthy_or_pieces_of_hami_contradict_no_label() -> None:
+    sick = node(T4, **{GPU: "2"})
+    sick["status"] |= {"allocatable": {GPU: "1"}}
+    assert summarize(sick).problems == ()
+    assert list(explain_offer(N + "gpu.count", sick)) == [f"allocatable: 1 {GPU}, 1 unhealthy"]
+    pieces = node(T4, **{GPU: "20"})
+    pieces["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "GPU-0,10,15360"}
+    assert summarize(pieces).problems == ()
+
+
+def test_explain_says_what_is_offered_beside_the_labels_of_an_amount() -> None:
+    shared = node(T4 | FOUR, **{GPU: "2"})
+    against = "which contradicts the labels: labels say 8 (2 with 4 replicas each), the node offers 2"
+    for name in ("gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mig.strategy"):
+        assert list(explain_offer(N + name, shared)) == [f"allocatable: 2 {GPU}, {against}"]
+    assert not list(explain_offer(N + "gpu.product", shared))
+    divided = node(T4 | MIXED, **{MIG: "7"})
+    assert list(explain_offer(N + "mig-1g.5gb.count", divided)) == [f"allocatable: 7 {MIG}"]

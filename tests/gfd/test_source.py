@@ -219,6 +219,19 @@ def test_the_order_of_devices_does_not_matter(tmp_path: Path) -> None:
     assert geforces[0]["nvidia.com/gpu.model.NVIDIA-GeForce-RTX-4090.memory"] == "24564"
 
 
+def test_each_model_has_the_replicas_of_its_gpus(tmp_path: Path) -> None:
+    """None where all of its GPUs are in MIG mode; DRA has none at all."""
+    shared = Config.model_validate(
+        {"profile": "device-plugin", "sharing": {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}]}}}
+    )
+    with laid({"devices": [at(1, GEFORCE["3090"]), at(2, carved(A100, ONE_SLICE))]}, tmp_path) as machine:
+        replicas, with_dra = scan(machine.host, config=shared), scan(machine.host, config=Config(profile="dra"))
+    assert short(replicas, "replicas") == ["4"]
+    assert short(replicas, "model.NVIDIA-GeForce-RTX-3090.replicas") == ["4"]
+    assert short(replicas, "model.NVIDIA-A100-SXM4-80GB.replicas") == ["0"]
+    assert not [key for key in with_dra.labels if key.endswith(".replicas")]
+
+
 def test_a_model_out_of_mig_mode_speaks_before_those_in_it(tmp_path: Path) -> None:
     """`nvidia.com/gpu` is the resource of whole GPUs; with all of them in MIG mode the most numerous model speaks."""
     geforce, carved_a100, carved_h100 = GEFORCE["3090"], carved(A100, ONE_SLICE), carved(H100, ONE_SLICE)

@@ -242,7 +242,7 @@ def test_what_is_no_inventory(data: Any) -> None:
 def test_model_keys_are_short_and_unlike() -> None:
     found = keys(["A" * 80, "A" * 79, "()", "B"])
     assert len(set(found)) == 4
-    assert all(len(f"gpu.model.{key}.product") <= 63 for key in found)
+    assert all(len(f"gpu.model.{key}.replicas") <= 63 for key in found)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_model_keys_are_short_and_unlike() -> None:
         (["()", "", "[]"], ["unnamed", "unnamed-2", "unnamed-3"]),
         (["-", "--", "unnamed"], ["unnamed", "unnamed-2", "unnamed-3"]),
         (["RTX.-5", "RTX.5", "a..b", "a-._b"], ["RTX.5", "RTX.5-2", "a.b", "a.b-2"]),
-        (["A" * 44 + ".x", "A" * 44 + ".y"], ["A" * 44, "A" * 43 + "-2"]),
+        (["A" * 44 + ".x", "A" * 44 + ".y"], ["A" * 44, "A" * 42 + "-2"]),
         (["NVIDIA-GeForce-RTX-4090"], ["NVIDIA-GeForce-RTX-4090"]),
     ],
 )
@@ -264,7 +264,7 @@ def test_no_model_key_has_an_empty_or_dangling_part(products: list[str]) -> None
     found = keys([product(text) for text in products])
     assert len(set(found)) == len(products)
     for key in found:
-        assert all(names.name_problem(part) is None for part in (f"gpu.model.{key}.product", *key.split(".")))
+        assert all(names.name_problem(part) is None for part in (f"gpu.model.{key}.replicas", *key.split(".")))
 
 
 def space(capability: bytes, at: int = 0xD0, status: int = 0x10) -> bytes:

@@ -18,6 +18,7 @@ from nfd.cli.explain.local import similar
 from nfd.errors import ConfigError
 from nfd.fleet.dra import Offered, compare
 from nfd.fleet.gpu_labels import NVIDIA, UNSEEN, disproved_labels
+from nfd.fleet.gpu_resources import explain_offer
 from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
@@ -70,6 +71,7 @@ def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str
     asked += disproof(found, key, instance) if value is None else ()
     lines = [*lines, *asked] or ["no rule and no NodeFeature sets it"]
     lines += compare(key, value, found.devices)
+    lines += () if found.devices else explain_offer(key, found.node)
     if value is None and not asked:
         lines.append(f"for its sources and features, run on {node}: nfd explain - {key}")
     return value, lines
