@@ -107,6 +107,28 @@ def read_resources(node: Mapping[str, Any], asks: Sequence[Ask]) -> tuple[Resour
     return tuple(found)
 
 
+def differing_resources(
+    labels: Mapping[str, str], capacity: Mapping[str, str], allocatable: Mapping[str, str]
+) -> list[str]:
+    """GPU resources that a node offers in another amount than its labels say, shared ones under their own name.
+
+    A resource that no device plug-in ever offered does not count: DRA or gpushare may hand out the GPUs. Where labels
+    name MIG profiles, whole GPUs do not count, since labels do not say how many of them have no MIG devices.
+    """
+    gpus = read_gpus(labels)
+    profiles = {f"{NVIDIA_NS}/mig-{name}" for name in gpus.mig} if f"{GPU}.count" in labels else set()
+    counted = {name: number(labels, f"{name}.count") for name in profiles if f"{name}.count" in labels}
+    counted = counted or ({GPU: gpus.usable} if f"{GPU}.count" in labels else {})
+    found = []
+    for name, count in sorted(counted.items()):
+        names = (name, f"{name}.shared")
+        if any(whole(capacity.get(one, "0")) for one in names):
+            offered = sum(whole(allocatable.get(one, "0")) for one in names)
+            if offered != count * max(number(labels, f"{name}.replicas"), 1):
+                found.append(name)
+    return found
+
+
 def sharing_of(resource: str, labels: Mapping[str, str]) -> tuple[str, int]:
     """The strategy and the replicas of a resource, by the labels of the devices behind it."""
     if resource == GPU_MEMORY:

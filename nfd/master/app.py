@@ -222,6 +222,7 @@ def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Op
         parallelism=config.nfd_api_parallelism,
         resync=config.resync_period,
         stale_after=config.stale_after,
+        info_labels=config.feature_info_labels,
         service_name=parsed["service-name"],
         snapshot=Path(parsed["snapshot-file"]) if parsed["snapshot-file"] else None,
         settings=ReconcileOptions(

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from nfd.config.klog import Klog
 from nfd.config.section import Duration, Flag, Inside, Pattern, Section, UnionOfFiles, parse_pattern
 from nfd.errors import ConfigError
+from nfd.master.http.fleet_metrics import chosen_problem
 from nfd.master.node.startup_taints import parse_startup_taint
 from nfd.rules.policy import Policy
 
@@ -120,6 +121,8 @@ class Config(Section):
     """Time without a report after which the labels of a node are removed; 0, as in NFD, never removes them."""
     informer_page_size: Annotated[int, Flag("informer-page-size"), Field(ge=0)] = 200
     """Objects in one page of a list; 0 requests the whole list at once."""
+    feature_info_labels: tuple[str, ...] = ()
+    """Labels of Nodes that the metric `nfd_node_feature_info` has, at most ten. Without any there is no such metric."""
     leader_election: LeaderElection = LeaderElection()
     restrictions: Restrictions = Restrictions()
     klog: Klog = Klog()
@@ -133,6 +136,13 @@ class Config(Section):
             except ValueError as error:
                 raise Inside((index,), str(error)) from error
         return texts
+
+    @field_validator("feature_info_labels")
+    @classmethod
+    def _check_info_labels(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        if problem := chosen_problem(keys):
+            raise ValueError(problem)
+        return keys
 
     def policy(self, *, auto_prefix: bool = True) -> Policy:
         """The policy for the keys of nodes."""

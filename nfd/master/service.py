@@ -14,6 +14,7 @@ from aiohttp.web import RouteDef
 
 from nfd import __version__
 from nfd.errors import Forbidden, KubeError, Unavailable, rest_after
+from nfd.master.http.fleet_metrics import FleetMetrics
 from nfd.master.http.metrics import Metrics
 from nfd.master.http.reports_api import TimedReport
 from nfd.master.http.server import HttpServer
@@ -78,6 +79,8 @@ class Options:
     snapshot: Path | None = None
     epoch: EpochWriter | None = None
     drain: float = DRAIN
+    info_labels: tuple[str, ...] = ()
+    """Labels of Nodes that become labels of a metric."""
     tick: float = TICK
     now: Callable[[], float] = time.monotonic
 
@@ -109,6 +112,7 @@ class Service:
             store, self._handler.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
         )
         self.metrics.unwritten = self.unwritten
+        self.metrics.fleet = FleetMetrics(self._led_nodes, lambda: self._options.info_labels).families
         security = options.security
         self._labeler = LabelerServer(self._handler.accept, security.authenticator, security.tls, options.service_name)
         self._handler.features = self._labeler.features
@@ -263,7 +267,7 @@ class Service:
 
         Raises: KubeError.
         """
-        changes = {name: getattr(options, name) for name in ("settings", "resync", "stale_after")}
+        changes = {name: getattr(options, name) for name in ("settings", "resync", "stale_after", "info_labels")}
         self._options = replace(self._options, **changes)
         self._heartbeats.stale_after = options.stale_after
         if resources is not None:
@@ -447,6 +451,12 @@ class Service:
         """Whether an nfd-worker is known to have reported for the node."""
         instance = self._options.settings.instance
         return bool(parse_owned(node.annotations, instance, node.uid, self._proof).boot_id)
+
+    def _led_nodes(self) -> list[Node]:
+        """All Nodes; none where another master leads."""
+        if self.leadership.phase is not Phase.LEADING:
+            return []
+        return [node for name in self._store.names() if (node := self._store.get(name)) is not None]
 
     def _gauges(self) -> Mapping[str, float]:
         snapshot = self._handler.snapshot

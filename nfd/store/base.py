@@ -45,7 +45,8 @@ class Node:
     `version` is the resourceVersion; `resources` are the extended resources of `status.capacity`; `taints` are whole.
     `writer` is who last wrote anything but the status, from `metadata.managedFields`; "" if unknown. `writers` are the
     managers of labels that were set neither by this product nor by NFD, without those of Kubernetes itself. `spec`
-    changes with the rest of the spec.
+    changes with the rest of the spec. `allocatable` has the same resources of `status.allocatable`; nothing is planned
+    with it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Node:
     writer: str = ""
     writers: Mapping[str, str] = field(default_factory=dict)
     spec: int = 0
+    allocatable: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def bare(cls, name: str, uid: str = "") -> Node:
@@ -147,6 +149,8 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
     """
     metadata, status = _mapping(node, "metadata"), _mapping(node, "status")
     spec = _mapping(node, "spec")
+    resources = _extended(_mapping(status, "capacity"))
+    allocatable = _extended(_mapping(status, "allocatable"))
     return Node(
         name=_text(metadata.get("name"), "metadata.name"),
         uid=_text(metadata.get("uid"), "metadata.uid"),
@@ -154,16 +158,18 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
         boot_id=_text(_mapping(status, "nodeInfo").get("bootID"), "status.nodeInfo.bootID"),
         labels=texts(_mapping(metadata, "labels"), "metadata.labels"),
         annotations=trim_annotations(metadata),
-        resources={
-            sys.intern(key): sys.intern(str(value))
-            for key, value in _mapping(status, "capacity").items()
-            if "/" in str(key)
-        },
+        resources=resources,
         taints=_taints(spec.get("taints")),
         writer=last_writer(metadata.get("managedFields")),
         writers=label_writers(metadata.get("managedFields")),
         spec=zlib.crc32(repr(sorted((key, spec[key]) for key in spec if key != "taints")).encode()) if spec else 0,
+        allocatable=resources if allocatable == resources else allocatable,
     )
+
+
+def _extended(amounts: Mapping[Any, Any]) -> Mapping[str, str]:
+    """Extended resources, interned."""
+    return {sys.intern(key): sys.intern(str(value)) for key, value in amounts.items() if "/" in str(key)}
 
 
 def trim_annotations(metadata: Mapping[str, Any]) -> Mapping[str, str]:

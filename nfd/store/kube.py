@@ -83,7 +83,7 @@ class KubeStore:
         node = _node_of(answer, place_of(object_path(NODES, name), metadata_only=not whole), "PATCH")
         known = self.get(name)
         if not whole and known is not None and known.uid == node.uid:
-            rest = ("boot_id", "resources", "taints", "spec")
+            rest = ("boot_id", "resources", "allocatable", "taints", "spec")
             node = replace(node, **{name: getattr(known, name) for name in rest})
         return self._learn(node)
 
@@ -100,7 +100,8 @@ class KubeStore:
         node = trim(item)
         known = self.get(node.name)
         if known is not None and known.same_content(node):
-            node = replace(known, version=node.version, writer=node.writer)
+            offered = known.allocatable if known.allocatable == node.allocatable else node.allocatable
+            node = replace(known, version=node.version, writer=node.writer, allocatable=offered)
         return self._newer(node)
 
     def _node_changed(self, before: Node | None, now: Node | None) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,11 @@ from nfd.discovery import Discovery, Scan
 from nfd.gc.collector import KINDS
 from nfd.gc.metrics import Metrics as GcMetrics
 from nfd.master.http import metrics as master
+from nfd.master.http.fleet_metrics import FleetMetrics
 from nfd.master.node.rejections import Unwritten
+from nfd.names import NVIDIA_NS
 from nfd.runtime.http_server import Family
+from nfd.store.base import Node
 from nfd.topology.metrics import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics
 from tests.deploy.rendering import CHART, OVERLAYS, ROOT
@@ -34,6 +38,15 @@ metadata:
   name: nfd-alerts
 spec:
 """
+
+
+_GPU = f"{NVIDIA_NS}/gpu"
+A100 = replace(
+    Node.bare("n1"),
+    labels={f"{_GPU}.product": "A100", f"{_GPU}.count": "2"},
+    resources={_GPU: "2"},
+    allocatable={_GPU: "1"},
+)
 
 
 def promtool(*words: str, stdin: str = "") -> str:
@@ -54,6 +67,7 @@ def families() -> dict[str, list[Family]]:
     counted = master.Metrics("0", 0.0)
     counted.gauges = lambda: dict.fromkeys(master.GAUGES, 0.0)
     counted.unwritten = lambda: [Unwritten("label", "vendor.io/x", "webhook w", "no", ("n1",))]
+    counted.fleet = FleetMetrics(lambda: [A100], lambda: [f"{NVIDIA_NS}/gpu.product"]).families
     worker = WorkerMetrics("0", "node", 0.0, taken_at=0.0)
     devices = {"nvidia": dict.fromkeys(("present", "usable", "failing"), 1)}
     worker.scanned(Discovery({"pci": Scan()}, devices=devices), 0.0, full=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -117,6 +117,7 @@ class Metrics:
         self._histograms = {name: Histogram(bounds) for name, (_, bounds) in HISTOGRAMS.items()}
         self.gauges: Callable[[], Mapping[str, float]] = dict
         self.unwritten: Callable[[], Sequence[Unwritten]] = list
+        self.fleet: Callable[[], Iterable[Family]] = list
 
     def __getitem__(self, name: str) -> int:
         """The sum of a counter over all labels."""
@@ -158,3 +159,4 @@ class Metrics:
             counts[place] = counts.get(place, 0) + len(one.nodes)
         series = [("", {"kind": kind, "key": key, "by": by}, count) for (kind, key, by), count in counts.items()]
         yield Family(PREFIX + UNWRITTEN, "gauge", _UNWRITTEN, series)
+        yield from self.fleet()
