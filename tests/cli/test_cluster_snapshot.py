@@ -13,8 +13,13 @@ import pytest
 import yaml
 
 from nfd.cli import main
-from nfd.cli.plan.snapshot import parse_snapshot
+from nfd.cli.export.anonymous import Anonymizer
+from nfd.cli.plan.cluster import ClusterDocuments
+from nfd.cli.plan.snapshot import parse_snapshot, render_snapshot
+from nfd.master.http.reports_api import MasterState
+from nfd.master.node.rejections import Unwritten
 from nfd.master.rules.nodefeatures import NODE_NAME
+from nfd.rules.policy import Policy
 from tests.cli.test_plan_on_cluster import rule_object
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
@@ -413,3 +418,16 @@ def test_a_file_that_is_none(snapshot: Path, tmp_path: Path, capsys: pytest.Capt
     assert "No such file" in capsys.readouterr().err
     assert main(["plan", "--delete-rules=memory", f"--cluster-snapshot={snapshot}", "--context=c", "--replay=x"]) == 2
     assert "--cluster-snapshot cannot be combined with --replay, --context" in capsys.readouterr().err
+
+
+def test_of_the_master_s_state_a_file_has_what_a_plan_needs() -> None:
+    """A node is not named by what the API server rejects there, nor by a startup taint that it still has."""
+    name, rejected = "hal9000", Unwritten("label", "a/b", "webhook of hal9000", "not on hal9000.", ("hal9000",))
+    state = MasterState(Policy(enable_taints=True), unwritten=(rejected,), kept_taints={name: {"a/b:NoSchedule": name}})
+    node = {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
+    made = Anonymizer(ClusterDocuments([node], {}, state)).documents().documents
+    assert name not in "".join(render_snapshot(made))
+    (fresh,) = made.state.unwritten
+    assert fresh.nodes == (made.nodes[0]["metadata"]["name"],)
+    assert fresh.reason == f"not on {fresh.nodes[0]}."
+    assert made.state.policy == state.policy

@@ -400,6 +400,7 @@ class Anonymizer:
         return fresh
 
     def _state(self, state: MasterState) -> MasterState:
+        """What a plan needs of it; what else there is may name nodes."""
         unwritten = tuple(
             replace(
                 one,
@@ -411,7 +412,19 @@ class Anonymizer:
             for one in state.unwritten
         )
         fixed = tuple((name, self._any(data), origin) for name, data, origin in state.fixed)
-        return replace(state, unwritten=unwritten, fixed=fixed, node_selector=self._texts.text(state.node_selector))
+        return MasterState(
+            state.policy,
+            state.overwrite,
+            state.instance,
+            state.namespace,
+            state.deny_labels,
+            state.gate,
+            fixed,
+            state.namespace_selector,
+            self._texts.text(state.node_selector),
+            state.publish,
+            unwritten,
+        )
 
 
 _TEMPLATE_KEY = re.compile(r"(?m)(?:^|\}\})[ \t]*([a-z0-9][a-z0-9.-]*)/[\w{]")
