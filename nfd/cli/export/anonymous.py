@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from nfd.cli.export.replacements import WORDS, Replacements
@@ -71,6 +72,7 @@ class Anonymizer:
         self._replaced: dict[str, set[str]] = {}
         self._objects: dict[str, str] = {}
         self._rules: dict[str, str] = {}
+        self._searched: set[tuple[Identifying, str, str, bool]] = set()
         self._search()
 
     def _search(self) -> None:
@@ -205,6 +207,10 @@ class Anonymizer:
                     self._texts.add(kind, part)
 
     def _take(self, clean: Identifying, text: str, key: str = "", *, hosts: bool = True) -> None:
+        searched = (clean, text, key, hosts)
+        if searched in self._searched:  # nodes have most of their texts in common
+            return
+        self._searched.add(searched)
         for kind, part in clean.parts(text, key):
             if kind == "kept":
                 self._texts.kept.add(part)
@@ -261,7 +267,7 @@ class Anonymizer:
 
     def _value(self, key: str, value: str, *, free: bool = False) -> str:
         fresh = self._texts.text(value)
-        named = not free and SECRET.search(key) is not None and value.lower() not in WORDS
+        named = not free and _is_secret(key) and value.lower() not in WORDS
         return self._texts.alone(value) if named and fresh == value else fresh
 
     def _rule(self, item: Json) -> Json:
@@ -425,6 +431,12 @@ class Anonymizer:
             state.publish,
             unwritten,
         )
+
+
+@cache
+def _is_secret(key: str) -> bool:
+    """Whether the name of a field says that its value identifies something."""
+    return SECRET.search(key) is not None
 
 
 _TEMPLATE_KEY = re.compile(r"(?m)(?:^|\}\})[ \t]*([a-z0-9][a-z0-9.-]*)/[\w{]")
