@@ -140,7 +140,7 @@ def scraped(place: FleetPlace) -> list[str]:
 
 
 def of(lines: list[str], name: str) -> dict[str, float]:
-    return {one.partition(" ")[0]: float(one.rpartition(" ")[2]) for one in lines if one.startswith(f"{name}{{")}
+    return {one.rpartition(" ")[0]: float(one.rpartition(" ")[2]) for one in lines if one.startswith(f"{name}{{")}
 
 
 def items(place: FleetPlace) -> list[dict[str, Any]]:
