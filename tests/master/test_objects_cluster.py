@@ -222,3 +222,25 @@ async def test_groups_list_their_nodes(place: Cluster, masters: RuleMasters, kin
     assert place.plane.writes(mark, "nodefeaturegroups") == []
     assert "status" not in kinds.get(f"namespaces/{OTHER}/nodefeaturegroups/ignored")
     place.delete(other)
+
+
+async def test_a_flood_of_objects_affects_its_node_alone(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """Objects of other namespaces are used, what surplus objects gave stays, and a metric tells of them."""
+    kinds.features(OTHER, f"z-{name}", name, labels={"z": "1"})
+    master, worker = await masters.start(), Worker(name)
+    await send(master, worker.report({F + "cpu-a": "1"}))
+    await until(lambda: F + "z" in labels_of(place, name))
+    for number in range(2):
+        kinds.features(OTHER, f"a{number}-{name}", name, labels={f"t.io/{number}-{at}": "" for at in range(2500)})
+    kinds.features(OWN, f"z-{name}", name, labels={"own": "1"})
+    await until(lambda: F + "own" in labels_of(place, name))
+    await until(lambda: master.metrics.gauges()["surplus_nodefeatures"] == 1)
+    await send(master, worker.report({F + "cpu-a": "2"}))
+    found = labels_of(place, name)
+    assert {key: found[key] for key in found if key.startswith(F)} == {
+        F + "cpu-a": "2", F + "own": "1", F + "z": "1"
+    }  # fmt: skip
+    assert sum(key.startswith("t.io/0-") for key in found) == 2500
+    assert not any(key.startswith("t.io/1-") for key in found)

@@ -21,8 +21,9 @@ from nfd.kube.client import KubeClient
 from nfd.kube.lists import list_if_known, whole
 from nfd.kube.paths import RULES
 from nfd.master.http.reports_api import MasterState
-from nfd.master.node.outcome import NO_RULES, Known, evaluate_node
-from nfd.master.rules.nodefeatures import NODE_NAME
+from nfd.master.node.desired import name_origin
+from nfd.master.node.outcome import NO_RULES, Known, Outcome, evaluate_node
+from nfd.master.rules.nodefeatures import MOST_NAMES, NODE_NAME, TOO_MANY
 from nfd.master.rules.ruleset import bind, compile_object
 from nfd.rules.policy import prefix_keys
 from nfd.store.base import Kind, trim
@@ -51,7 +52,7 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
             seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
             case = Case(key, Replay(nothing), plan, rules, seen, state.policy)
             lines = _present(case, value) if value is not None else _missing(case)
-            return [*_unwritten(state, args.node, key), *lines, *selected.remarks()]
+            return [*_unwritten(state, args.node, key), *lines, *_surplus(outcome), *selected.remarks()]
 
     return ask_cluster(args, ask)
 
@@ -61,6 +62,13 @@ def _unwritten(state: MasterState, node: str, key: str) -> Iterator[str]:
     for one in state.unwritten:
         if node in one.nodes and (one.key == "*" or (one.kind, one.key) == (Kind.LABELS.one, key)):
             yield f"the master cannot write {one.what()} here: {one.by}: {one.reason}"
+
+
+def _surplus(outcome: Outcome) -> Iterator[str]:
+    """That objects of the node are not used."""
+    if outcome.surplus:
+        names = ", ".join(sorted(name_origin(one) for one in outcome.surplus)[:MOST_NAMES])
+        yield f"{len(outcome.surplus)} objects of the node are not used ({names}): {TOO_MANY}"
 
 
 def _present(case: Case, value: str) -> Iterator[str]:
