@@ -17,7 +17,7 @@ TO = $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PYTHON_IMAGE),--base=$(PYTH
 	$(if $(COSIGN_KEY),--cosign-key=$(COSIGN_KEY))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm images kind-load lock version release publish clean
+.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm peers images kind-load lock version release publish clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +70,11 @@ chaos: $(VENV)/.dev ## break everything at random for SECONDS (600), as SEED (1)
 vm: $(VENV)/.dev ## boot emulated machines of many kinds, plug and unplug; prints one table
 	@$(BIN)/python -m tests.controlplane.build
 	@NFD_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
+
+peers: $(VENV)/.dev ## take over from the real NFD and GFD whose trees are in SOURCES, and back; prints one table
+	@test -n "$(SOURCES)" || { echo "SOURCES=DIR is required: nfd-0.16, nfd-0.19, gfd-0.20 (docs/testing.md)" >&2; exit 2; }
+	@$(BIN)/python -m tests.controlplane.build > /dev/null
+	@NFD_PEERS=$(SOURCES) $(BIN)/python -m pytest -q tests/peers $(ARGS)
 
 images: ## build the three images for this machine with DOCKER (docker), as localhost/nfd-…:TAG
 	@for name in $(IMAGES); do \
