@@ -51,6 +51,7 @@ FENCE_SLACK = 1.0
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """An answer that is a tenth of the whole object (Kubernetes API concepts, "Metadata-only fetches")."""
 

@@ -230,6 +230,7 @@ def options_of(config: Config, parsed: Parsed, proof: Proof | None = None) -> Op
             overwrite=config.restrictions.allow_overwrite,
             instance=parsed["instance"],
             publish=not config.no_publish,
+            conditions=config.node_conditions,
             startup_taints=frozenset(map(parse_startup_taint, config.startup_taints)),
             proof=proof or UNPROVEN,
         ),

@@ -111,6 +111,8 @@ class Config(Section):
     """Allow rules to set taints; when it is disabled again, their taints are removed."""
     startup_taints: Annotated[tuple[str, ...], Flag("startup-taints")] = ()
     """Taints that are removed from a node once it is labelled, as `KEY=VALUE:EFFECT`; each once from a node."""
+    node_conditions: Annotated[bool, Flag("node-conditions")] = False
+    """Write node conditions: whether the features are reported, and whether the accelerators are usable."""
     no_publish: Annotated[bool, Flag("no-publish")] = False
     """Accept reports, but write nothing to any Node."""
     resync_period: Annotated[Duration, Flag("resync-period")] = 3600.0

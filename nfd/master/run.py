@@ -61,6 +61,8 @@ async def remove_all(config: Config, parsed: Parsed) -> None:
             keys = [(kind, key) for kind, change in planned.changes.items() for key in sorted(change.remove)]
             for kind, key in [*keys, *((Kind.ANNOTATIONS, key) for key in sorted(planned.forgotten))]:
                 say(f"{planned.node.name} {kind} {key}")
+            for name in sorted(planned.conditions):
+                say(f"{planned.node.name} conditions {name}")
         if secret is not None and parsed["delete-secret"] and not parsed["dry-run"]:
             await secret.delete()
     finally:

@@ -19,6 +19,7 @@ from nfd.master.http.metrics import Metrics
 from nfd.master.http.reports_api import TimedReport
 from nfd.master.http.server import HttpServer
 from nfd.master.leadership import Election, Leadership, Phase
+from nfd.master.node.conditions import Unknowns, utc_now
 from nfd.master.node.ownership import Origin, parse_owned
 from nfd.master.node.queue import Queue
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
@@ -108,8 +109,15 @@ class Service:
         self._handler = ReportHandler(
             store, self.leadership, self._heartbeats, self.queue, self.metrics, instance, self._proof
         )
+        self._unknowns = Unknowns(store, instance, self._heartbeats)
         self._reconciler = Reconciler(
-            store, self._handler.reports, self._with_resources(options.settings), self.metrics, self.queue.add_later
+            store,
+            self._handler.reports,
+            self._with_resources(options.settings),
+            self.metrics,
+            self.queue.add_later,
+            heard=self._unknowns.is_heard,
+            stamp=utc_now,
         )
         self.metrics.unwritten = self.unwritten
         self.metrics.fleet = FleetMetrics(self._led_nodes, lambda: self._options.info_labels).families
@@ -210,6 +218,7 @@ class Service:
             self._load(snapshot)
         self._tasks = [tasks.start("node passes", self._work) for _ in range(options.parallelism)]
         self._tasks.append(tasks.start("chores", self._periodic_tasks))
+        self._tasks.append(tasks.start("unknown conditions", self._mark_unknown))
         if snapshot is not None:
             self._tasks.append(tasks.start("snapshot", snapshot.run))
         self.port = await self._labeler.start(f"{security.listen or options.host or '[::]'}:{options.port}")
@@ -414,6 +423,14 @@ class Service:
                 swept = now
             if self._leads.is_set():
                 self._do(self._give_up_silent)
+
+    async def _mark_unknown(self) -> None:
+        """Make conditions of silent and of restarted nodes Unknown, while this master leads."""
+        while True:
+            await asyncio.sleep(self._options.tick)
+            settings = self._options.settings
+            if settings.conditions and settings.publish and self._leads.is_set():
+                await self._unknowns.mark(self._leads.is_set)
 
     def _do(self, chore: Callable[..., None], *over: str) -> bool:
         """Returns whether it succeeded."""

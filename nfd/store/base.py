@@ -39,6 +39,15 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A Node condition; `status` is True, False or Unknown."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A v1 Node, trimmed to what is planned with.
 
@@ -46,7 +55,7 @@ class Node:
     `writer` is who last wrote anything but the status, from `metadata.managedFields`; "" if unknown. `writers` are the
     managers of labels that were set neither by this product nor by NFD, without those of Kubernetes itself. `spec`
     changes with the rest of the spec. `allocatable` has the same resources of `status.allocatable`; nothing is planned
-    with it.
+    with it. `conditions` are those of nfd, by type.
     """
 
     name: str
@@ -61,6 +70,7 @@ class Node:
     writers: Mapping[str, str] = field(default_factory=dict)
     spec: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
 
     @classmethod
     def bare(cls, name: str, uid: str = "") -> Node:
@@ -84,7 +94,7 @@ class Node:
 
 
 _DECLARED = ("uid", "labels", "annotations", "taints", "spec")
-_CONTENT = (*_DECLARED, "boot_id", "resources", "writers")
+_CONTENT = (*_DECLARED, "boot_id", "resources", "writers", "conditions")
 
 
 def taint_id(taint: Mapping[str, str]) -> str:
@@ -94,10 +104,15 @@ def taint_id(taint: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON merge patch (RFC 7386) of one Node; `subresource` is "" or `status`."""
+    """A JSON merge patch (RFC 7386) of one Node; `subresource` is "" or `status`.
+
+    One with conditions is a strategic merge patch (Kubernetes documentation, "Update API Objects in Place Using kubectl
+    patch"): a JSON merge patch would replace the conditions of all owners.
+    """
 
     body: Mapping[str, Any]
     subresource: str = ""
+    strategic: bool = False
 
 
 class NodeStore(Protocol):
@@ -162,6 +177,7 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
         taints=_taints(spec.get("taints")),
         writer=last_writer(metadata.get("managedFields")),
         writers=label_writers(metadata.get("managedFields")),
+        conditions=_conditions(status.get("conditions")),
         spec=zlib.crc32(repr(sorted((key, spec[key]) for key in spec if key != "taints")).encode()) if spec else 0,
         allocatable=resources if allocatable == resources else allocatable,
     )
@@ -220,6 +236,7 @@ def label_writers(managed: Any) -> Mapping[str, str]:
 
 
 _NOBODY: Mapping[str, str] = {}
+_NO_CONDITIONS: Mapping[str, Condition] = {}
 
 
 def _is_kubernetes(namespace: str) -> bool:
@@ -237,6 +254,18 @@ def _managed_labels(managed: Any) -> Iterator[tuple[str, str]]:
         for key in part if isinstance(part, Mapping) else ():
             if str(key).startswith("f:"):
                 yield str(entry.get("manager", "")), str(key)[2:]
+
+
+def _conditions(value: Any) -> Mapping[str, Condition]:
+    """Those of nfd; others are not looked at."""
+    found = {
+        sys.intern(name): Condition(*(sys.intern(str(one.get(part) or "")) for part in ("status", "reason", "message")))
+        for one in (value if isinstance(value, list) else ())
+        if isinstance(one, Mapping)
+        and isinstance(name := one.get("type"), str)
+        and names.is_below(names.namespace_of(name), names.NFD_NS)
+    }
+    return found or _NO_CONDITIONS
 
 
 def _taints(value: Any) -> tuple[Mapping[str, str], ...]:

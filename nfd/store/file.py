@@ -109,7 +109,7 @@ class FileStore:
                 body.pop("spec", None)
             else:
                 body.pop("status", None)
-            merged = merge(content, body)
+            merged = merge(content, _with_conditions(content, body) if patch.strategic else body)
             if merged != content:
                 check_node(merged, name)
                 self._replace(name, merged)
@@ -258,6 +258,17 @@ def _check_guard(name: str, node: Node, patch: Patch) -> dict[str, Any]:
         if wanted != actual:
             raise Conflict(f"node {name}: {key} is {actual!r}, not {wanted!r}")
     return {**patch.body, "metadata": metadata}
+
+
+def _with_conditions(content: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """A strategic merge patch of a Node as a JSON merge patch: its conditions are merged by type."""
+    merged = {one.get("type"): one for one in (content.get("status") or {}).get("conditions") or ()}
+    for change in body["status"]["conditions"]:
+        if change.get("$patch") == "delete":
+            merged.pop(change["type"], None)
+        else:
+            merged[change["type"]] = merge(merged.get(change["type"]), change)
+    return {**body, "status": {**body["status"], "conditions": list(merged.values())}}
 
 
 def merge(target: Any, patch: Any) -> Any:

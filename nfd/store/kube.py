@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from nfd.errors import KubeError, Unavailable
-from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, KubeClient, Request
+from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, KubeClient, Request
 from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
 from nfd.kube.paths import NODES, object_path
 from nfd.kube.responses import Place, check_object, place_of
@@ -70,7 +70,7 @@ class KubeStore:
             object_path(NODES, name, patch.subresource),
             {"fieldManager": FIELD_MANAGER},
             json.dumps(patch.body, separators=(",", ":")).encode(),
-            MERGE_PATCH,
+            STRATEGIC_MERGE_PATCH if patch.strategic else MERGE_PATCH,
             JSON if whole else METADATA_ONLY,
             fenced=True,
         )
@@ -83,7 +83,7 @@ class KubeStore:
         node = _node_of(answer, place_of(object_path(NODES, name), metadata_only=not whole), "PATCH")
         known = self.get(name)
         if not whole and known is not None and known.uid == node.uid:
-            rest = ("boot_id", "resources", "allocatable", "taints", "spec")
+            rest = ("boot_id", "resources", "allocatable", "taints", "spec", "conditions")
             node = replace(node, **{name: getattr(known, name) for name in rest})
         return self._learn(node)
 

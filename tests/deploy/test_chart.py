@@ -147,6 +147,7 @@ def test_definitions_are_those_of_deploy_crds() -> None:
             {'--options={"restrictions":{"disableLabels":true}}'},
         ),
         (POOL, "Deployment", "master", {"--node-selector=pool in (a,b)"}),
+        ({"master": {"nodeConditions": True}}, "Deployment", "master", {"--node-conditions"}),
         (
             {"startupTaints": [*STARTUP_TAINTS, {"key": "a.io/b", "value": False, "effect": "NoSchedule"}]},
             "Deployment",

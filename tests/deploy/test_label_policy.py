@@ -253,6 +253,21 @@ def test_what_the_master_does_not_change(plane: ControlPlane, patch: Object, sub
     assert "denied request: nfd-master " in refused(plane, account(plane, "nfd-master"), patch, subresource)
 
 
+def test_the_master_changes_conditions_of_nfd_alone(plane: ControlPlane) -> None:
+    token, content = account(plane, "nfd-master"), "application/strategic-merge-patch+json"
+
+    def change(kind: str) -> None:
+        one = {"type": kind, "status": "True", "reason": "R", "message": "m"}
+        body = {"status": {"conditions": [one]}}
+        plane.request("PATCH", f"/api/v1/nodes/{NODE}/status", body, content, user=token)
+
+    change("nfd.node.kubernetes.io/FeaturesReported")
+    change("blue.nfd.node.kubernetes.io/AcceleratorsUsable")
+    for kind in ("xnfd.node.kubernetes.io/FeaturesReported", "nvidia.com/GPUReady", "Ready"):
+        with pytest.raises(ApiError, match="no condition of another owner"):
+            change(kind)
+
+
 def test_the_component_is_applied_by_kubectl(control_plane: ControlPlane) -> None:
     """kustomize gives these cluster-scoped objects a namespace."""
     text = yaml.safe_dump_all(component())

@@ -1,8 +1,8 @@
 """A plan → JSON merge patches, each with the Node's uid and resourceVersion as a precondition.
 
-One patch changes the Node completely or not at all. Extended resources are in the status subresource, which also
-accepts labels and annotations, but no taints: a plan that changes both needs a second patch. After the first one the
-record of taints has the old and new ones, so that every managed taint is recorded at any time.
+One patch changes the Node completely or not at all. Extended resources and conditions are in the status subresource,
+which also accepts labels and annotations, but no taints: a plan that changes both needs a second patch. After the first
+one the record of taints has the old and new ones, so that every managed taint is recorded at any time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from nfd.master.node.ownership import LISTS, ORIGINS, annotation, render_owned
 from nfd.master.node.plan import Change, NodePlan
-from nfd.store.base import Kind, Node, Patch, taint_id
+from nfd.store.base import Condition, Kind, Node, Patch, taint_id
 
 
 def patches(planned: NodePlan) -> list[Patch]:
@@ -21,18 +21,42 @@ def patches(planned: NodePlan) -> list[Patch]:
     resources, taints = planned.changes[Kind.RESOURCES], planned.changes[Kind.TAINTS]
     if not planned:
         return []
-    if not resources:
+    if not resources and not planned.conditions:
         body = {"metadata": _metadata(planned, planned.records, planned.forgotten)} | _spec(planned.node, taints)
         return [Patch(body)]
     if not taints:
         body = {"metadata": _metadata(planned, planned.records, planned.forgotten), "status": _status(resources)}
-        return [Patch(body, "status")]
+        return [with_conditions(Patch(body, "status"), planned.node, planned.conditions, planned.goal.stamp)]
     instance = planned.goal.instance
     late = (annotation(LISTS[Kind.TAINTS], instance), annotation(ORIGINS, instance))
     first = _metadata(planned, _between(planned), planned.forgotten.difference(late))
     final = render_owned(planned.owned, instance, planned.node.uid, planned.goal.proof)
     second = {"metadata": {"annotations": {key: final.get(key) for key in late}}} | _spec(planned.node, taints)
-    return [Patch({"metadata": first, "status": _status(resources)}, "status"), Patch(second)]
+    upper = Patch({"metadata": first, "status": _status(resources)}, "status")
+    return [with_conditions(upper, planned.node, planned.conditions, planned.goal.stamp), Patch(second)]
+
+
+def condition_patch(node: Node, conditions: Mapping[str, Condition | None], stamp: str) -> Patch:
+    """A patch of conditions alone."""
+    return guarded(with_conditions(Patch({}, "status"), node, conditions, stamp), node)
+
+
+def with_conditions(patch: Patch, node: Node, conditions: Mapping[str, Condition | None], stamp: str) -> Patch:
+    """The patch of the status with these conditions as well; None removes one."""
+    if not conditions:
+        return patch
+    changes = [_condition(name, one, node.conditions.get(name), stamp) for name, one in sorted(conditions.items())]
+    body = {**patch.body, "status": {**patch.body.get("status", {}), "conditions": changes}}
+    return replace(patch, body=body, strategic=True)
+
+
+def _condition(name: str, one: Condition | None, before: Condition | None, stamp: str) -> dict[str, str]:
+    """A condition with the same status keeps its lastTransitionTime, as a strategic merge patch leaves it out."""
+    if one is None:
+        return {"type": name, "$patch": "delete"}
+    found = {"type": name, "status": one.status, "reason": one.reason, "message": one.message}
+    found["lastHeartbeatTime"] = stamp
+    return found if before is not None and before.status == one.status else found | {"lastTransitionTime": stamp}
 
 
 def guarded(patch: Patch, node: Node) -> Patch:
@@ -56,6 +80,8 @@ def _metadata(planned: NodePlan, records: Mapping[str, str], forgotten: frozense
 
 def _status(change: Change) -> dict[str, Any]:
     amounts = {**change.write, **dict.fromkeys(change.remove)}
+    if not amounts:
+        return {}
     return {"capacity": amounts, "allocatable": amounts}
 
 

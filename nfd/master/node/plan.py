@@ -25,7 +25,7 @@ from nfd.master.node.ownership import (
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.quantity import same_quantity
 from nfd.rules.policy import Policy, may_remove
-from nfd.store.base import Kind, Node
+from nfd.store.base import Condition, Kind, Node
 
 SHARED = frozenset(f"{names.NVIDIA_NS}/{name}" for name in ("gpu.present", "gpu.clique"))
 """Labels that another product also writes. They are managed only while nobody else has set them."""
@@ -66,9 +66,11 @@ class NodePlan:
     goal: Goal
     before: Owned
     left: frozenset[tuple[Kind, str]] = frozenset()
+    conditions: Mapping[str, Condition | None] = field(default_factory=dict)
+    """The conditions to write, None for one to remove."""
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.forgotten or any(self.changes.values()))
+        return bool(self.records or self.forgotten or any(self.changes.values()) or self.conditions)
 
     def written(self) -> list[tuple[Kind, str]]:
         """The keys that it sets, bookkeeping included."""
@@ -110,6 +112,10 @@ class Goal:
     """Remove every bookkeeping annotation, including those of older releases."""
     policy: Policy = field(default_factory=Policy)
     proof: Proof = UNPROVEN
+    conditions: Mapping[str, Condition | None] = field(default_factory=dict)
+    """The desired conditions, None for one to remove. Others stay."""
+    stamp: str = ""
+    """The time that a changed condition gets (RFC 3339)."""
 
     def leaving(self, kind: Kind) -> AbstractSet[str]:
         return self.contested.get(kind, _NONE) | self.refused.get(kind, _NONE)
@@ -183,6 +189,7 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         goal=goal,
         before=listed,
         left=frozenset((kind, key) for kind in Kind for key in _left(kind, listed, before, goal, node)),
+        conditions={name: one for name, one in goal.conditions.items() if node.conditions.get(name) != one},
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
+from nfd.master.node.conditions import no_conditions
 from nfd.master.node.outcome import NO_RULES, evaluate_report
 from nfd.master.node.plan import Goal, NodePlan, plan_node
 from nfd.master.node.proof import UNPROVEN, Proof
@@ -31,8 +33,8 @@ async def prune(
 
     def plan(node: Node) -> NodePlan:
         nothing = evaluate_report(Report(node.name), NO_RULES, policy)
-        desired = nothing.derive_desired()
-        return plan_node(Goal(desired, nothing.fresh, instance=instance, purge=True, policy=policy, proof=proof), node)
+        goal = Goal(nothing.derive_desired(), nothing.fresh, instance=instance, purge=True, policy=policy, proof=proof)
+        return plan_node(replace(goal, conditions=no_conditions(node, instance)), node)
 
     for name in sorted(store.names()):
         node = store.get(name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.http.metrics import PLAN, Metrics
 from nfd.master.node.annotation_budget import fitting_plan
+from nfd.master.node.conditions import derive_conditions, no_conditions
 from nfd.master.node.desired import Contribution, Desired, derive_freshness
 from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
@@ -26,7 +27,7 @@ from nfd.master.rules.nodefeatures import Joining
 from nfd.report import Report
 from nfd.rules.policy import Policy
 from nfd.runtime import log
-from nfd.store.base import FIELD_MANAGER, Kind, Node, NodeStore
+from nfd.store.base import FIELD_MANAGER, Condition, Kind, Node, NodeStore
 
 ATTEMPTS = 6
 """Attempts of one pass. The first three use the Node of the informer, the others read it from the API server."""
@@ -50,6 +51,8 @@ class ReconcileOptions:
     publish: bool = True
     startup_taints: frozenset[str] = frozenset()
     """The taints that are removed from a Node once it is labelled, as `parse_startup_taint` returns them."""
+    conditions: bool = False
+    """Whether Nodes get conditions; without, those of nfd are removed."""
     proof: Proof = field(default_factory=Proof.of_this_process)
     evaluate: Callable[[Node, Report | None], Outcome | None] | None = None
     """The desired outcome of a node; None to leave it unchanged. The report is None if there is none yet.
@@ -70,12 +73,14 @@ class _Rest:
     node: Node
     asked: Outcome
     contributions: tuple[Contribution, ...]
+    conditions: Mapping[str, Condition | None]
 
-    def holds(self, node: Node, asked: Outcome) -> bool:
+    def holds(self, node: Node, asked: Outcome, conditions: Mapping[str, Condition | None]) -> bool:
         """Whether a new check would give the same result."""
         then = self.asked
         return (
-            self.contributions == tuple(asked.evaluation.contributions)
+            self.conditions == conditions
+            and self.contributions == tuple(asked.evaluation.contributions)
             and asked.evaluation.matched == then.evaluation.matched
             and (asked.report is then.report or same_content(asked.report, then.report))
             and asked.fresh == then.fresh
@@ -101,7 +106,10 @@ class _Settled:
 
 
 class Reconciler:
-    """Brings Nodes to their desired state. `wake(node, seconds)` queues a pass over a node."""
+    """Brings Nodes to their desired state. `wake(node, seconds)` queues a pass over a node.
+
+    `heard` says whether a node's worker has reported recently, `stamp` is the time for conditions.
+    """
 
     def __init__(
         self,
@@ -111,6 +119,8 @@ class Reconciler:
         metrics: Metrics,
         wake: Callable[[str, float], None] = lambda name, seconds: None,
         now: Callable[[], float] = time.monotonic,
+        heard: Callable[[str], bool] = lambda name: True,
+        stamp: Callable[[], str] = lambda: "",
     ) -> None:
         self.drift = Drift()
         self._store = store
@@ -118,6 +128,8 @@ class Reconciler:
         self._settings = settings
         self._metrics = metrics
         self._now = now
+        self._heard = heard
+        self._stamp = stamp
         self._settled: dict[str, _Settled] = {}
         self._rejections = Rejections(wake)
         self._writer = Writer(store, metrics, self._rejections, reports.given_up, now)
@@ -186,6 +198,7 @@ class Reconciler:
         self.drift.forget(name)
         self._rejections.forget(name)
         self._startup.forget(name)
+        self._writer.rejected_conditions.pop(name, None)
         for memory in (self._settled, self._said, self._resting, self._contradicted, self._foreign):
             memory.pop(name, None)
 
@@ -217,16 +230,18 @@ class Reconciler:
         return replace(asked, fresh=asked.fresh.for_inherited()) if carried and asked is not None else asked
 
     async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
-        rest = self._resting.pop(node.name, None)
-        if rest is not None and rest.holds(node, asked):
-            self._settled[node.name], self._resting[node.name] = _Settled(asked), _Rest(node, asked, rest.contributions)
+        rest, conditions = self._resting.pop(node.name, None), self._conditions(node, asked)
+        if rest is not None and rest.holds(node, asked, conditions):
+            self._settled[node.name] = _Settled(asked)
+            self._resting[node.name] = replace(rest, node=node, asked=asked)
             return None
-        generation, goal = self._era, self._goal(node, asked)
+        generation, goal = self._era, replace(self._goal(node, asked), conditions=conditions, stamp=self._stamp())
         planned, goal = fitting_plan(goal, node)
         settled = self._settled.get(node.name)
         if settled is not None and (drifted := settled.drifted(asked, planned)):
             self._note_drift(node, drifted)
-            planned, goal = fitting_plan(self._goal(node, asked), node)
+            goal = replace(self._goal(node, asked), conditions=conditions, stamp=self._stamp())
+            planned, goal = fitting_plan(goal, node)
         self._took(began)
         self._log_rejected(node, goal.desired, planned)
         if not self._settings.publish:
@@ -239,7 +254,8 @@ class Reconciler:
             return await self._write(goal, planned, budget, generation, asked)
         self._settle(node, generation, asked, goal, frozenset())
         if not (planned or goal.contested or goal.desired.dropped) and generation is self._era:
-            self._resting[node.name] = _Rest(node, asked, tuple(asked.evaluation.contributions))
+            contributions = tuple(asked.evaluation.contributions)
+            self._resting[node.name] = _Rest(node, asked, contributions, conditions)
         return self.drift.wait(node.name, self._now())
 
     def _took(self, began: float) -> None:
@@ -282,6 +298,15 @@ class Reconciler:
         if generation is self._era:
             contested = ((kind, key) for kind, keys in goal.contested.items() for key in keys)
             self._settled[node.name] = _Settled(asked, frozenset((*contested, *(act[:2] for act in left))))
+
+    def _conditions(self, node: Node, asked: Outcome) -> Mapping[str, Condition | None]:
+        """The desired conditions; only a recent report to this master says anything."""
+        if not self._settings.conditions:
+            return no_conditions(node, self._settings.instance)
+        if not asked.fresh.reported or not self._heard(node.name) or self._writer.conditions_wait(node.name):
+            return {}
+        report = self._reports.get(node.name)
+        return {} if report is None else derive_conditions(node, report, self._settings.instance)
 
     def _goal(self, node: Node, asked: Outcome) -> Goal:
         settings, name = self._settings, node.name

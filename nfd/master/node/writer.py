@@ -12,20 +12,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nfd.errors import Conflict, Forbidden, Invalid, Unauthorized
 from nfd.master.http.metrics import CONFLICT, FAILED, PATCH, PATCHED, REFUSED, Metrics
 from nfd.master.node.ownership import ORIGINS, annotation, bookkeeping
-from nfd.master.node.patch import guarded, patches
+from nfd.master.node.patch import condition_patch, guarded, patches
 from nfd.master.node.plan import Act, Goal, NodePlan, count_removals, plan_node
 from nfd.master.node.rejections import EVERYTHING, Rejections, digest
 from nfd.names import namespace_of
 from nfd.runtime import log
-from nfd.store.base import Kind, Node, NodeStore, Patch
+from nfd.store.base import Condition, Kind, Node, NodeStore, Patch
 
 PATCHES = 12
 """PATCHes of one node in one pass, at most. What is uncertain after that counts as rejected until a canary tries it."""
+CONDITION_RETRY = 300.0
+"""Seconds until conditions that the API server has rejected are tried again."""
 _ORDER = (Kind.LABELS, Kind.ANNOTATIONS, Kind.TAINTS, Kind.RESOURCES)
 """Order of kinds; resources are last since they need a PATCH of the status."""
 _WORD = re.compile(r"[A-Za-z0-9_./-]+")
@@ -57,6 +59,8 @@ class Writer:
         self.metrics = metrics
         self.silent = silent
         self.now = now
+        self.rejected_conditions: dict[str, float] = {}
+        """Node → when its conditions are tried again."""
 
     async def write(self, goal: Goal, planned: NodePlan, budget: Budget) -> tuple[frozenset[Act], float | None]:
         """Carry out a plan as far as the API server accepts it.
@@ -65,12 +69,19 @@ class Writer:
         """
         acts = planned.acts()
         left = self.rejections.left_out(planned.node, acts, self.now())
+        if self.conditions_wait(planned.node.name):
+            goal = replace(goal, conditions={})
         work, again = _Pass(self, goal, planned.node, budget, digest(acts), set(left)), None
         try:
             await work.carry_out()
+            await work.write_set_aside()
         finally:
             again = work.finish()
         return frozenset(work.left), again
+
+    def conditions_wait(self, name: str) -> bool:
+        """Whether the API server has rejected the conditions of the Node a short time ago."""
+        return self.rejected_conditions.get(name, self.now()) > self.now()
 
 
 @dataclass(slots=True)
@@ -92,6 +103,8 @@ class _Pass:
     error: Invalid = field(default_factory=lambda: Invalid(""))
     """The latest rejection."""
     counts: Counter[str] = field(default_factory=Counter)
+    set_aside: Mapping[str, Condition | None] = field(default_factory=dict)
+    """Conditions of a PATCH that was rejected: they are written alone, after the rest."""
     news: dict[str, tuple[Invalid, list[Act]]] = field(default_factory=dict)
     """By policy or webhook: acts that are rejected on few nodes so far."""
 
@@ -239,7 +252,15 @@ class _Pass:
         try:
             for number, patch in enumerate(todo):
                 await self._send(guarded(patch, self.node) if number else patch)
+        except Unauthorized:
+            raise
+        except Forbidden:
+            if self.node is before and self._set_conditions_aside(planned):
+                return await self._try(aside)
+            raise
         except Invalid as error:
+            if self.node is before and self._set_conditions_aside(planned):
+                return await self._try(aside)
             self.error, self.refused = error, self.refused + 1
             if self.node is not before:
                 remaining = self._planned(aside).acts()
@@ -248,6 +269,30 @@ class _Pass:
         if todo:
             self._record_written(planned)
         return True
+
+    def _set_conditions_aside(self, planned: NodePlan) -> bool:
+        """After a rejection: leave out the conditions, so that everything else is written. False if there are none."""
+        if not planned.conditions:
+            return False
+        self.set_aside, self.goal = planned.conditions, replace(self.goal, conditions={})
+        return True
+
+    async def write_set_aside(self) -> None:
+        """Write conditions alone that were in a rejected PATCH. If they are rejected again, they wait. Raises:
+        KubeError."""
+        name, writer = self.node.name, self.writer
+        if not self.set_aside or EVERYTHING in self.left:
+            return
+        try:
+            await self._send(condition_patch(self.node, self.set_aside, self.goal.stamp))
+        except Unauthorized:
+            raise
+        except (Invalid, Forbidden) as error:
+            if name not in writer.rejected_conditions:
+                _log.error("the API server rejects the conditions of the node", node=name, error=error)
+            writer.rejected_conditions[name] = writer.now() + CONDITION_RETRY
+        else:
+            writer.rejected_conditions.pop(name, None)
 
     async def _send(self, patch: Patch) -> None:
         self.budget.left -= 1

@@ -54,7 +54,15 @@ class Heartbeats:
 
     @property
     def interval(self) -> float:
-        return min(max(len(self._heard) / HEARTBEATS_PER_SECOND, HEARTBEAT_LIMITS[0]), HEARTBEAT_LIMITS[1])
+        return _interval(len(self._heard))
+
+    def led(self) -> float:
+        """Seconds since the clock of all nodes was restarted, which a new leader does."""
+        return self._now() - self._since
+
+    def patience(self, nodes: int) -> float:
+        """Seconds after which a worker is silent, in a fleet of at least that many nodes."""
+        return MISSED_HEARTBEATS * (1 + JITTER) * _interval(max(nodes, len(self._heard)))
 
     def count_silent(self) -> int:
         """Number of nodes whose worker has missed `MISSED_HEARTBEATS` heartbeats."""
@@ -71,3 +79,7 @@ class Heartbeats:
     def give_up(self, node: str) -> None:
         """Do not return the node from `newly_stale` again until its worker has reported."""
         self._given_up.add(node)
+
+
+def _interval(nodes: int) -> float:
+    return min(max(nodes / HEARTBEATS_PER_SECOND, HEARTBEAT_LIMITS[0]), HEARTBEAT_LIMITS[1])

@@ -1,0 +1,146 @@
+"""Node conditions of nfd: `FeaturesReported` and `AcceleratorsUsable`, with the prefix of the bookkeeping annotations.
+
+They are derived from a report of the Node's own boot that this master has received itself. A silent worker, or another
+boot than that of the last report, makes them Unknown (`Unknowns`). `lastTransitionTime` is when the status changed;
+there are no heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nfd.errors import KubeError
+from nfd.master.node.ownership import annotation
+from nfd.master.node.patch import condition_patch
+from nfd.master.reports.heartbeats import Heartbeats
+from nfd.names import FEATURE_NS, NVIDIA_NS, full_key
+from nfd.report import Report, State
+from nfd.runtime import log
+from nfd.store.base import Condition, Node, NodeStore
+
+REPORTED, USABLE = "FeaturesReported", "AcceleratorsUsable"
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+PACE = 0.2
+"""Seconds between two conditions that become Unknown: five a second."""
+VFIO = "vfio"
+"""A state that is no fault: the devices are for virtual machines."""
+SOURCES = frozenset(("nvidia", "accelerator", "local"))
+"""Feature sources that label accelerators and their states."""
+
+_STATE = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-([a-z0-9-]+)\.state", re.ASCII)
+_PRESENT = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-[a-z0-9-]+\.present", re.ASCII)
+_log = log.get("master")
+
+
+def types(instance: str) -> tuple[str, str]:
+    """The two condition types of an instance."""
+    return annotation(REPORTED, instance), annotation(USABLE, instance)
+
+
+def derive_conditions(node: Node, report: Report, instance: str) -> dict[str, Condition | None]:
+    """The conditions that the report gives, None for one to remove. One that is not certain is left out.
+
+    Empty for a report without boot id, or of another boot than the Node's.
+    """
+    boot = report.order.boot_id if report.order is not None else ""
+    if not boot or boot != node.boot_id or not report.sources:
+        return {}
+    reported, usable = types(instance)
+    found: dict[str, Condition | None] = {
+        reported: Condition(TRUE, "WorkerReported", f"nfd-worker has reported the features of boot {boot}")
+    }
+    labels = {full_key(key): value for key, value in report.labels.items()}
+    states = dict(_states(labels))
+    faults = {vendor: state for vendor, state in states.items() if state != VFIO}
+    if faults:
+        text = ", ".join(f"{vendor}: {state}" for vendor, state in sorted(faults.items()))
+        first = faults.get("nvidia") or faults[min(faults)]
+        found[usable] = Condition(FALSE, _camel(first), f"state of accelerators: {text}")
+    elif any(name in SOURCES and one.state is State.FAILED for name, one in report.sources.items()):
+        return found
+    elif labels.get(f"{NVIDIA_NS}/gpu.present") == "true" or any(map(_PRESENT.fullmatch, labels)):
+        found[usable] = Condition(TRUE, _camel(VFIO) if states else "Usable", "no accelerator has a fault")
+    else:
+        found[usable] = None
+    return found
+
+
+def _states(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Vendor → state."""
+    for key, state in labels.items():
+        if key == f"{NVIDIA_NS}/gpu.state":
+            yield "nvidia", state
+        elif (match := _STATE.fullmatch(key)) and match[1] != "any":
+            yield match[1], state
+
+
+def _camel(state: str) -> str:
+    """A state as the reason of a condition: no-driver → NoDriver."""
+    return "".join(part.capitalize() for part in state.split("-"))
+
+
+def no_conditions(node: Node, instance: str) -> dict[str, Condition | None]:
+    """Remove those of the instance."""
+    return {one: None for one in types(instance) if one in node.conditions}
+
+
+def utc_now() -> str:
+    """The time as conditions have it (RFC 3339)."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Unknowns:
+    """Makes conditions Unknown, once this master has led for as long as a worker may be silent."""
+
+    store: NodeStore
+    instance: str
+    heartbeats: Heartbeats
+
+    def patience(self) -> float:
+        return self.heartbeats.patience(len(self.store.names()))
+
+    def is_heard(self, name: str) -> bool:
+        """Whether the worker's latest report to this master is recent; one from before it led may be, too."""
+        age = self.heartbeats.age(name)
+        return (self.heartbeats.led() if age is None else age) <= self.patience()
+
+    def due(self, names: Iterable[str]) -> list[tuple[str, str, str]]:
+        """Nodes with conditions that are to be Unknown, each with reason and message."""
+        patience = self.patience()
+        if self.heartbeats.led() <= patience:
+            return []
+        reported = types(self.instance)[0]
+        found = []
+        for name in names:
+            node = self.store.get(name)
+            known = node.conditions.get(reported) if node is not None else None
+            if node is None or known is None or known.status != TRUE:
+                continue
+            if node.boot_id and not known.message.endswith(f" {node.boot_id}"):
+                message = f"nfd-worker has not reported in boot {node.boot_id} of the Node yet"
+                found.append((name, "Rebooted", message))
+            elif (age := self.heartbeats.age(name)) is None or age > patience:
+                found.append((name, "WorkerSilent", "nfd-worker has not reported for three heartbeats"))
+        return found
+
+    async def mark(self, leads: Callable[[], bool]) -> None:
+        """Write those that are due, five a second at most, while this master leads."""
+        for name, reason, message in self.due(list(self.store.names())):
+            if not leads():
+                return
+            node = self.store.get(name)
+            if node is None or not [one for one in self.due([name]) if one[1] == reason]:
+                continue
+            present = [one for one in types(self.instance) if one in node.conditions]
+            wanted = {one: Condition(UNKNOWN, reason, message) for one in present}
+            try:
+                await self.store.patch(name, condition_patch(node, wanted, utc_now()))
+                _log.info("node conditions are unknown", node=name, error=message)
+            except KubeError as error:  # tried again at the next check
+                _log.debug("cannot write node conditions", node=name, error=error)
+            await asyncio.sleep(PACE)
