@@ -7,9 +7,34 @@ from tests.guards.guard import Guard
 ADMISSION = "tests/master/test_admission.py::"
 DRIFT = "tests/master/test_drift.py::"
 ROWS = ADMISSION + "test_what_is_refused_holds_up_nothing_else"
+STARTUP, CONDITIONS = "tests/master/test_startup_taints.py::", "tests/master/test_conditions.py::"
 FLEET = ADMISSION + "test_three_nodes_are_enough_and_a_canary_sets_all_free"
 
 IN_THE_WAY = (
+    Guard(  # a startup taint that is set again is somebody's decision
+        "nfd/master/node/startup_taints.py",
+        "return [text for text in present if text not in removed]",
+        "return present",
+        STARTUP + "test_it_goes_once_and_foreign_taints_stay",
+    ),
+    Guard(  # no pod runs on a Node with the labels of an earlier boot
+        "nfd/master/node/startup_taints.py",
+        "if report.order.boot_id != node.boot_id:",
+        "if False:",
+        STARTUP + "test_a_report_of_another_boot_keeps_it",
+    ),
+    Guard(  # conditions that are rejected keep no label away
+        "nfd/master/node/writer.py",
+        "self.set_aside, self.goal = planned.conditions, replace(self.goal, conditions={})",
+        "return False",
+        CONDITIONS + "test_a_policy_that_rejects_conditions_keeps_no_label_away",
+    ),
+    Guard(  # a new leader has not heard the workers yet
+        "nfd/master/node/conditions.py",
+        "if self.heartbeats.led() <= patience:",
+        "if False:",
+        CONDITIONS + "test_a_new_leader_waits_and_then_says_unknown",
+    ),
     Guard(  # a key comes back after seconds or minutes
         "nfd/master/node/drift.py",
         "2.0 ** min(times - FREE - 1, 10), longest)",
