@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, _ActionsContainer
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nfd.cli.dra import Dra, read_dra
+from nfd.cli.parsers import path
 from nfd.config.section import parse_duration
 from nfd.errors import ConfigError, Forbidden, KubeError, NotFound, Unavailable
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
-from nfd.kube.paths import NODES, PODS, object_path
+from nfd.kube.paths import CONFIG_MAPS, NODES, PODS, in_namespace, object_path
 from nfd.kube.selector import parse_selector
 from nfd.names import subdomain_problem
 from nfd.runtime import tasks
@@ -72,6 +73,14 @@ def add_cluster_flags(
     if selector:
         about = "only nodes with these labels"
         parser.add_argument("-l", "--selector", metavar="SELECTOR", default="", type=_selector, help=about)
+
+
+def add_master_flags(parser: _ActionsContainer) -> None:
+    """The flags of commands that always ask the master."""
+    about = "HTTP address of the leading master"
+    parser.add_argument("--master", metavar="URL", default="http://localhost:8081", help=about)
+    about = "token for --master (default: that of the kubeconfig)"
+    parser.add_argument("--token-file", metavar="FILE", type=path, help=about)
 
 
 def _selector(text: str) -> str:
@@ -156,6 +165,16 @@ async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
     for ask in await list_all(client, PODS, ask_of, {"fieldSelector": _LIVING}):
         found.setdefault(ask.node, []).append(ask)
     return found
+
+
+async def read_config_maps(client: KubeClient, namespace: str, key: str) -> list[Json]:
+    """The ConfigMaps of the namespace that have this key, the newest first: their names differ between the chart's
+    releases and kustomize. Raises: KubeError."""
+    from nfd.kube.lists import list_all
+
+    found = await list_all(client, in_namespace(CONFIG_MAPS, namespace), lambda item: item)
+    having = [item for item in found if key in (item.get("data") or {})]
+    return sorted(having, key=lambda item: str(item["metadata"].get("creationTimestamp")), reverse=True)
 
 
 async def read_node(client: KubeClient, name: str) -> Json:

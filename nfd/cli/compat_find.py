@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nfd.cli.cluster import add_cluster_flags
+from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.find import as_yaml
-from nfd.cli.master_reports import add_master_flags
 from nfd.cli.nodes import as_data
 from nfd.cli.output import Style, columns, screen_width, style_of
 from nfd.cli.parsers import path

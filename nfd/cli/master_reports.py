@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import _ActionsContainer
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from nfd.cli.parsers import path
 from nfd.config.named_files import read_bytes
 from nfd.errors import ConfigError, KubeError
 from nfd.kube.client import KubeClient
@@ -20,14 +18,6 @@ _FORWARD = (
     'kubectl -n NAMESPACE port-forward "$(kubectl -n NAMESPACE get deployment -l role=master -o name)" 8081, '
     "to a master with --serve-reports"
 )
-
-
-def add_master_flags(parser: _ActionsContainer) -> None:
-    """The flags of commands that always ask the master."""
-    about = "HTTP address of the leading master"
-    parser.add_argument("--master", metavar="URL", default="http://localhost:8081", help=about)
-    about = "token for --master (default: that of the kubeconfig)"
-    parser.add_argument("--token-file", metavar="FILE", type=path, help=about)
 
 
 async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedReport], MasterState]:

@@ -176,23 +176,22 @@ def test_explain_names_the_term_that_fails(fleet: FleetPlace, capsys: pytest.Cap
     assert "from feature nvidia.gpu" in present
 
 
+@pytest.mark.parametrize("name", ["nfd-worker-conf", "release-node-feature-discovery-worker-conf"])
 def test_the_present_configuration_is_that_of_the_cluster(
-    fleet: FleetPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, fleet: FleetPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The ConfigMap of the master's namespace counts: what it says already is no change; mistakes in it name it."""
     path = "/api/v1/namespaces/node-feature-discovery/configmaps"
     new = "sources: {pci: {deviceLabelFields: [vendor]}}\n"
     (tmp_path / "nfd-worker.conf").write_text(new)
     words = words_of("plan --config nfd-worker.conf", fleet)
-    config = {"metadata": {"name": "nfd-worker-conf"}, "data": {"nfd-worker.conf": new}}
+    config = {"metadata": {"name": name}, "data": {"nfd-worker.conf": new}}
     fleet.plane.request("POST", path, config)
     try:
         assert main(words) == 0
         assert capsys.readouterr().out.splitlines()[-1] == "0 of 20 nodes change: 0 added, 0 changed, 0 removed"
-        fleet.plane.request(
-            "PATCH", f"{path}/nfd-worker-conf", {"data": {"nfd-worker.conf": "core: {labelSources: 7}"}}
-        )
+        fleet.plane.request("PATCH", f"{path}/{name}", {"data": {"nfd-worker.conf": "core: {labelSources: 7}"}})
         assert main(words) == 2
-        assert "ConfigMap node-feature-discovery/nfd-worker-conf:1: core.labelSources" in capsys.readouterr().err
+        assert f"ConfigMap node-feature-discovery/{name}:1: core.labelSources" in capsys.readouterr().err
     finally:
-        fleet.plane.request("DELETE", f"{path}/nfd-worker-conf")
+        fleet.plane.request("DELETE", f"{path}/{name}")

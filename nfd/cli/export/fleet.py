@@ -7,8 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags, ask_cluster
-from nfd.cli.master_reports import add_master_flags
+from nfd.cli.cluster import add_cluster_flags, add_master_flags, ask_cluster
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
 from nfd.message_text import visible

@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nfd.cli.cluster import Json, ask_cluster, read_nodes
+from nfd.cli.cluster import Json, ask_cluster, read_config_maps, read_nodes
 from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.namespace_selector import ObjectDocuments, read_object_documents
 from nfd.cli.plan.model import Files, NodeInput, PlanInput, Rules, with_master, with_rules, worker_config
@@ -20,11 +20,10 @@ from nfd.config.load import layer_of, load
 from nfd.config.overlay import Layer
 from nfd.config.yamltext import parse
 from nfd.discovery import Plan, derive_again, switched_off
-from nfd.errors import NotFound
 from nfd.features import Features
 from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import list_if_known, read_object
+from nfd.kube.lists import list_if_known
 from nfd.kube.paths import RULES
 from nfd.master.http.reports_api import MasterState, TimedReport
 from nfd.master.node.outcome import NO_RULES, Known, evaluate_node
@@ -34,8 +33,8 @@ from nfd.store.base import trim
 from nfd.worker.config import WorkerConfig, model
 from nfd.worker.report_content import matches
 
-WORKER_CONFIG = ("nfd-worker-conf", "nfd-worker.conf")
-"""ConfigMap and key of the workers' configuration."""
+WORKER_CONFIG = "nfd-worker.conf"
+"""Key of the workers' configuration in its ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +145,16 @@ def features_of(found: ClusterDocuments) -> list[tuple[str, Mapping[str, str], F
 
 
 async def read_worker_config(client: KubeClient, namespace: str) -> Layer | None:
-    """The workers' configuration in the cluster's ConfigMap, None if there is none. Raises: ConfigError, KubeError."""
-    name, key = WORKER_CONFIG
+    """The workers' configuration in the namespace's newest ConfigMap that has one, None if none has.
+
+    Raises: ConfigError, KubeError.
+    """
     namespace = namespace or "default"
-    try:
-        found = await read_object(client, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-    except NotFound:
+    found = await read_config_maps(client, namespace, WORKER_CONFIG)
+    if not found:
         return None
-    place = f"ConfigMap {namespace}/{name}"
-    return layer_of(place, parse((found.get("data") or {}).get(key, ""), place))
+    place = f"ConfigMap {namespace}/{found[0]['metadata']['name']}"
+    return layer_of(place, parse(found[0]["data"][WORKER_CONFIG], place))
 
 
 def present_config(in_cluster: Layer | None, path: str | None) -> WorkerConfig:

@@ -9,8 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags
-from nfd.cli.master_reports import add_master_flags
+from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.nodes import as_data
 from nfd.cli.output import style_of
 from nfd.cli.parsers import path

@@ -8,22 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd import __version__
-from nfd.cli.cluster import ask_cluster, read_node
+from nfd.cli.cluster import ask_cluster, read_config_maps, read_node
 from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.report.bundle import Documents
-from nfd.errors import KubeError, NfdError, NotFound
+from nfd.errors import KubeError, NfdError
 from nfd.features import to_json
 from nfd.fleet.nodes import summarize
 from nfd.fleet.nodes import to_json as summary_json
 from nfd.kube.client import KubeClient, Request
-from nfd.kube.lists import list_all, list_if_known, read_object
+from nfd.kube.lists import list_all, list_if_known
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.rules.nodefeatures import NODE_NAME
 
 APPS = ("nfd-worker", "nfd-master", "gpu-feature-discovery", "nfd-topology-updater", "nfd-gc")
 """Programs whose logs and images are included."""
 LAST_LINES = 500
-_CONFIGS = ("nfd-worker-conf", "nfd-master-conf")
+_CONFIGS = ("nfd-worker.conf", "nfd-master.conf")
+"""Keys of ConfigMaps."""
 Json = Mapping[str, Any]
 
 
@@ -143,18 +144,10 @@ def _images(pods: list[Json]) -> dict[str, str]:
 
 
 async def _configs(client: KubeClient, namespace: str, found: Found) -> None:
-    for name in _CONFIGS:
-        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        config = await _try(found, f"ConfigMap {namespace}/{name}", _if_there(client, path))
-        for key, text in ((config or {}).get("data") or {}).items():
-            found.files[f"config/{name}/{key}"] = str(text)
-
-
-async def _if_there(client: KubeClient, path: str) -> Json:
-    try:
-        return await read_object(client, path)
-    except NotFound:
-        return {}
+    for key in _CONFIGS:
+        what = f"ConfigMaps with {key} in {namespace}"
+        for config in await _try(found, what, read_config_maps(client, namespace, key)) or []:
+            found.files[f"config/{config['metadata']['name']}/{key}"] = str(config["data"][key])
 
 
 async def _logs(client: KubeClient, pod: Json, found: Found) -> None:
