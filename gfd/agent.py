@@ -149,8 +149,9 @@ class Agent:
         interval = self._run.loaded.config.flags.gfd.sleep_interval
         signals, end = self._signals, time.monotonic() + interval
         step = LONGEST_WAIT if math.isinf(interval) else FOLLOW
-        watches = output.watch()
+        watches = None
         try:
+            watches = output.watch()
             while not (signals.stop or signals.reload) and (left := end - time.monotonic()) > 0:
                 if watches is not None and output.restore():
                     _log.info("another program removed the labels; they are written again", path=output.place)
@@ -161,7 +162,7 @@ class Agent:
                     watches.read()
                 if step == FOLLOW and self._have_files_changed():
                     return
-        except HostError as error:
+        except NfdError as error:
             _log.error("cannot write labels", error=str(error))
             wait(signals, end - time.monotonic())
         finally:

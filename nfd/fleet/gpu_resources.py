@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,13 +175,18 @@ def read_claims(labels: Mapping[str, str]) -> Iterator[Claim]:
         yield Claim(GPU, 0)
 
 
+def is_hami(annotations: Iterable[str]) -> bool:
+    """Whether HAMi's plug-in serves the node: it offers pieces of each GPU, of which the labels say nothing."""
+    return any(key.startswith(_HAMI) for key in annotations)
+
+
 def compare_claims(node: Mapping[str, Any]) -> dict[str, str]:
     """Resource → how what a v1 Node has of it contradicts its labels.
 
     Unhealthy devices are in the capacity, so they are no contradiction. HAMi's plug-in offers pieces of each GPU.
     """
     metadata, status = node.get("metadata") or {}, node.get("status") or {}
-    if any(key.startswith(_HAMI) for key in metadata.get("annotations") or {}):
+    if is_hami(metadata.get("annotations") or {}):
         return {}
     has = _whole_amounts(status.get("capacity") or {})
     claims = {claim.resource: claim for claim in read_claims(metadata.get("labels") or {})}

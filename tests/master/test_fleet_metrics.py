@@ -103,6 +103,18 @@ def test_resources_that_differ_from_labels(
     assert differing_resources(labels, capacity, allocatable) == differing
 
 
+def test_pieces_of_hami_do_not_differ_from_labels() -> None:
+    """Its plug-in may be installed, and removed, while all else stays as it is."""
+    nodes = [node("a", gpus("A100", 8), {GPU: "80"})]
+    found = metrics_of(nodes)
+    name, plain = "nfd_master_differing_resource_nodes", nodes[0]
+    assert series(found, name) == {(GPU,): 1}
+    nodes[0] = replace(plain, annotations={"hami.io/node-nvidia-register": "GPU-0,10,15360"})
+    assert series(found, name) == {}
+    nodes[0] = plain
+    assert series(found, name) == {(GPU,): 1}
+
+
 def test_their_number_is_bounded() -> None:
     many = [node(f"n{number:05}", gpus(f"P{number}", 1)) for number in range(MOST_NODES + 5)]
     found = metrics_of(many, PRODUCT)

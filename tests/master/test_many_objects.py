@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nfd.features import Features, merge
 from nfd.master.node.outcome import NO_RULES, evaluate_node
-from nfd.master.rules.nodefeatures import MOST, FeatureObject, Joining, Size, admit_objects
+from nfd.master.rules.nodefeatures import MOST, FeatureObject, Joining, Size, admit_objects, parse_feature_object
 from nfd.report import Report
 from nfd.store.base import Kind, Node
 
@@ -112,3 +113,40 @@ def test_what_surplus_objects_gave_stays() -> None:
     fewer = evaluate_node(Node.bare("n"), Report("n"), NO_RULES, flood[: MOST.objects], JOINING)
     assert not fewer.surplus
     assert not fewer.fresh.blind
+
+
+def aged(namespace: str, name: str, created: str, labels: Mapping[str, str] | None = None) -> FeatureObject:
+    return replace(one(namespace, name, labels), created=created)
+
+
+def test_more_namespaces_than_objects_do_not_displace_earlier_ones() -> None:
+    """Whoever can create namespaces cannot stop the use of all objects of a node."""
+    before = [aged(f"z{number:03d}", "a", "2026-01-01T00:00:00Z") for number in range(MOST.objects)]
+    newcomers = [aged(f"a{number:03d}", "a", "2026-01-02T00:00:00Z") for number in range(44)]
+    found = admit_objects([*newcomers, *before], JOINING)
+    assert sorted(one.namespace for one in found.objects) == [one.namespace for one in before]
+    assert {one.origin for one in newcomers} == found.origins
+    assert admit_objects(found.objects, JOINING).objects == found.objects
+
+
+def test_more_namespaces_of_many_objects_each_give_one() -> None:
+    """By name, where all are of the same time."""
+    objects = [one(f"n{number:03d}", name) for number in range(300) for name in ("a", "b")]
+    found = admit_objects(objects, JOINING)
+    assert [f"{one.namespace}/{one.name}" for one in found.objects] == [f"n{number:03d}/a" for number in range(256)]
+    assert len(found.surplus) == 600 - 256
+
+
+def test_an_object_larger_than_a_share_is_used_while_it_fits() -> None:
+    """Of two with six labels one fits into ten; the earlier one, whichever name its namespace has."""
+    six = {f"k{number}": "v" for number in range(6)}
+    objects = [aged(TENANT, "a", "2026-01-02T00:00:00Z", six), aged("z", "a", "2026-01-01T00:00:00Z", six)]
+    assert used(objects) == ["z/a"]
+    assert used([*objects, aged(OTHER, "a", "2026-01-03T00:00:00Z", {"x": "1"})]) == [f"{OTHER}/a", "z/a"]
+
+
+def test_the_time_of_an_object_is_that_of_the_api_server() -> None:
+    metadata = {"namespace": TENANT, "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    assert parse_feature_object({"metadata": metadata, "spec": {}}).created == "2026-01-01T00:00:00Z"
+    with pytest.raises(ValueError, match="metadata: 'creationTimestamp'"):
+        parse_feature_object({"metadata": metadata | {"creationTimestamp": 5}, "spec": {}})

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nfd.master.config import NamespaceSelector
+from nfd.master.rules.resources import CustomResources
 from nfd.runtime.http_server import render
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
@@ -94,6 +95,36 @@ async def test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense(
     mended = dict.fromkeys(too_much) | {"grower": None, "other": "1"}
     kinds.edit_features(OTHER, f"grower-{name}", labels=mended, features=None)
     await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "cpu-b": "1", F + "other": "1"})
+
+
+async def test_deleted_invalid_objects_cause_one_pass_over_all_nodes(
+    place: Cluster, masters: RuleMasters, kinds: Kinds, name: str
+) -> None:
+    """Whoever may create such objects may repeat it; what happens meanwhile on the node itself is not delayed."""
+    too_much = {f"n{number}": "x" * 60 for number in range(600)}
+    master = await masters.start()
+    await send(master, Worker(name).report({F + "cpu-a": "1"}))
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1"})
+    resources = master._resources
+    assert isinstance(resources, CustomResources)
+    passes: list[str] = []
+    add = resources._queue.add
+
+    def counted(node: str, *, urgent: bool = False) -> None:
+        passes.append(node)
+        add(node, urgent=urgent)
+
+    resources._queue.add = counted  # type: ignore[method-assign]
+    for number in range(10):
+        one = f"wrong-{number}"
+        kinds.features(OTHER, one, None, labels=too_much)
+        await until(lambda one=one: (OTHER, one) in resources.objects.invalid)  # type: ignore[misc]
+        kinds.delete(f"namespaces/{OTHER}/nodefeatures/{one}")
+        await until(lambda one=one: (OTHER, one) not in resources.objects.invalid)  # type: ignore[misc]
+    await until(lambda: name in passes)
+    kinds.features(OTHER, "right", name, labels={"right": "1"})
+    await until(lambda: labels_of(place, name) == {F + "cpu-a": "1", F + "right": "1"})
+    assert passes.count(name) == 2, "one for all deleted objects, one for the valid object"
 
 
 async def test_restrictions(place: Cluster, masters: RuleMasters, kinds: Kinds, name: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nfd.fleet.gpu_labels import read_gpus
-from nfd.fleet.gpu_resources import differing_resources
+from nfd.fleet.gpu_resources import differing_resources, is_hami
 from nfd.names import NVIDIA_NS, key_problem
 from nfd.runtime.http_server import Family
 from nfd.store.base import Node
@@ -62,8 +62,8 @@ class _Facts:
 
     def are_of(self, node: Node) -> bool:
         before = self.node
-        parts = ((before.labels, node.labels), (before.resources, node.resources))
-        return all(one is other for one, other in (*parts, (before.allocatable, node.allocatable)))
+        parts = ("labels", "annotations", "resources", "allocatable")
+        return all(getattr(before, part) is getattr(node, part) for part in parts)
 
 
 class FleetMetrics:
@@ -113,7 +113,7 @@ def _facts_of(node: Node) -> _Facts:
     gpus = read_gpus(node.labels)
     missing = max(gpus.present - gpus.usable - gpus.failing, 0)
     found = {"usable": gpus.usable, "failing": gpus.failing, "missing": missing}
-    differing = differing_resources(node.labels, node.resources, node.allocatable)
+    differing = () if is_hami(node.annotations) else differing_resources(node.labels, node.resources, node.allocatable)
     return _Facts(node, gpus.product or "unknown", gpus.state or OK, found if gpus else None, tuple(differing))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
@@ -32,6 +32,8 @@ MOST_NAMES = 10
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""
 
+
+_CREATED = "creationTimestamp"
 
 T = TypeVar("T")
 
@@ -61,6 +63,7 @@ class FeatureObject:
     """A NodeFeature; `node` is "" if it names none.
 
     `kept`: it has an owner, as the objects of NFD's workers have, so the API server deletes it after its owner.
+    `created` is the creationTimestamp, which the API server sets: RFC 3339 in UTC, so it sorts by time.
     """
 
     namespace: str
@@ -69,6 +72,7 @@ class FeatureObject:
     labels: Mapping[str, str] = field(default_factory=dict)
     features: Features = field(default_factory=Features)
     kept: bool = False
+    created: str = ""
     size: Size = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -141,10 +145,10 @@ def parse_feature_object(item: Mapping[str, Any]) -> FeatureObject:
     metadata, spec = _mapping(item.get("metadata"), "metadata"), specification(item)
     labels = _texts(spec.get("labels"), "spec.labels")
     node = _texts(metadata.get("labels"), "metadata.labels").get(NODE_NAME, "")
-    name = _texts({key: metadata.get(key) or "" for key in ("namespace", "name")}, "metadata")
+    name = _texts({key: metadata.get(key) or "" for key in ("namespace", "name", _CREATED)}, "metadata")
     features = from_json(_mapping(spec.get("features"), "spec.features"))
     kept = bool(metadata.get("ownerReferences"))
-    one = FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features, kept)
+    one = FeatureObject(name["namespace"], name["name"], sys.intern(node), labels, features, kept, name[_CREATED])
     if one.size.letters > MAX_LETTERS:
         raise ValueError(f"spec.labels: {one.size.letters} letters, at most {MAX_LETTERS} are allowed")
     return one
@@ -180,8 +184,10 @@ def admit_objects(objects: Collection[FeatureObject], joining: Joining, most: Si
     """The objects of one node that fit into the limits, so that a pass over it stays short.
 
     The master's namespace has the limits for itself. All other namespaces share them equally; what a namespace does not
-    need is left to the others. In a namespace the objects count by name. The object of NFD's worker is always used, for
-    it takes the place of a report.
+    need is left to the others. In a namespace the objects count by name. Where a share is too small for any object of a
+    namespace, one object is used of as many such namespaces as still fit, those with the oldest objects first: so new
+    namespaces do not take the place of earlier ones. The object of NFD's worker is always used, for it takes the place
+    of a report.
     """
     used = [one for one in objects if joining.is_workers(one)]
     own = [one for one in objects if one.namespace == joining.namespace and not joining.is_workers(one)]
@@ -203,15 +209,26 @@ def _share(objects: Collection[FeatureObject], most: Size) -> tuple[Collection[F
     namespaces = [list(found) for _, found in groupby(ordered, key=lambda one: one.namespace)]
     asked = zip(*map(_total, namespaces), strict=True)
     share = Size(*(_equal_share(amounts, limit) for amounts, limit in zip(asked, most, strict=True)))
-    used: list[FeatureObject] = []
-    surplus: list[FeatureObject] = []
-    for found in namespaces:
-        total = Size()
-        for one in found:
-            fits = (more := total.plus(one.size)).fits(share)
-            (used if fits else surplus).append(one)
-            total = more if fits else total
-    return used, surplus
+    fitting = [_first_within(share, found) for found in namespaces]
+    used = list(chain.from_iterable(fitting))
+    total = _total(used)
+    unheard = [found for found, any_used in zip(namespaces, fitting, strict=True) if not any_used]
+    for found in sorted(unheard, key=lambda found: min(one.created for one in found)):
+        if first := next((one for one in found if total.plus(one.size).fits(most)), None):
+            used.append(first)
+            total = total.plus(first.size)
+    chosen = {one.origin for one in used}
+    return used, [one for one in ordered if one.origin not in chosen]
+
+
+def _first_within(limit: Size, objects: Iterable[FeatureObject]) -> list[FeatureObject]:
+    """Each object that fits beside those before it."""
+    used, total = [], Size()
+    for one in objects:
+        if (more := total.plus(one.size)).fits(limit):
+            used.append(one)
+            total = more
+    return used
 
 
 def _total(objects: Collection[FeatureObject]) -> Size:

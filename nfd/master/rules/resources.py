@@ -56,6 +56,8 @@ stay."""
 
 PAGES = {RULES: 20, GROUPS: 20}
 """Objects of a page, which is read as a whole: an object with rules may have a megabyte."""
+PAUSE = 60.0
+"""Seconds between two passes over all nodes because objects were deleted that were never valid."""
 LONG = 60.0
 """Seconds without a definition of NodeFeatures after which there are taken to be none."""
 
@@ -124,6 +126,7 @@ class CustomResources:
             options.publish,
         )
         self._revise = asyncio.Event()
+        self._invalid_gone = asyncio.Event()
         self._rules_synced = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -156,6 +159,7 @@ class CustomResources:
             tasks.start("first list", partial(self._first, informer)) for informer in self._informers.values()
         ]
         self._tasks.append(tasks.start("rule revisions", self._revisions))
+        self._tasks.append(tasks.start("deleted invalid objects", self._after_deletions))
         self._tasks.append(tasks.start("definitions", self._definitions.run))
         self._tasks.append(tasks.start(EVALUATION, self._evaluate_due))
         self._tasks.append(tasks.start("statuses", partial(self._statuses.run, leads)))
@@ -280,7 +284,7 @@ class CustomResources:
     def _rules_changed(self, before: object, now: object) -> None:
         self._revise.set()
         if before is now is None:
-            self._add_all()
+            self._invalid_gone.set()
 
     def _notify(self) -> None:
         self._statuses.dirty.set()
@@ -308,8 +312,8 @@ class CustomResources:
             self._queue.add_later(one.node, min(SETTLE * max(1.0, len(objects) / MANY), LONGEST_SETTLE))
         if now is not None:
             self._log_unknown_node(now)
-        elif before is None:  # it was invalid; its keys may be removed now
-            self._add_all()
+        elif before is None:
+            self._invalid_gone.set()
 
     def _log_unknown_node(self, one: FeatureObject) -> None:
         path = f"{one.namespace}/{one.name}"
@@ -348,6 +352,15 @@ class CustomResources:
             if gone:
                 self._add_all(only_silent=True)
             self._statuses.dirty.set()
+
+    async def _after_deletions(self) -> None:
+        """Keys of deleted objects that were never valid may be removed now: queue all nodes, at once and then once in
+        `PAUSE` at most, for whoever may create such objects can repeat it."""
+        while True:
+            await self._invalid_gone.wait()
+            self._add_all()
+            self._invalid_gone.clear()
+            await asyncio.sleep(PAUSE)
 
     async def _evaluate_due(self) -> None:
         """Evaluate waiting nodes one after the other."""
