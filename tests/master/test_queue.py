@@ -44,3 +44,17 @@ async def test_news_first_each_once_and_never_twice_at_a_time(steps: list[tuple[
         assert len(queue) == len(waiting) + len(again)
         assert queue.urgent == sum(news for news, _ in waiting)
         assert queue._idle.is_set() == (not waiting and not busy)
+
+
+async def test_what_is_urgent_later_is_taken_first() -> None:
+    """The earlier time and the urgency stay, in whatever order they come."""
+    for calls in (((0.01, False), (5.0, True)), ((5.0, True), (0.01, False))):
+        queue = Queue()
+        for seconds, urgent in calls:
+            queue.add_later("late", seconds, urgent=urgent)
+        for name in "abc":
+            queue.add(name)
+        while len(queue) < 4:
+            await asyncio.sleep(0.001)
+        assert await asyncio.wait_for(queue.take(), 30) == "late"
+        queue.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from itertools import count
 
 BACKOFF = (0.05, 100.0)
@@ -27,7 +28,8 @@ class Queue:
         self._busy: set[str] = set()
         self._again: dict[str, bool] = {}
         self._failures: dict[str, int] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, tuple[asyncio.TimerHandle, bool]] = {}
+        """The timer of each node that is queued for later, and whether it is urgent then."""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -36,8 +38,8 @@ class Queue:
 
     def add(self, name: str, *, urgent: bool = False) -> None:
         """Queue the node now, and cancel any later time."""
-        if timer := self._timers.pop(name, None):
-            timer.cancel()
+        if known := self._timers.pop(name, None):
+            known[0].cancel()
         if name in self._busy:
             self._again[name] = urgent or self._again.get(name, False)
         elif (place := self._queued.get(name)) is None or (urgent and place[0]):
@@ -46,15 +48,17 @@ class Queue:
             self.urgent += urgent
             self._idle.clear()
 
-    def add_later(self, name: str, seconds: float) -> None:
+    def add_later(self, name: str, seconds: float, *, urgent: bool = False) -> None:
         """Queue the node after that time; an earlier time stays."""
-        timer = self._timers.get(name)
-        due = asyncio.get_running_loop().time() + seconds
-        if timer is not None:
-            if timer.when() <= due:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        if (known := self._timers.get(name)) is not None:
+            timer, was_urgent = known
+            if timer.when() <= due and was_urgent >= urgent:
                 return
+            due, urgent = min(due, timer.when()), urgent or was_urgent
             timer.cancel()
-        self._timers[name] = asyncio.get_running_loop().call_at(due, self.add, name)
+        self._timers[name] = loop.call_at(due, partial(self.add, name, urgent=urgent)), urgent
 
     def retry(self, name: str, at_least: float = 0.0) -> int:
         """A pass failed: queue it again with back-off. Returns the number of consecutive failures."""
@@ -95,6 +99,6 @@ class Queue:
 
     def close(self) -> None:
         """Cancel the nodes that are queued for later."""
-        for timer in self._timers.values():
+        for timer, _ in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -309,7 +309,7 @@ class CustomResources:
             if not objects:
                 del self._by_node[one.node]
             self._admitted.pop(one.node, None)
-            self._queue.add_later(one.node, min(SETTLE * max(1.0, len(objects) / MANY), LONGEST_SETTLE))
+            self._queue.add_later(one.node, min(SETTLE * max(1.0, len(objects) / MANY), LONGEST_SETTLE), urgent=True)
         if now is not None:
             self._log_unknown_node(now)
         elif before is None:
