@@ -15,8 +15,9 @@ NAME = "nfd_gfd"
 _PROGRAMS = """
 import importlib.metadata
 found = importlib.metadata.distribution("nfd-gfd").entry_points
-print(*(one.name for one in found if one.group == "console_scripts"))
+print(*(one.name for one in found if one.group == "console_scripts" and one.name != "kubectl_complete-nfd"))
 """
+"""The programs that have --version; kubectl's completion asks the other one to complete whatever its flags are."""
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 

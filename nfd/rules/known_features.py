@@ -26,6 +26,7 @@ KNOWN = frozenset({MATCHED, *(f"{source}.{name}" for source, names in _OF_SOURCE
 """The features that the sources of this product and of NFD report (NFD documentation, "Available features")."""
 
 _INTERFACE = "mtu name operstate speed"
+_PLACE = "numa_node pcie_root"
 _ATTRIBUTES = {
     "cpu.cstate": "enabled",
     "cpu.model": "family hypervisor id vendor_id",
@@ -37,11 +38,11 @@ _ATTRIBUTES = {
     "memory.numa": "is_numa node_count",
     "memory.nv": "devtype mode name",
     "memory.swap": "enabled kind",
-    "network.device": f"{_INTERFACE} sriov_numvfs sriov_totalvfs",
+    "network.device": f"{_INTERFACE} {_PLACE} sriov_numvfs sriov_totalvfs",
     "network.virtual": _INTERFACE,
-    "pci.device": "class device iommu/intel-iommu/version iommu_group/type sriov_totalvfs subsystem_device "
-    "subsystem_vendor vendor",
-    "storage.block": "dax name nr_zones rotational zoned",
+    "pci.device": f"class device iommu/intel-iommu/version iommu_group/type {_PLACE} sriov_totalvfs"
+    " subsystem_device subsystem_vendor vendor",
+    "storage.block": "dax model name nr_zones removable rotational size transport zoned",
     "system.name": "nodename",
     "usb.device": "class device serial vendor",
 }

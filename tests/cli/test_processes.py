@@ -70,7 +70,11 @@ def test_a_daemon_is_not_ended_by_signals_that_mean_nothing(module: str) -> None
 
 
 def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
-    process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it, and so do its children
+    try:
+        process = call("config", "validate", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     deadline, seen = time.monotonic() + 60, 0
     while seen < 5:
         assert time.monotonic() < deadline, "it does not read its standard input"

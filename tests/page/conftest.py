@@ -19,6 +19,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def browser(chromium: Browser) -> Iterator[Browser]:
     """Light, and the console has nothing to say before and after."""
+    chromium.open("about:blank", loaded=False)  # the page of an earlier test asks a master that has ended
     chromium.prefer("light")
     chromium.errors()
     yield chromium

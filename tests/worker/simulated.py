@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import run
 from tests.nvml.library import compiler
 
 PCI, BRIDGE = "sys/bus/pci/devices", "/devices/pci0000:00"
@@ -139,5 +140,5 @@ class Simulated:
 def _make_denier(folder: Path) -> Path:
     made = folder / "kfd_denied.so"
     command = [compiler() or "cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(made), str(_DENIER), "-ldl"]
-    subprocess.run(command, check=True, timeout=60)
+    run(command, timeout=60)
     return made
