@@ -8,7 +8,7 @@ copies from a feature stays equal to that feature, and a plan for the result is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -31,7 +31,7 @@ from nfd.master.rules.ruleset import compile_object
 from nfd.names import namespace_of
 from nfd.report import Report
 from nfd.rules.policy import ANNOTATION, Policy, is_protected
-from nfd.store.base import Kind, trim
+from nfd.store.base import Kind, taint_id, trim
 
 Json = Mapping[str, Any]
 _MACHINE = ("cpu.", "kernel.", "memory.", "pci.", "storage.", "system.osrelease", "usb.", "nvidia.")
@@ -47,6 +47,7 @@ _COMMON = frozenset(
     ("worker", "master", "node", "control-plane", "localhost", "gpu", "cpu", "nfd", "default", "host", "linux", "label")
 )
 """Names of hosts that are no names: texts of this product contain them."""
+_DOUBT = "the labels of namespaces could not be read when the snapshot was made"
 _SIGNED = Proof(b"snapshot")
 """So that a record that was proven is one in the result, too."""
 
@@ -72,6 +73,7 @@ class Anonymizer:
         self._replaced: dict[str, set[str]] = {}
         self._objects: dict[str, str] = {}
         self._rules: dict[str, str] = {}
+        self._evaluated = {*found.reports, *(node_of(item.get("metadata")) for item in found.objects.items)}
         self._searched: set[tuple[Identifying, str, str, bool]] = set()
         self._search()
 
@@ -96,6 +98,7 @@ class Anonymizer:
         self._search_written([[layer[1] for layer in given.state.fixed], given.state.node_selector])
         for one in given.state.unwritten:
             self._take(self._people, one.reason)
+            self._take(self._people, one.by)
 
     def _keep(self) -> None:
         """Namespaces of keys, which are no names of hosts."""
@@ -107,6 +110,8 @@ class Anonymizer:
             metadata = node["metadata"]
             for key in (*labels_of(node), *(metadata.get("annotations") or {})):
                 self._texts.kept.add(namespace_of(key))
+            for taint in (node.get("spec") or {}).get("taints") or ():
+                self._texts.kept.add(namespace_of(str(taint.get("key", ""))))
         for report in given.reports.values():
             self._texts.kept.update(map(namespace_of, (*report.labels, *report.annotations)))
         objects = [(item.get("spec") or {}).get("labels") for item in given.objects.items]
@@ -153,17 +158,26 @@ class Anonymizer:
         provider = str(spec.get("providerID", ""))
         self._take(self._people, provider)
         self._texts.add("secret", provider.rpartition("/")[2])
-        labels = labels_of(node)
-        rules = {key for key, origin in owned.of(Kind.LABELS).items() if str(origin).startswith(RULE_ORIGIN)}
-        self._search_labels({key: labels[key] for key in labels.keys() - rules}, {})
-        books = bookkeeping(self._given.state.instance)
+        reported = str(metadata["name"]) in self._given.reports
+        for key, value in labels_of(node).items():
+            self._search_key(key, value, owned.of(Kind.LABELS).get(key, ""), reported)
+        taints = [(taint_id(one), str(one.get("value") or "")) for one in spec.get("taints") or ()]
+        for key, value in (*taints, *owned.taints.items()):
+            self._search_key(key.rpartition(":")[0], value, owned.of(Kind.TAINTS).get(key, ""), reported)
+        books, mine = bookkeeping(self._given.state.instance), owned.of(Kind.ANNOTATIONS)
         for key, text in annotations.items():
-            if (
-                key not in books
-                and key not in owned.of(Kind.ANNOTATIONS)
-                and not is_protected(ANNOTATION, namespace_of(key))
-            ):
+            if key in mine:
+                self._search_key(key, text, mine[key], reported)
+            elif key not in books and not is_protected(ANNOTATION, namespace_of(key)):
                 self._take(self._people, text, key)
+
+    def _search_key(self, key: str, value: str, origin: Origin, reported: bool) -> None:
+        """One key of a Node; `origin` is "" if it is not managed. What rules make of a report is searched there."""
+        made = str(origin).startswith((RULE_ORIGIN, OBJECT_ORIGIN))
+        if not reported:
+            self._search_labels({key: value}, {key: CLAIMED} if made or origin in _PEOPLE else {})
+        elif not str(origin).startswith(RULE_ORIGIN):
+            self._search_labels({key: value}, {})
 
     def _search_labels(self, labels: Mapping[str, str], origins: Mapping[str, str]) -> None:
         for key, value in labels.items():
@@ -238,7 +252,7 @@ class Anonymizer:
                 None
                 if namespaces is None
                 else {name: self._labels(labels) for name, labels in namespaces.items() if name in used},
-                self._texts.text(given.objects.doubt),
+                given.objects.doubt and _DOUBT,
             ),
             worker,
             {feature: sorted(elements) for feature, elements in sorted(self._replaced.items())},
@@ -261,7 +275,7 @@ class Anonymizer:
         namespace, slash, name = key.rpartition("/")
         return namespace + slash + self._texts.text(name)
 
-    def _labels(self, labels: Mapping[str, str], ruled: Iterable[str] = ()) -> dict[str, str]:
+    def _labels(self, labels: Mapping[str, str], ruled: Collection[str] = ()) -> dict[str, str]:
         """`ruled` keys have a value that a rule gives, which is not what the key says."""
         return {self._key(key): self._value(key, value, free=key in ruled) for key, value in labels.items()}
 
@@ -293,43 +307,50 @@ class Anonymizer:
         keys = {
             kind: {self._kept(kind, key): self._origin(one) for key, one in owned.of(kind).items()} for kind in Kind
         }
-        taints = {self._kept(Kind.TAINTS, key): self._texts.text(value) for key, value in owned.taints.items()}
+        name = str(metadata["name"])
+        ruled = {kind: self._ruled(name, owned.of(kind)) for kind in Kind}
+        taints = {
+            self._kept(Kind.TAINTS, key): self._value(key.rpartition(":")[0], value, free=key in ruled[Kind.TAINTS])
+            for key, value in owned.taints.items()
+        }
         boot_id = self._texts.text(owned.boot_id)
         proof = UNPROVEN if owned.doubt else _SIGNED
         records = render_owned(replace(owned, keys=keys, taints=taints, boot_id=boot_id), instance, "", proof)
         books, mine = bookkeeping(instance), owned.of(Kind.ANNOTATIONS)
         others = {
-            self._key(key): self._annotation(key, value, mine)
+            self._key(key): self._annotation(key, value, mine, ruled[Kind.ANNOTATIONS])
             for key, value in trimmed.annotations.items()
             if key not in books
         }
-        ruled = [key for key, origin in owned.of(Kind.LABELS).items() if str(origin).startswith(RULE_ORIGIN)]
-        spec = [
-            {key: self._texts.text(value) for key, value in taint.items() if key != "timeAdded"}
-            for taint in trimmed.taints
-        ]
-        name = self._objects[str(metadata["name"])]
+        labels = self._labels(trimmed.labels, ruled[Kind.LABELS])
         return {
-            "metadata": {"name": name, "labels": self._labels(trimmed.labels, ruled), "annotations": others | records},
-            "spec": {"taints": spec},
+            "metadata": {"name": self._objects[name], "labels": labels, "annotations": others | records},
+            "spec": {"taints": [self._taint(one, ruled[Kind.TAINTS]) for one in trimmed.taints]},
             "status": {
                 "capacity": {self._key(key): value for key, value in trimmed.resources.items()},
                 "nodeInfo": {"bootID": self._texts.text(trimmed.boot_id)},
             },
         }
 
-    def _annotation(self, key: str, value: str, mine: Mapping[str, Origin]) -> str:
+    def _ruled(self, node: str, owned: Mapping[str, Origin]) -> Collection[str]:
+        """Keys with a value that a rule gives, if the plan evaluates rules on the Node."""
+        return [key for key, one in owned.items() if str(one).startswith(RULE_ORIGIN) and node in self._evaluated]
+
+    def _taint(self, taint: Mapping[str, str], ruled: Collection[str]) -> dict[str, str]:
+        key, free = taint.get("key", ""), taint_id(taint) in ruled
+        value = {"value": self._value(key, taint["value"], free=free)} if "value" in taint else {}
+        return {"key": self._key(key), "effect": taint.get("effect", ""), **value}
+
+    def _annotation(self, key: str, value: str, mine: Mapping[str, Origin], ruled: Collection[str]) -> str:
         """Annotations that the master never writes keep only their length, which counts."""
         if key not in mine and is_protected(ANNOTATION, namespace_of(key)):
             return "x" * len(value)
-        origin = str(mine.get(key))
-        return self._value(key, value, free=origin.startswith(RULE_ORIGIN))
+        return self._value(key, value, free=key in ruled)
 
     def _kept(self, kind: Kind, key: str) -> str:
         if kind is not Kind.TAINTS:
             return self._key(key)
-        name, colon, effect = key.rpartition(":")
-        return self._key(name) + colon + effect
+        return self._key(key.rpartition(":")[0]) + ":" + key.rpartition(":")[2]
 
     def _origin(self, origin: Origin) -> Origin:
         if origin is not None and origin.startswith(OBJECT_ORIGIN):
@@ -355,9 +376,7 @@ class Anonymizer:
         order = report.order and replace(
             report.order, boot_id=self._texts.text(report.order.boot_id), pod="", issued=0.0
         )
-        sources = {
-            name: replace(one, error=self._texts.text(one.error), since=0.0) for name, one in report.sources.items()
-        }
+        sources = {name: replace(one, error="", since=0.0) for name, one in report.sources.items()}
         keys = {**report.labels, **report.annotations}
         return Report(
             self._objects[report.node],

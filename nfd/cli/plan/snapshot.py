@@ -25,6 +25,7 @@ from nfd.kube.responses import labels_of
 from nfd.kube.selector import selects
 from nfd.master.http.reports_api import TimedReport, parse_line, parse_state, render_report, render_state
 from nfd.report import Report
+from nfd.store.base import trim
 
 FORMAT = 1
 WORKER_CONFIG = "the workers' configuration in the snapshot"
@@ -82,11 +83,15 @@ class _Lines:
     def take(self, data: Any) -> None:
         """Raises: KeyError, TypeError, ValueError."""
         if "rule" in data:
-            self.rules[str(data["rule"])] = _mapping(data["document"])
+            _mapping(_mapping(data["document"])["metadata"])
+            self.rules[str(data["rule"])] = data["document"]
         elif "object" in data:
-            self.objects.append(_mapping(data["object"]))
+            _mapping(_mapping(data["object"])["metadata"])
+            self.objects.append(data["object"])
         elif "Node" in data:
-            self.nodes.append(_mapping(data["Node"]))
+            if not trim(_mapping(data["Node"])).name:
+                raise ValueError("metadata.name: is missing")
+            self.nodes.append(data["Node"])
         elif (reported := parse_line(data, self.contents)) is not None:
             self.reports[reported.report.node] = reported.report
 

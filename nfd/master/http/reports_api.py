@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_type_hints
 
 from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
 
 from nfd.errors import Forbidden, Unavailable
 from nfd.features import Features
@@ -19,6 +20,7 @@ from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy
 from nfd.runtime import log
 from nfd.runtime.cache import Throttle
+from nfd.store.base import texts
 
 _log = log.get("master")
 
@@ -142,10 +144,12 @@ def parse_state(data: Mapping[str, Any]) -> MasterState:
     }
     rest = {one.name: data[one.name] for one in fields(MasterState) if one.name in data and one.name != "policy"}
     rest["fixed"] = tuple((str(name), value, str(origin)) for name, value, origin in data.get("fixed") or ())
-    if (selector := data.get("namespace_selector")) is not None:
-        rest["namespace_selector"] = NamespaceSelector.model_validate(selector)
     rest["unwritten"] = tuple(map(parse_unwritten, data.get("unwritten") or ()))
-    return MasterState(Policy(**values), **rest)
+    try:
+        return TypeAdapter(MasterState).validate_python({"policy": values, **rest})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"settings.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 async def lines(
@@ -184,19 +188,43 @@ def render_report(reported: TimedReport, numbers: dict[int, tuple[int, Any]]) ->
 def parse_line(data: Mapping[str, Any], contents: dict[int, Any]) -> TimedReport | None:
     """Parse a line after the first; None for one with a content. Raises: KeyError, TypeError, ValueError."""
     if "content" in data:
-        contents[int(data["content"])] = data["value"]
+        contents[int(data["content"])] = _content(data["value"])
         return None
     parts: dict[str, dict[str, Any]] = {"flags": {}, "attributes": {}, "instances": {}}
     for kind, feature, number in data["features"]:
         value = contents[number]
-        parts[kind][feature] = frozenset(value) if kind == "flags" else tuple(value) if kind == "instances" else value
+        if not _is_of(kind, value):
+            raise ValueError(f"{feature}: content {number} is not of {kind}")
+        parts[kind][_text(feature)] = (
+            frozenset(value) if kind == "flags" else tuple(value) if kind == "instances" else value
+        )
     order = Order(**data["order"]) if data.get("order") else None
     sources = {name: SourceState(State(one[0]), one[1], one[2]) for name, one in data["sources"].items()}
-    texts = {name: data[name] for name in ("labels", "annotations", "origins")}
+    maps = {name: texts(dict(data[name]), name) for name in ("labels", "annotations", "origins")}
     report = Report(
-        data["node"], data["version"], data["uid"], order, sources=sources, features=Features(**parts), **texts
+        data["node"], data["version"], data["uid"], order, sources=sources, features=Features(**parts), **maps
     )
     return TimedReport(report, data.get("age"))
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    if kind == "attributes" or isinstance(value, Mapping):
+        return kind == "attributes" and isinstance(value, Mapping)
+    return not value or isinstance(value[0], Mapping) == (kind == "instances")
+
+
+def _content(value: Any) -> Any:
+    """Attributes, instances or flags. Raises: ValueError, TypeError."""
+    if not isinstance(value, list):
+        return texts(dict(value), "value")
+    instances = any(isinstance(one, Mapping) for one in value)
+    return [texts(dict(one), "value") if instances else _text(one) for one in value]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {type(value).__name__}")
+    return value
 
 
 def _line(value: Any) -> bytes:
