@@ -69,6 +69,8 @@ async def test_labels_follow_the_machine(machine: Path) -> None:
 
         (machine / SLOT).rename(machine.parent / "pulled")  # in one step, as the kernel does it
         third = await next_report(master)
+        if third.labels == second.labels:  # asks for the Node's labels before NVML is opened
+            third = await next_report(master)
         gone = {key for key, source in first.origins.items() if source in ("pci", "nvidia", "accelerator")}
         assert third.labels == {key: value for key, value in second.labels.items() if key not in gone}
         assert await ours.end() == (0, pytest.approx(0, abs=2))
