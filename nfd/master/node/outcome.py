@@ -28,6 +28,7 @@ from nfd.master.rules.nodefeatures import (
     AWAITED,
     REPORTED,
     REPORTED_BEFORE,
+    Admitted,
     FeatureObject,
     Joining,
     admit_objects,
@@ -144,18 +145,19 @@ def evaluate_node(
     node: Node,
     report: Report | None,
     rules: RuleSet,
-    objects: Sequence[FeatureObject],
+    objects: Sequence[FeatureObject] | Admitted,
     joining: Joining,
     known: Known = Known(),  # frozen
     evaluate: Evaluate | None = None,
 ) -> Outcome:
     """The desired state of the Node, the origin of each key, and what was rejected and why.
 
-    `report` is the worker's, None if there is none yet. `objects` are those for the node in selected namespaces.
+    `report` is the worker's, None if there is none yet. `objects` are those for the node in selected namespaces, all or
+    what `admit_objects` has found among them.
     `evaluate` returns the evaluation of rules from a cache, for example. What objects gave that are too many stays, as
     what invalid objects gave.
     """
-    admitted = admit_objects(objects, joining)
+    admitted = objects if isinstance(objects, Admitted) else admit_objects(objects, joining)
     surplus, objects = admitted.origins, admitted.objects
     evaluate = evaluate or at_once(rules, joining)
     others, unused = tuple(one for one in objects if not joining.is_workers(one)), REPORTED

@@ -181,7 +181,7 @@ class CustomResources:
             node,
             report,
             self.evaluator.rule_set,
-            self._admitted_on(node.name).objects,
+            self._admitted_on(node.name),
             joining,
             known,
             self.evaluator.evaluate,
@@ -223,7 +223,7 @@ class CustomResources:
 
     def _lists(self, node: str) -> Freshness:
         objects_settled = self._informers[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
-        lists = Freshness(
+        return Freshness(
             rules_synced=self._rules_synced,
             objects_synced=self._objects_synced(),
             objects_settled=objects_settled,
@@ -231,7 +231,6 @@ class CustomResources:
             blind=self._unknown.has_objects(node),
             uncertain=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
         )
-        return lists.without_objects(self._admitted_on(node).origins)
 
     def _is_ruleless(self) -> bool:
         """Whether the server has had no definition of rules for so long that no key comes from a rule."""
@@ -274,7 +273,7 @@ class CustomResources:
 
     def _is_silent(self, node: str) -> bool:
         """Whether an existing node is not fully known: its worker or some of its objects are missing."""
-        state, lists = self.evaluator.get(node), self._lists(node)
+        state, lists = self.evaluator.get(node), self._lists(node).without_objects(self._admitted_on(node).origins)
         blind = state is None or derive_freshness(state.report).blind or lists.blind or not lists.objects_settled
         return blind and self._exists(node)
 
