@@ -167,13 +167,13 @@ async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
     return found
 
 
-async def read_config_maps(client: KubeClient, namespace: str, key: str) -> list[Json]:
-    """The ConfigMaps of the namespace that have this key, the newest first: their names differ between the chart's
-    releases and kustomize. Raises: KubeError."""
+async def read_config_maps(client: KubeClient, namespace: str, *keys: str) -> list[Json]:
+    """The ConfigMaps of the namespace that have one of these keys, the newest first: their names differ between
+    releases of the chart and kustomize. Raises: KubeError."""
     from nfd.kube.lists import list_all
 
     found = await list_all(client, in_namespace(CONFIG_MAPS, namespace), lambda item: item)
-    having = [item for item in found if key in (item.get("data") or {})]
+    having = [item for item in found if (item.get("data") or {}).keys() & keys]
     return sorted(having, key=lambda item: str(item["metadata"].get("creationTimestamp")), reverse=True)
 
 

@@ -119,14 +119,12 @@ def differing_resources(
     profiles = {f"{NVIDIA_NS}/mig-{name}" for name in gpus.mig} if f"{GPU}.count" in labels else set()
     counted = {name: number(labels, f"{name}.count") for name in profiles if f"{name}.count" in labels}
     counted = counted or ({GPU: gpus.usable} if f"{GPU}.count" in labels else {})
-    found = []
-    for name, count in sorted(counted.items()):
-        names = (name, f"{name}.shared")
-        if any(whole(capacity.get(one, "0")) for one in names):
-            offered = sum(whole(allocatable.get(one, "0")) for one in names)
-            if offered != count * max(number(labels, f"{name}.replicas"), 1):
-                found.append(name)
-    return found
+    has, offers = _whole_amounts(capacity), _whole_amounts(allocatable)
+    return [
+        name
+        for name, count in sorted(counted.items())
+        if has.get(name) and offers.get(name, 0) != count * max(number(labels, f"{name}.replicas"), 1)
+    ]
 
 
 def sharing_of(resource: str, labels: Mapping[str, str]) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from nfd.fleet.gpu_resources import Resource, compare_claims, read_resources
 from nfd.fleet.node_template import listed_labels
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
 from nfd.names import FEATURE_NS, NVIDIA_NS
-from nfd.rules.policy import taint_text
+from nfd.rules.policy import text_of_taint
 
 MANAGERS = ("nfd-gfd", "nfd-master")
 """Who writes the labels that are managed by nfd: this product, and NFD (`metadata.managedFields`)."""
@@ -107,9 +107,7 @@ def summarize(node: Json, asks: Sequence[Ask] = (), known: OnNode | None = None)
         arch=labels.get("kubernetes.io/arch") or info.get("architecture") or "",
         kernel=labels.get(f"{FEATURE_NS}/kernel-version.full") or info.get("kernelVersion") or "",
         os=_system(labels) or info.get("osImage") or "",
-        taints=tuple(
-            taint_text(one.get("key", ""), one.get("value"), one.get("effect", "")) for one in spec.get("taints") or ()
-        ),
+        taints=tuple(map(text_of_taint, spec.get("taints") or ())),
         changed=last_change(metadata.get("managedFields") or ()),
         problems=(
             *_problems(node, labels, gpus, known),

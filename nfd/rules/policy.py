@@ -335,6 +335,11 @@ def taint_text(key: str, value: str | None, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
+def text_of_taint(taint: Mapping[str, Any]) -> str:
+    """The same for a taint as Kubernetes writes it."""
+    return taint_text(taint.get("key", ""), taint.get("value"), taint.get("effect", ""))
+
+
 def as_json(taint: Taint) -> dict[str, Any]:
     """A taint as Kubernetes writes it; an empty value is left out."""
     return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}

@@ -97,7 +97,7 @@ def test_a_pod_waits_for_the_labels_and_is_bound_at_once_after(
 
 
 def test_the_delay_between_labels_and_binding(cluster: ControlPlane, discovery: Discovery) -> None:
-    """The scheduler binds a waiting pod within seconds of the report: nothing waits for a period of ours."""
+    """The scheduler binds a waiting pod within seconds of the report, without waiting for a heartbeat or a resync."""
     apply(cluster, deployment("anywhere", {}))
     eventually(lambda: placed(cluster) == {"anywhere": [""]})
     discovery.start_workers()

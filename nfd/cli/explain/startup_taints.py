@@ -11,7 +11,7 @@ from nfd.kube.client import KubeClient
 from nfd.master.node.ownership import parse_owned
 from nfd.master.node.proof import ASSUMED
 from nfd.master.node.startup_taints import removed_before
-from nfd.rules.policy import taint_text
+from nfd.rules.policy import text_of_taint
 from nfd.store.base import Node, trim
 
 
@@ -42,7 +42,7 @@ def _count(number: int, noun: str) -> str:
 def _taints(node: Node, kept: Mapping[str, str], instance: str) -> Iterator[str]:
     """A line for each taint, and for each startup taint that was removed."""
     removed = removed_before(node, instance)
-    present = [taint_text(one.get("key", ""), one.get("value"), one.get("effect", "")) for one in node.taints]
+    present = list(map(text_of_taint, node.taints))
     for text in present:
         if text in kept:
             yield f"{text} stays for now: {kept[text]}"

@@ -144,9 +144,9 @@ def _images(pods: list[Json]) -> dict[str, str]:
 
 
 async def _configs(client: KubeClient, namespace: str, found: Found) -> None:
-    for key in _CONFIGS:
-        what = f"ConfigMaps with {key} in {namespace}"
-        for config in await _try(found, what, read_config_maps(client, namespace, key)) or []:
+    what = f"ConfigMaps with {' or '.join(_CONFIGS)} in {namespace}"
+    for config in await _try(found, what, read_config_maps(client, namespace, *_CONFIGS)) or []:
+        for key in config["data"].keys() & _CONFIGS:
             found.files[f"config/{config['metadata']['name']}/{key}"] = str(config["data"][key])
 
 

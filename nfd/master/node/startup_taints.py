@@ -19,7 +19,7 @@ from nfd.master.node.ownership import annotation
 from nfd.master.node.patch import guarded
 from nfd.master.node.writer import observed
 from nfd.report import Report, State
-from nfd.rules.policy import EFFECTS, taint_text
+from nfd.rules.policy import EFFECTS, taint_text, text_of_taint
 from nfd.runtime import log
 from nfd.store.base import Kind, Node, NodeStore, Patch, taint_id
 
@@ -62,7 +62,7 @@ def _belongs_to_kubernetes(namespace: str) -> bool:
 
 def find_startup_taints(node: Node, configured: AbstractSet[str], instance: str) -> list[str]:
     """Those on the Node that were not removed from it before."""
-    present = [text for taint in node.taints if (text := _text(taint)) in configured]
+    present = [text for taint in node.taints if (text := text_of_taint(taint)) in configured]
     if not present:
         return []
     removed = removed_before(node, instance)
@@ -105,15 +105,11 @@ def reason_to_keep(node: Node, report: Report | None, asked: Outcome) -> str:
 
 def removal(node: Node, taints: Collection[str], instance: str) -> Patch:
     """The patch that removes these startup taints and notes it. A merge patch replaces the whole list of taints."""
-    kept = [dict(taint) for taint in node.taints if _text(taint) not in taints]
+    kept = [dict(taint) for taint in node.taints if text_of_taint(taint) not in taints]
     record = {"taints": sorted({*taints, *removed_before(node, instance)}), "uid": node.uid}
     note = {annotation(REMOVED, instance): json.dumps(record, separators=(",", ":"))}
     body: dict[str, Any] = {"metadata": {"annotations": note}, "spec": {"taints": kept or None}}
     return guarded(Patch(body), node)
-
-
-def _text(taint: Mapping[str, str]) -> str:
-    return taint_text(taint.get("key", ""), taint.get("value"), taint.get("effect", ""))
 
 
 class StartupTaints:
@@ -146,7 +142,9 @@ class StartupTaints:
             self.forget(name)
             return None
         wanted = asked.derive_desired().of(Kind.TAINTS)
-        asked_for = [text for taint in node.taints if (text := _text(taint)) in found and taint_id(taint) in wanted]
+        asked_for = [
+            text for taint in node.taints if (text := text_of_taint(taint)) in found and taint_id(taint) in wanted
+        ]
         reason = reason_to_keep(node, report, asked)
         if asked_for and not reason:
             reason = f"a rule sets {', '.join(asked_for)}"
