@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nfd.master.config import NamespaceSelector
+from nfd.master.node.queue import Queue
 from nfd.master.rules.resources import CustomResources
 from nfd.runtime.http_server import render
 from tests.controlplane.cluster import ControlPlane
@@ -108,13 +109,20 @@ async def test_deleted_invalid_objects_cause_one_pass_over_all_nodes(
     resources = master._resources
     assert isinstance(resources, CustomResources)
     passes: list[str] = []
-    add = resources._queue.add
+    queue = resources._queue
 
-    def counted(node: str, *, urgent: bool = False) -> None:
-        passes.append(node)
-        add(node, urgent=urgent)
+    class Counted(Queue):
+        """What custom resources ask for; the watch of Nodes asks the master's own queue."""
 
-    resources._queue.add = counted  # type: ignore[method-assign]
+        def add(self, node: str, *, urgent: bool = False) -> None:
+            passes.append(node)
+            queue.add(node, urgent=urgent)
+
+        def add_later(self, node: str, seconds: float, *, urgent: bool = False) -> None:
+            passes.append(node)
+            queue.add_later(node, seconds, urgent=urgent)
+
+    resources._queue = Counted()
     for number in range(10):
         one = f"wrong-{number}"
         kinds.features(OTHER, one, None, labels=too_much)
