@@ -18,7 +18,7 @@ from nfd.master.cli import LEASE
 from nfd.master.leadership import Election
 from nfd.master.security.authentication import AUDIENCE, TokenAuthenticator
 from nfd.master.security.authority import Lifetimes
-from nfd.master.security.rotation import Certificates
+from nfd.master.security.certificates import Certificates
 from nfd.master.security.setup import LOOPBACK, Security
 from nfd.master.service import Options, Service
 from nfd.runtime import log
@@ -33,7 +33,7 @@ async def serve(kubeconfig: str, port: int, http_port: int, namespace: str) -> N
     client = await connect(kubeconfig)
     certificates = Certificates(client, namespace, OBJECTS, (LOOPBACK,), TIMING)
     gate = TokenAuthenticator(TokenReviews(client, AUDIENCE), (f"{namespace}/nfd-worker",))
-    lease = Lease(await connect(kubeconfig), namespace, LEASE, LeaseTiming())
+    lease = Lease(await connect(kubeconfig), namespace, LEASE, LeaseTiming(15.0, 10.0, 2.0))
     client.fence = lease
     election = Election(lease, f"master-{port}", "127.0.0.1")
     security = Security(gate, certificates, "", certificates.start, certificates.stop)

@@ -75,7 +75,7 @@ class Shared:
     renamed: bool = False
 
     @property
-    def suffix(self) -> str:
+    def product_suffix(self) -> str:
         return "-SHARED" if self.replicas > 1 and not self.renamed else ""
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nfd.epoch import LONGEST, LONGEST_SPREAD, Epoch, parse, spread_for
+from nfd.report_request import LONGEST, LONGEST_SPREAD, Epoch, parse, spread_for
 
 identities = st.text("0123456789abcdef", min_size=16, max_size=16)
 

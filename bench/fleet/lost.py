@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import Spent
 from bench.fleet.run import Cost, Run
-from nfd.epoch import ENTRY, Epoch, parse
+from nfd.report_request import ENTRY, Epoch, parse
 
 MOUNTED = 90.0
 """Seconds until the kubelet has updated a mount: its sync period of a minute, and the delay of its cache (Kubernetes

@@ -21,7 +21,7 @@ import grpc
 from bench.fleet.cluster import each
 from bench.fleet.machines import Worker, kinds
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
-from nfd.worker.epoch_file import EpochFile
+from nfd.worker.report_request_file import EpochFile
 
 DEADLINE = 10.0
 PASSING = (

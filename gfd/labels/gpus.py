@@ -194,7 +194,7 @@ def whole_gpu(model: Model, shared: Shared) -> dict[str, str]:
     """GPUs in MIG mode have no replicas, and a model without a name is no product."""
     shared = Shared(replicas=0) if model.carved else shared
     labels = {"gpu.replicas": str(shared.replicas), "gpu.sharing-strategy": shared.strategy}
-    if name := model.name and compose(model.name, suffix=shared.suffix):
+    if name := model.name and compose(model.name, suffix=shared.product_suffix):
         labels["gpu.product"] = name
     return labels if model.memory is None else {**labels, "gpu.memory": str(model.memory)}
 

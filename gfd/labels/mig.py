@@ -82,7 +82,7 @@ def _labels(prefix: str, found: list[tuple[Gpu, MigDevice]], shared: Shared) -> 
     _, mig = found[0]
     named = next((gpu for gpu, _ in found if Fact.NAME not in gpu.unknown), None)
     labels = {
-        **({"product": compose(named.name, mig.profile, shared.suffix)} if named else {}),
+        **({"product": compose(named.name, mig.profile, shared.product_suffix)} if named else {}),
         "count": str(sum(gpu.counts for gpu, _ in found) or len(found)),
         "replicas": str(shared.replicas),
         "sharing-strategy": shared.strategy,

@@ -177,7 +177,7 @@ def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list
     Raises: ConfigError, KubeError.
     """
     from nfd.cli.master_reports import authorization, read_reports
-    from nfd.master.node.rejections import texts_by_node
+    from nfd.master.node.known_rejections import texts_by_node
 
     async def ask(client: KubeClient) -> tuple[dict[str, float | None], dict[str, list[str]]]:
         reported, state = await read_reports(args.master, await authorization(client, args.token_file))

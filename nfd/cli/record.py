@@ -12,7 +12,7 @@ from nfd.cli.machine import add_machine_flags, add_scan_flags, host_of, plan_of,
 from nfd.cli.parsers import path
 from nfd.host.record import Recorder, check_empty
 from nfd.host.replay import Replay
-from nfd.host.scrub import Scrubber
+from nfd.host.scrub_files import Scrubber
 from nfd.message_text import visible
 
 

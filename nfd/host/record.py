@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from nfd.errors import ConfigError, HostError
 from nfd.host import MAX_FILE, Host
 from nfd.host.replay import RECORD, RECORDED_VARIABLES, Answer
-from nfd.host.scrub import Scrubber
+from nfd.host.scrub_files import Scrubber
 
 PROBE_FILES = ("cpuid", "auxv")
 """Probes that stand in a file of their own."""

@@ -41,9 +41,9 @@ _log = log.get("kube")
 class Timing:
     """Seconds, as in client-go: how long a lease holds, when its holder gives up without renewal, and between tries."""
 
-    duration: float = 15.0
-    renew: float = 10.0
-    retry: float = 2.0
+    duration: float
+    renew: float
+    retry: float
 
     @property
     def deadline(self) -> float:

@@ -62,7 +62,7 @@ class Leadership:
         return self._started and (self._lease is None or self._lease.leading)
 
     @property
-    def missing(self) -> str:
+    def reason_not_ready(self) -> str:
         """Why this master is not Ready, "" if it is. A follower is Ready too."""
         reasons = {Phase.STARTING: "the nodes are not known yet", Phase.DRAINING: "the master is stopping"}
         return reasons.get(self.phase, "")

@@ -20,15 +20,15 @@ from nfd.master.http.reports_api import TimedReport
 from nfd.master.http.server import HttpServer
 from nfd.master.leadership import Election, Leadership, Phase
 from nfd.master.node.conditions import Unknowns, utc_now
+from nfd.master.node.known_rejections import Unwritten
 from nfd.master.node.ownership import Origin, parse_owned
 from nfd.master.node.queue import Queue
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
-from nfd.master.node.rejections import Unwritten
-from nfd.master.reports.epoch import EpochWriter
-from nfd.master.reports.followers import Followers
 from nfd.master.reports.handler import ReportHandler
 from nfd.master.reports.heartbeats import Heartbeats
-from nfd.master.reports.replication import Replication
+from nfd.master.reports.receive_copies import Replication
+from nfd.master.reports.report_request import EpochWriter
+from nfd.master.reports.send_copies import Followers
 from nfd.master.reports.snapshot import Snapshot
 from nfd.master.reports.store import Inherited, Standing
 from nfd.master.rules.resources import CustomResources
@@ -128,7 +128,7 @@ class Service:
         self._followers, self._replication = self._share_reports(options)
         if options.snapshot is not None:
             self._handler.snapshot = Snapshot(options.snapshot, self._handler.reports, self._proof)
-        self._http = HttpServer(self.metrics, lambda: self.leadership.missing, note=self.note)
+        self._http = HttpServer(self.metrics, lambda: self.leadership.reason_not_ready, note=self.note)
         self._leads = asyncio.Event()
         self._terms = 0
         self._replacing = asyncio.Lock()
@@ -197,7 +197,7 @@ class Service:
 
     def starting(self) -> str:
         """What is missing before nodes are known; "" if they are."""
-        return self.leadership.missing
+        return self.leadership.reason_not_ready
 
     async def start(self) -> None:
         """Serve HTTP, get a certificate, fill the node store, then accept reports or refer to the leader.

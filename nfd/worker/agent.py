@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nfd import __version__
 from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import ConfigError, FileGone, ReportError, rest_after
-from nfd.events import POLL, Events, Wake
+from nfd.events.wakes import POLL, Events, Wake
 from nfd.host import Host
 from nfd.report import Order, Reply, Report, SourceState, State
 from nfd.runtime import log
@@ -22,10 +22,10 @@ from nfd.runtime.file_watches import Folder
 from nfd.runtime.malloc import release
 from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
-from nfd.worker.epoch_file import EpochFile
 from nfd.worker.metrics import Metrics
 from nfd.worker.report_content import Content, derive_content, doubtful, hidden_in, unused_patterns
 from nfd.worker.report_limits import find_excess, leave_out
+from nfd.worker.report_request_file import EpochFile
 from nfd.worker.schedule import Pace
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"

@@ -26,7 +26,7 @@ from nfd.config.load import Contents
 from nfd.config.option_values import parse_port
 from nfd.discovery import make_plan
 from nfd.errors import ConfigError
-from nfd.events import RELOAD
+from nfd.events.wakes import RELOAD
 from nfd.host import Host
 from nfd.host.replay import open_host
 from nfd.report import Reply, Report
@@ -38,7 +38,7 @@ from nfd.runtime.http_server import Family, HttpServer, alive_answer, probes
 from nfd.runtime.signals import Signals
 from nfd.worker.agent import TURN_SECONDS, Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
-from nfd.worker.epoch_file import EpochFile
+from nfd.worker.report_request_file import EpochFile
 
 if TYPE_CHECKING:
     from nfd.rpc.convert import Digests

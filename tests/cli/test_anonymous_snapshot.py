@@ -21,9 +21,9 @@ from nfd.config.overlay import Layer
 from nfd.errors import ConfigError
 from nfd.features import Features
 from nfd.master.http.reports_api import MasterState
+from nfd.master.node.known_rejections import Unwritten
 from nfd.master.node.ownership import Owned, annotation, render_owned
 from nfd.master.node.proof import Proof
-from nfd.master.node.rejections import Unwritten
 from nfd.master.rules.nodefeatures import NODE_NAME
 from nfd.names import FEATURE_NS
 from nfd.report import Report, SourceState, State

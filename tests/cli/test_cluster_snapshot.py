@@ -17,7 +17,7 @@ from nfd.cli.export.anonymous import Anonymizer
 from nfd.cli.plan.cluster import ClusterDocuments
 from nfd.cli.plan.snapshot import parse_snapshot, render_snapshot
 from nfd.master.http.reports_api import MasterState
-from nfd.master.node.rejections import Unwritten
+from nfd.master.node.known_rejections import Unwritten
 from nfd.master.rules.nodefeatures import NODE_NAME
 from nfd.rules.policy import Policy
 from tests.cli.test_plan_on_cluster import rule_object

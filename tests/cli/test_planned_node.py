@@ -10,7 +10,7 @@ from nfd.cli.plan.model import NodeInput, PlanInput, PlannedNode, plan_nodes
 from nfd.cli.plan.recorded import after
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import Freshness
-from nfd.master.node.rejections import Unwritten
+from nfd.master.node.known_rejections import Unwritten
 from nfd.master.rules.nodefeatures import FeatureObject
 from nfd.report import Report
 from nfd.rules.policy import Policy

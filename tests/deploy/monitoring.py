@@ -18,7 +18,7 @@ from nfd.gc.collector import KINDS
 from nfd.gc.metrics import Metrics as GcMetrics
 from nfd.master.http import metrics as master
 from nfd.master.http.fleet_metrics import FleetMetrics
-from nfd.master.node.rejections import Unwritten
+from nfd.master.node.known_rejections import Unwritten
 from nfd.names import NVIDIA_NS
 from nfd.runtime.http_server import Family
 from nfd.store.base import Node

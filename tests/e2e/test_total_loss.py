@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.epoch import ENTRY, parse
+from nfd.report_request import ENTRY, parse
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
 from tests.deploy.rendering import chart_objects, container_of, one, overlay

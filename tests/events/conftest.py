@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.events import Events
+from nfd.events.wakes import Events
 from nfd.host import Host
 from nfd.runtime.signals import Signals
 from tests.events.machine import ALL, Maker

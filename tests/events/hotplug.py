@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from nfd.config.section import Section
-from nfd.events import Events
+from nfd.events.wakes import Events
 from nfd.features import Features
 from nfd.host import Host
 from nfd.runtime.signals import Signals

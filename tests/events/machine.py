@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nfd.config.section import Section
-from nfd.events import Events
+from nfd.events.wakes import Events
 from nfd.features import Features
 from nfd.source import Source
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.events import Wake
+from nfd.events.wakes import Wake
 from nfd.runtime.signals import Interrupted, Signals
 from tests.children import run
 from tests.events.machine import Maker

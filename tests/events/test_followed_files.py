@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nfd.config.section import Section
-from nfd.events import FOLLOW, Events, Wake
+from nfd.events.wakes import FOLLOW, Events, Wake
 from nfd.features import Features
 from nfd.host import Host
 from nfd.runtime.failures import COUNTS

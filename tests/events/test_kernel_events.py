@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nfd.events import Events, Wake
 from nfd.events.kernel import UID_MAP, WHOLE_MAP, KernelEvents, NoKernelEvents
+from nfd.events.wakes import Events, Wake
 from nfd.host import Host
 from nfd.runtime.signals import Signals
 from tests.events.machine import ALL, source

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nfd.config.load import Contents, contents
-from nfd.events import MAX_WAIT, QUIET, RELOAD, Wake
+from nfd.events.wakes import MAX_WAIT, QUIET, RELOAD, Wake
 from nfd.master.app import signature
 from nfd.runtime.file_watches import Folder
 from nfd.runtime.signals import Signals

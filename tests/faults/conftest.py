@@ -27,7 +27,7 @@ from tests.master.places import PROOF, Cluster
 NAMESPACE = "default"
 QUICK = Timing(duration=5.0, renew=3.5, retry=0.3)
 """For tests in which a lease runs out. Masters and test share a loop: what blocks it for `renew` ends a lease."""
-STEADY = Timing(retry=0.3)
+STEADY = Timing(duration=15.0, renew=10.0, retry=0.3)
 """For tests in which a lease is given up or kept."""
 _numbers = count(1)
 

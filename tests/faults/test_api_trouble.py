@@ -189,10 +189,10 @@ async def test_lists(masters: FaultMasters, place: Cluster, make: Made, caplog: 
             master = await masters.make(proxy)
             start = asyncio.create_task(master.start())
             await until(lambda: rule.hits >= 2)
-            assert master.leadership.missing == "the nodes are not known yet"
+            assert master.leadership.reason_not_ready == "the nodes are not known yet"
             assert not start.done()
             await start
-        assert master.leadership.missing == ""
+        assert master.leadership.reason_not_ready == ""
         assert rule.hits == 2
         assert node.name in master._store.names()
         assert await asyncio.to_thread(node.states, version) == []

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nfd.epoch import ENTRY, Epoch, parse
 from nfd.kube.client import connect
-from nfd.master.reports.epoch import EpochWriter
+from nfd.master.reports.report_request import EpochWriter
 from nfd.master.security.authority import Lifetimes
-from nfd.master.security.rotation import BUNDLE, Certificates
+from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.master.service import Service
+from nfd.report_request import ENTRY, Epoch, parse
 from tests.controlplane.api import ApiError
 from tests.faults.conftest import NAMESPACE, STEADY, FaultMasters, Made
 from tests.faults.proxy import FaultProxy

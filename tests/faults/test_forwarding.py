@@ -17,7 +17,7 @@ from nfd.kube.client import connect
 from nfd.kube.token_reviews import TokenReviews
 from nfd.master.leadership import Phase
 from nfd.master.security.authentication import AUDIENCE, CertificateAuthenticator, TokenAuthenticator
-from nfd.master.security.rotation import BUNDLE, Certificates
+from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.master.security.setup import Security
 from nfd.master.service import Service
 from nfd.rpc.client import Reporter

@@ -89,7 +89,7 @@ async def test_the_list_of_nodes(
     starting = asyncio.create_task(master.start())
     await until(lambda: COUNTS["watch"] >= before + 2)
     assert told(caplog, "watch")
-    assert (starting.done(), master.leadership.missing) == (False, "the nodes are not known yet")
+    assert (starting.done(), master.leadership.reason_not_ready) == (False, "the nodes are not known yet")
     broken.on = False
     await asyncio.wait_for(starting, 15)
     await send(master, Worker(node).report({F + "cpu-a": "1"}))

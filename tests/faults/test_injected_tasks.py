@@ -29,8 +29,8 @@ from nfd.master.rules.evaluator import EVALUATION, Evaluator
 from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.rules.status_writer import StatusWriter
 from nfd.master.security.authority import Lifetimes as Rotation
+from nfd.master.security.certificates import Certificates
 from nfd.master.security.proof_key import SecretKey
-from nfd.master.security.rotation import Certificates
 from nfd.master.security.setup import Security
 from nfd.master.service import Service
 from nfd.rpc.client import Reporter

@@ -62,7 +62,7 @@ async def test_all_are_ready_and_workers_find_the_leader(
     masters: FaultMasters, proxy: FaultProxy, place: Cluster, make: Made, lease: str
 ) -> None:
     leader, follower = await pair(masters, proxy, masters.proxy(), lease)
-    assert (leader.leadership.missing, follower.leadership.missing) == ("", "")
+    assert (leader.leadership.reason_not_ready, follower.leadership.reason_not_ready) == ("", "")
     name = make()
     await send(follower, Worker(name).report({F + "cpu-a": "1"}))
     assert labels_of(place, name) == {F + "cpu-a": "1"}
@@ -89,7 +89,7 @@ async def test_without_a_leader_workers_wait(
     body = {"holderIdentity": "some-node_0b8b", "leaseDurationSeconds": 60, "renewTime": "2000-01-01T00:00:00.000000Z"}
     control_plane.request("POST", LEASES, {"metadata": {"name": lease}, "spec": body})
     master = await masters.start(proxy, lease)
-    assert (master.leadership.phase, master.leadership.missing) == (Phase.FOLLOWER, "")
+    assert (master.leadership.phase, master.leadership.reason_not_ready) == (Phase.FOLLOWER, "")
     with pytest.raises(ReportError, match="no master leads") as caught:
         await send(master, Worker("some-node").report({}))
     assert (caught.value.code, caught.value.retry) == ("UNAVAILABLE", True)

@@ -46,7 +46,7 @@ async def test_404_is_no_news_of_rules(
     await masters.stack.aclose()
     with proxy.inject(answer(404), path=f"/({RULES}|nodefeatures)") as missing:
         second = await start(masters, proxy)
-        assert (second.leadership.missing, missing.hits >= 4) == ("", True)
+        assert (second.leadership.reason_not_ready, missing.hits >= 4) == ("", True)
         kinds.delete(f"{RULES}/rule-1")
         await send(second, worker.report({F + "cpu-b": "1"}, features=PCI))
         held = {F + "1": "yes", F + "2": "yes", F + "theirs": "1"}

@@ -15,11 +15,11 @@ from nfd.features import Features
 from nfd.kube.client import connect
 from nfd.kube.token_reviews import TokenReviews
 from nfd.master.leadership import Phase
-from nfd.master.reports.replication import MasterCredentials
+from nfd.master.reports.receive_copies import MasterCredentials
 from nfd.master.reports.store import Standing
 from nfd.master.security.authentication import AUDIENCE, MASTERS_AUDIENCE, MasterAuthenticator
 from nfd.master.security.authority import Lifetimes, make_authority
-from nfd.master.security.rotation import BUNDLE, Certificates
+from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.master.security.setup import Security, make_security
 from nfd.master.service import Service
 from nfd.report import Reply, Report
@@ -200,7 +200,7 @@ async def test_a_leader_that_shares_nothing_keeps_nobody_from_being_ready(
     began = loop.time()
     follower = await replicas.start()
     assert loop.time() - began < 10
-    assert follower.leadership.missing == ""
+    assert follower.leadership.reason_not_ready == ""
     assert follower.reported() == []
 
 

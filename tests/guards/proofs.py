@@ -127,7 +127,7 @@ PROOFS = (
         KEYS + "test_a_rolled_key_loses_no_label_freezes_nothing_and_costs_one_patch_a_node",
     ),
     Guard(  # rotation of certificates leaves the key
-        "nfd/master/security/rotation.py",
+        "nfd/master/security/certificates.py",
         'secret["data"] = kept | made',
         'secret["data"] = made',
         KEYS + "test_the_key_outlives_rotations_of_the_authority",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.guards.guard import Guard
 
 ORDER = "tests/master/test_order.py::"
-IDENTIFYING = "tests/host/test_identifying.py::"
+IDENTIFYING = "tests/host/test_identifiers.py::"
 TURNS = "tests/kube/test_token_review_queue.py::"
 CALLERS = "tests/master/test_names_of_callers.py::"
 RECORDINGS = "tests/host/test_strangers_recordings.py::"
@@ -18,7 +18,7 @@ TRUST = (
         RECORDINGS + "test_a_recording_sets_no_other_variable",
     ),
     Guard(  # what people wrote is given away only as far as it is known to be harmless
-        "nfd/host/scrub.py",
+        "nfd/host/scrub_files.py",
         "if path == _CMDLINE or not _WRITTEN.fullmatch(path):",
         "if path == _CMDLINE:",
         IDENTIFYING + "test_files_that_people_write",

@@ -16,7 +16,7 @@ from nfd.errors import ConfigError, HostError
 from nfd.host import Host
 from nfd.host.record import Recorder
 from nfd.host.replay import Replay
-from nfd.host.scrub import Scrubber
+from nfd.host.scrub_files import Scrubber
 
 MAC = "00:16:3e:5e:6c:0b"
 UUID = "4c4c4544-0044-4810-8031-b4c04f4a3332"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from nfd.master.node.desired import Contribution
+from nfd.master.node.known_rejections import NODES, RETRY
 from nfd.master.node.ownership import parse_owned
-from nfd.master.node.rejections import NODES, RETRY
 from nfd.master.node.writer import PATCHES
 from nfd.master.service import Service
 from nfd.rules.model import Taint

@@ -17,7 +17,7 @@ from cryptography import x509
 
 from nfd.kube.client import KubeClient, connect
 from nfd.master.security.authority import Authority, Lifetimes, read_authorities
-from nfd.master.security.rotation import BUNDLE, Certificates
+from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.report import Reply, Report
 from nfd.rpc.caller import Peer
 from nfd.rpc.client import Reporter

@@ -19,8 +19,8 @@ from nfd.kube.client import KubeClient, connect
 from nfd.master.node.proof import KEY_SIZE, Proof
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.security.authority import Lifetimes
+from nfd.master.security.certificates import Certificates
 from nfd.master.security.proof_key import ENTRY, FILE, SecretKey, file_key
-from nfd.master.security.rotation import Certificates
 from nfd.master.service import Options, Service
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Masters, Worker, send

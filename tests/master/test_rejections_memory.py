@@ -8,8 +8,8 @@ import pytest
 
 from nfd.errors import Conflict, Forbidden, Invalid, KubeError, Unauthorized, Unavailable
 from nfd.kube.client import error_of
+from nfd.master.node.known_rejections import AT_MOST_EVERY, EVERYTHING, LASTS, MOST, RETRY, Rejections
 from nfd.master.node.plan import Act
-from nfd.master.node.rejections import AT_MOST_EVERY, EVERYTHING, LASTS, MOST, RETRY, Rejections
 from nfd.master.node.writer import _named
 from nfd.store.base import Kind, Node
 

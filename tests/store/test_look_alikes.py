@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nfd.fleet.node_template import is_extended
-from nfd.master.node.rejections import _is_bookkeeping
+from nfd.master.node.known_rejections import _is_bookkeeping
 from nfd.names import NFD_NS, is_below
 from nfd.rules.policy import LABEL, Policy, is_protected, may_write
 from nfd.store.base import LONGEST_ANNOTATION, Kind, label_writers, trim_annotations

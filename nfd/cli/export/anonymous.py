@@ -19,7 +19,7 @@ from nfd.cli.namespace_selector import ObjectDocuments
 from nfd.cli.plan.cluster import ClusterDocuments
 from nfd.cli.plan.model import Rules
 from nfd.features import Features
-from nfd.host.identifying import SECRET, Identifying
+from nfd.host.identifiers import SECRET, Identifying
 from nfd.host.pseudonyms import Pseudonyms
 from nfd.kube.responses import labels_of, specification
 from nfd.master.http.reports_api import MasterState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from nfd.host.identifying import Identifying
+from nfd.host.identifiers import Identifying
 
 _SEGMENT = re.compile(r"[^\W_]+")
 WORDS = frozenset(("enabled", "disabled", "supported", "default", "present", "absent", "auto", "on", "off"))

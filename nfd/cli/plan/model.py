@@ -19,9 +19,9 @@ from nfd.master.http.reports_api import MasterState
 from nfd.master.node.annotation_budget import fitting_plan
 from nfd.master.node.desired import ALL_FRESH, Freshness, name_origin
 from nfd.master.node.desired import RULE_ORIGIN as RULED
+from nfd.master.node.known_rejections import Unwritten
 from nfd.master.node.outcome import Known, evaluate_node
 from nfd.master.node.plan import Act, Goal, NodePlan
-from nfd.master.node.rejections import Unwritten
 from nfd.master.rules.nodefeatures import FeatureObject
 from nfd.master.rules.ruleset import RuleSet, bind, compile_object
 from nfd.report import Report

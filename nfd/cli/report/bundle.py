@@ -12,7 +12,7 @@ from typing import Any
 
 from nfd.config.yamltext import dump
 from nfd.errors import ConfigError
-from nfd.host.identifying import Identifying
+from nfd.host.identifiers import Identifying
 from nfd.host.pseudonyms import Pseudonyms
 
 FOLDER = "nfd-report"

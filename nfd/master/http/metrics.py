@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from nfd.master.node.rejections import Unwritten
+from nfd.master.node.known_rejections import Unwritten
 from nfd.runtime.http_server import Family, Histogram, failures_family
 
 PREFIX = "nfd_master_"

@@ -14,7 +14,7 @@ from nfd.errors import Forbidden, Unavailable
 from nfd.features import Features
 from nfd.kube.token_reviews import AccessReviews
 from nfd.master.config import NamespaceSelector
-from nfd.master.node.rejections import Unwritten, parse_unwritten, render_unwritten
+from nfd.master.node.known_rejections import Unwritten, parse_unwritten, render_unwritten
 from nfd.master.rules.nodefeatures import Joining
 from nfd.report import Order, Report, SourceState, State
 from nfd.rules.policy import Policy

@@ -15,10 +15,10 @@ from nfd.master.node.conditions import derive_conditions, no_conditions
 from nfd.master.node.desired import Contribution, Desired, derive_freshness
 from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
+from nfd.master.node.known_rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node
 from nfd.master.node.plan import SHARED, Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
-from nfd.master.node.rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
 from nfd.master.node.writer import Budget, Writer, apply_plan
 from nfd.master.reports.store import ReportStore, Standing, same_content

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 
 from nfd.errors import Conflict, Forbidden, Invalid, Unauthorized
 from nfd.master.http.metrics import CONFLICT, FAILED, PATCH, PATCHED, REFUSED, Metrics
+from nfd.master.node.known_rejections import EVERYTHING, Rejections, digest
 from nfd.master.node.ownership import ORIGINS, annotation, bookkeeping
 from nfd.master.node.patch import condition_patch, guarded, patches
 from nfd.master.node.plan import Act, Goal, NodePlan, count_removals, plan_node
-from nfd.master.node.rejections import EVERYTHING, Rejections, digest
 from nfd.names import namespace_of
 from nfd.runtime import log
 from nfd.store.base import Condition, Kind, Node, NodeStore, Patch
@@ -153,7 +153,7 @@ class _Pass:
         if pending and not content:
             self._blame(pending, sure=len(pending) == 1)
         while content:
-            content = await self._find_one(content)
+            content = await self._halve(content)
 
     async def _leave_named(self, pending: list[Act], suspects: frozenset[Act]) -> list[Act]:
         """Write what the answer does not name. Returns the acts that are still uncertain: together they are
@@ -178,7 +178,7 @@ class _Pass:
             return rest
         return pending
 
-    async def _find_one(self, pending: list[Act]) -> list[Act]:
+    async def _halve(self, pending: list[Act]) -> list[Act]:
         """Find the first rejected act and write those before it. Returns the acts after it that are uncertain."""
         good, bad = 0, len(pending)
         while bad - good > 1 or self.budget.left <= 0:

@@ -13,8 +13,8 @@ from nfd.master.leadership import Leadership
 from nfd.master.node.ownership import parse_owned
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.queue import Queue
-from nfd.master.reports.followers import Followers
 from nfd.master.reports.heartbeats import Heartbeats
+from nfd.master.reports.send_copies import Followers
 from nfd.master.reports.snapshot import Snapshot
 from nfd.master.reports.store import Inherited, ReportInterner, ReportStore, same_content
 from nfd.report import Reply, Report

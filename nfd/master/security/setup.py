@@ -11,7 +11,7 @@ from nfd.errors import ConfigError, said
 from nfd.kube import jwt
 from nfd.kube.client import KubeClient
 from nfd.kube.token_reviews import TokenReviews, account_of
-from nfd.master.reports.replication import MasterCredentials
+from nfd.master.reports.receive_copies import MasterCredentials
 from nfd.master.security.authentication import (
     AUDIENCE,
     MASTERS_AUDIENCE,
@@ -61,7 +61,7 @@ def make_security(parsed: Parsed, mode: str, client: KubeClient | None = None, n
     authenticator = TokenAuthenticator(TokenReviews(client, AUDIENCE), accounts)
     if files is not None:
         return Security(authenticator, files, masters=masters)
-    from nfd.master.security.rotation import Certificates
+    from nfd.master.security.certificates import Certificates
 
     service = parsed["service-name"]
     inside = f"{service}.{namespace}"

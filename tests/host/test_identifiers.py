@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd.host import Host
-from nfd.host.identifying import Identifying
+from nfd.host.identifiers import Identifying
 from nfd.host.pseudonyms import Pseudonyms, _nth_v4
 from nfd.host.record import Recorder
 from nfd.host.replay import Replay
-from nfd.host.scrub import Scrubber
+from nfd.host.scrub_files import Scrubber
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUQ2\nZ3V0ZW4gVGFn\n-----END CERTIFICATE-----"
 ANYWHERE = [  # a text, and what of it must not be left; in whatever file

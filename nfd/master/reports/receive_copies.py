@@ -11,7 +11,7 @@ from typing import Protocol
 
 from nfd.config.named_files import read_bytes
 from nfd.errors import ReportError, said
-from nfd.master.reports.followers import Authenticator
+from nfd.master.reports.send_copies import Authenticator
 from nfd.rpc.convert import Content
 from nfd.rpc.master_calls import replicate
 from nfd.rpc.replication_messages import Copy, Decoder

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from nfd import epoch
 from nfd.errors import Conflict, KubeError
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import ObjectInformer
@@ -35,6 +34,7 @@ from nfd.master.security.authority import (
     write_authorities,
 )
 from nfd.master.security.proof_key import ENTRY
+from nfd.report_request import ENTRY as EPOCH
 from nfd.rpc.tls import Pem
 from nfd.runtime import log, tasks
 
@@ -146,7 +146,7 @@ class Certificates:
         if published is None or not _holds(config_map, wanted[-1]):
             published = self._now()
         if _data(config_map).get(BUNDLE) != trusted or _published(config_map) != published:
-            kept = {key: value for key, value in _data(config_map).items() if key == epoch.ENTRY}
+            kept = {key: value for key, value in _data(config_map).items() if key == EPOCH}
             config_map["data"] = kept | {BUNDLE: trusted}
             notes = config_map.setdefault("metadata", {}).get("annotations") or {}
             config_map["metadata"]["annotations"] = notes | {PUBLISHED: f"{published:.3f}"}

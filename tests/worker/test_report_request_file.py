@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.worker.epoch_file import EpochFile
+from nfd.worker.report_request_file import EpochFile
 from tests.rpc.loopback import running
 from tests.worker.process import make_machine, until, worker
 from tests.worker.test_worker_process import flags

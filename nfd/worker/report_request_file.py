@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from nfd.epoch import LONGEST, Epoch, parse
+from nfd.report_request import LONGEST, Epoch, parse
 from nfd.runtime.file_watches import Folder
 
 TOPIC = "report request"

@@ -2,7 +2,7 @@
 
 Of files that the kernel, its drivers or a distribution write, the addresses, UUIDs and keys are replaced, and all of
 such as hold nothing but what identifies. Files that people write (`features.d`, `custom.d`), and those that no
-built-in source reads, lose all that is not known to be harmless (`nfd.host.identifying`).
+built-in source reads, lose all that is not known to be harmless (`nfd.host.identifiers`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gzip
 import re
 import zlib
 
-from nfd.host.identifying import Identifying
+from nfd.host.identifiers import Identifying
 from nfd.host.pseudonyms import Pseudonyms
 
 _SECRET_FILES = re.compile(
