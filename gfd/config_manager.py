@@ -154,7 +154,7 @@ def send(process: str, number: int) -> None:
 async def follow(settings: ManagerSettings, client: KubeClient) -> None:
     """Update at every change of the label; one that cannot be followed ends it. Raises NfdError."""
     from nfd.kube.informer import Informer, Store
-    from nfd.kube.lists import read_object
+    from nfd.kube.list_pages import read_object
     from nfd.kube.paths import NODES, object_path
 
     def read(item: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ class NodeFeatureOutput:
             return tasks.run(with_client(self._kubeconfig, work))
 
     async def _get(self, client: KubeClient) -> Mapping[str, Any] | None:
-        from nfd.kube.lists import read_object
+        from nfd.kube.list_pages import read_object
 
         try:
             return await read_object(client, self._path())
@@ -140,7 +140,7 @@ class NodeFeatureOutput:
 
     async def _read_owners(self, client: KubeClient) -> list[dict[str, Any]]:
         """The pod and the DaemonSet it is of; none without a pod, or if that is of something else. Raises KubeError."""
-        from nfd.kube.lists import read_object
+        from nfd.kube.list_pages import read_object
 
         if not self._pod:
             return []

@@ -1,4 +1,4 @@
-"""Vendors of accelerators: which PCI functions are theirs, and the data file of each.
+"""Reads the data file of each vendor of accelerators, VENDOR.yaml: a new PCI id or product belongs there.
 
 A data file is YAML:
 

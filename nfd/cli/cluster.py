@@ -141,7 +141,7 @@ def read_fleet(args: Namespace, *, pods: bool = False, dra: bool = False) -> Fle
 
 async def read_nodes(client: KubeClient, selector: str = "") -> list[Json]:
     """Node objects. Raises: KubeError."""
-    from nfd.kube.lists import list_all
+    from nfd.kube.list_pages import list_all
 
     return await list_all(client, NODES, lean, {"labelSelector": selector} if selector else {})
 
@@ -159,7 +159,7 @@ def lean(node: Json) -> Json:
 
 async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
     """The resources that pods request, by node. Raises: KubeError."""
-    from nfd.kube.lists import list_all
+    from nfd.kube.list_pages import list_all
 
     found: dict[str, list[Ask]] = {}
     for ask in await list_all(client, PODS, ask_of, {"fieldSelector": _LIVING}):
@@ -170,7 +170,7 @@ async def read_asks(client: KubeClient) -> dict[str, list[Ask]]:
 async def read_config_maps(client: KubeClient, namespace: str, *keys: str) -> list[Json]:
     """The ConfigMaps of the namespace that have one of these keys, the newest first: their names differ between
     releases of the chart and kustomize. Raises: KubeError."""
-    from nfd.kube.lists import list_all
+    from nfd.kube.list_pages import list_all
 
     found = await list_all(client, in_namespace(CONFIG_MAPS, namespace), lambda item: item)
     having = [item for item in found if (item.get("data") or {}).keys() & keys]
@@ -179,7 +179,7 @@ async def read_config_maps(client: KubeClient, namespace: str, *keys: str) -> li
 
 async def read_node(client: KubeClient, name: str) -> Json:
     """A Node object. Raises: ConfigError if it does not exist, KubeError."""
-    from nfd.kube.lists import read_object
+    from nfd.kube.list_pages import read_object
 
     if problem := subdomain_problem(name):
         raise ConfigError(f"NODE {name!r} {problem}")

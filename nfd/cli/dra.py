@@ -27,7 +27,7 @@ class Dra:
 
 async def read_dra(client: KubeClient) -> Dra:
     """A server without DRA, or credentials that may not list it, is a note. Raises: KubeError."""
-    from nfd.kube.lists import list_all, whole
+    from nfd.kube.list_pages import list_all, whole
 
     version = await find_version(client)
     if not version:

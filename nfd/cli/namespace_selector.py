@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.errors import Forbidden
+from nfd.kube.check_responses import identity, labels_of
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import list_all, list_if_known
+from nfd.kube.list_pages import list_all, list_if_known
 from nfd.kube.paths import NAMESPACES, NODE_FEATURES
-from nfd.kube.responses import identity, labels_of
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import OBJECT_ORIGIN, Freshness
 from nfd.master.rules.nodefeatures import FeatureObject, node_of, parse_feature_object

@@ -1,4 +1,4 @@
-"""What wakes the worker early: kernel events, changed files, changed listings, signals.
+"""What wakes the worker early, and how long it waits for a burst to end: kernel events, files, listings, signals.
 
 Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT; what came while the
 worker was busy has waited already. Listings are compared every POLL seconds, with or without events: that finds

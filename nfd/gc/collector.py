@@ -12,7 +12,7 @@ from nfd.errors import KubeError, NotFound
 from nfd.gc.metrics import Metrics
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import Informer, Store
-from nfd.kube.lists import list_all, whole
+from nfd.kube.list_pages import list_all, whole
 from nfd.kube.paths import NODES, in_namespace, object_path
 from nfd.names import API_VERSION, NFD_NS
 from nfd.runtime import log, tasks

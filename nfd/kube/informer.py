@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from nfd.errors import Expired, Forbidden, KubeError, NfdError, NotFound, Unavailable, rest_after
+from nfd.kube.check_responses import Key, identity, parse_event, place_of
 from nfd.kube.client import JSON, METADATA_ONLY, KubeClient, Request
-from nfd.kube.lists import pages, read_object
+from nfd.kube.list_pages import pages, read_object
 from nfd.kube.paths import object_path
-from nfd.kube.responses import Key, identity, parse_event, place_of
 from nfd.runtime import log
 from nfd.runtime.failures import failed
 

@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from nfd.kube.check_responses import check_object, place_of
 from nfd.kube.client import KubeClient, Request
 from nfd.kube.informer import PATIENCE
 from nfd.kube.paths import LEASES, in_namespace, object_path
-from nfd.kube.responses import check_object, place_of
 from nfd.runtime import log, tasks
 
 LONGEST_WRITE = 4.0

@@ -15,10 +15,10 @@ from typing import Any
 
 from nfd.errors import Forbidden, KubeError, NotFound, Unavailable
 from nfd.kube import jwt
+from nfd.kube.check_responses import check_object, check_review, check_token_review, place_of
 from nfd.kube.client import KubeClient
 from nfd.kube.jwt import MAX_TOKEN, Jwt, Keys, Verdict
 from nfd.kube.paths import PODS, in_namespace, object_path
-from nfd.kube.responses import check_object, check_review, check_token_review, place_of
 from nfd.kube.token_review_queue import ReviewQueue
 from nfd.names import subdomain_problem
 from nfd.runtime import log, tasks

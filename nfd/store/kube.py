@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from nfd.errors import KubeError, Unavailable
+from nfd.kube.check_responses import Place, check_object, place_of
 from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, KubeClient, Request
 from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
 from nfd.kube.paths import NODES, object_path
-from nfd.kube.responses import Place, check_object, place_of
 from nfd.runtime import tasks
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
 

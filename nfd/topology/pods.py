@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nfd.errors import KubeError, NotFound
+from nfd.kube.check_responses import Key
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import Informer, Store
-from nfd.kube.lists import read_object
+from nfd.kube.list_pages import read_object
 from nfd.kube.paths import PODS, in_namespace, object_path
-from nfd.kube.responses import Key
 from nfd.quantity import parse_quantity
 from nfd.topology.allocations import Claim, Pod
 

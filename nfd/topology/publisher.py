@@ -7,7 +7,7 @@ from typing import Any
 
 from nfd.errors import Forbidden, KubeError, NotFound
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import read_object
+from nfd.kube.list_pages import read_object
 from nfd.kube.paths import NAMESPACES, object_path
 from nfd.runtime import log
 from nfd.topology.zones import API_VERSION, Json, owned, same

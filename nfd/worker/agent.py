@@ -24,8 +24,8 @@ from nfd.runtime.signals import Interrupted, Signals
 from nfd.runtime.threads import Limits
 from nfd.worker.metrics import Metrics
 from nfd.worker.report_content import Content, derive_content, doubtful, hidden_in, unused_patterns
-from nfd.worker.report_limits import find_excess, leave_out
 from nfd.worker.report_request_file import EpochFile
+from nfd.worker.report_size import find_excess, leave_out
 from nfd.worker.schedule import Pace
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"

@@ -12,10 +12,10 @@ from nfd.errors import Forbidden, Unavailable
 from nfd.gc.collector import KINDS as COLLECTED
 from nfd.gc.collector import Collector
 from nfd.gc.metrics import Metrics
+from nfd.kube.check_responses import identity
 from nfd.kube.client import connect
 from nfd.kube.informer import Informer, ObjectInformer, Store
 from nfd.kube.leader_election import Lease
-from nfd.kube.responses import identity
 from nfd.kube.token_reviews import AccessReviews, TokenReviews
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.resources import ResourceOptions

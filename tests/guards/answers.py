@@ -9,31 +9,31 @@ NONE = "tests/faults/test_lists_that_are_none.py::"
 
 ANSWERS = (
     Guard(  # an empty list of something else is no empty list of ours
-        "nfd/kube/responses.py",
+        "nfd/kube/check_responses.py",
         'whole = (found.get("apiVersion"), found.get("kind")) == (place.api_version, f"{place.kind}List")',
         "whole = True",
         SHAPES + "test_a_list_that_is_none",
     ),
     Guard(
-        "nfd/kube/responses.py",
+        "nfd/kube/check_responses.py",
         "if not (whole and version and isinstance(token, str) and isinstance(items, list)):",
         "if not (whole and isinstance(token, str) and isinstance(items, list)):",
         SHAPES + "test_a_list_that_is_none",
     ),
     Guard(  # null is an empty list of metadata alone, and of nothing else
-        "nfd/kube/responses.py",
+        "nfd/kube/check_responses.py",
         'if items is None and place.kind == METADATA and "items" in found:',
         "if items is None:",
         NONE + "test_lists_that_are_none",
     ),
     Guard(
-        "nfd/kube/responses.py",
+        "nfd/kube/check_responses.py",
         "if not _is_named(item) or not _is_of(item, place, listed=True):",
         "if False:",
         SHAPES + "test_a_list_that_is_none",
     ),
     Guard(
-        "nfd/kube/responses.py",
+        "nfd/kube/check_responses.py",
         "if kind not in EVENTS or not isinstance(item, Mapping) or not _is_of(item, place) or not version:",
         "if kind not in EVENTS or not isinstance(item, Mapping) or not version:",
         SHAPES + "test_an_event_that_is_none",
@@ -57,7 +57,7 @@ ANSWERS = (
         NONE + "test_nobody_leads_by_it",
     ),
     Guard(  # nor is anybody let in
-        "nfd/kube/responses.py",
+        "nfd/kube/check_responses.py",
         '        and isinstance(_or(status.get("authenticated"), False), bool)\n',
         "",
         SHAPES + "test_a_review_that_is_none",

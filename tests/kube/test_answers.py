@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nfd.errors import Expired, Unavailable
-from nfd.kube.responses import check_object, check_review, check_token_review, parse_event, parse_page, place_of
+from nfd.kube.check_responses import check_object, check_review, check_token_review, parse_event, parse_page, place_of
 
 NODES = "/api/v1/nodes"
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"

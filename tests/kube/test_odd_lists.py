@@ -12,7 +12,7 @@ from aiohttp import web
 
 from nfd.errors import Unavailable
 from nfd.kube.client import KubeClient, connect
-from nfd.kube.lists import list_all, read_object
+from nfd.kube.list_pages import list_all, read_object
 from tests.controlplane.process import free_ports
 
 NODES = "/api/v1/nodes"

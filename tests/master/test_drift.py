@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from nfd.master.node.drift import BACKOFF, FREE, SHARED_WAIT, WINDOW, Drift
+from nfd.master.node.drift import BACKOFF, FREE, WINDOW, Drift
+from nfd.master.node.shared_labels import SHARED_WAIT
 from nfd.runtime.http_server import render
 from nfd.store.base import Kind
 from tests.master.conftest import BOOT, Masters, Worker, send

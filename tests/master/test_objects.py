@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd.features import Features
+from nfd.kube.check_responses import spec_version
 from nfd.kube.informer import Store
-from nfd.kube.responses import spec_version
 from nfd.master.config import NamespaceSelector, Requirement
 from nfd.master.node.desired import UNREPORTED, Freshness
 from nfd.master.node.ownership import CLAIMED, Owned

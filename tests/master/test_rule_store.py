@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from nfd.kube.check_responses import spec_version
 from nfd.kube.informer import Store
-from nfd.kube.responses import spec_version
 from nfd.master.rules.rule_store import Compiled, RawObject, written
 from nfd.master.rules.ruleset import Steps
 from nfd.master.rules.time_slices import Slices

@@ -8,7 +8,7 @@ from nfd.discovery import Discovery, Scan
 from nfd.features import Features, join
 from nfd.report import MAX_ELEMENTS, MAX_ENTRIES, MAX_FEATURES, MAX_MESSAGE, Order, Report, SourceState, State
 from nfd.rpc import convert
-from nfd.worker.report_limits import LIMITS, find_excess, leave_out
+from nfd.worker.report_size import LIMITS, find_excess, leave_out
 
 SMALL = Features(flags={"cpu.cpuid": frozenset({"AVX", "AES"})}, instances={"pci.device": ({"vendor": "10de"},)})
 TEXT = "\N{LATIN SMALL LETTER E WITH ACUTE}" * 32

@@ -20,7 +20,7 @@ from nfd.fleet.dra import Offered, compare
 from nfd.fleet.gpu_labels import NVIDIA, UNSEEN, disproved_labels
 from nfd.fleet.gpu_resources import explain_offer
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import list_if_known, whole
+from nfd.kube.list_pages import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN, name_origin
 from nfd.master.node.outcome import NO_RULES, evaluate_node

@@ -18,7 +18,7 @@ from nfd.cli.rule_check import name_of
 from nfd.discovery import Discovery
 from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import list_if_known, whole
+from nfd.kube.list_pages import list_if_known, whole
 from nfd.kube.paths import RULES
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import name_origin

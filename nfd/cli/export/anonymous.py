@@ -21,7 +21,7 @@ from nfd.cli.plan.model import Rules
 from nfd.features import Features
 from nfd.host.identifiers import SECRET, Identifying
 from nfd.host.pseudonyms import Pseudonyms
-from nfd.kube.responses import labels_of, specification
+from nfd.kube.check_responses import labels_of, specification
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import CLAIMED, Origin, bookkeeping, parse_owned, render_owned

@@ -23,7 +23,7 @@ from nfd.discovery import Plan, derive_again, switched_off
 from nfd.features import Features
 from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import list_if_known
+from nfd.kube.list_pages import list_if_known
 from nfd.kube.paths import RULES
 from nfd.master.http.reports_api import MasterState, TimedReport
 from nfd.master.node.outcome import NO_RULES, Known, evaluate_node

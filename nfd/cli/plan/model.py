@@ -13,7 +13,7 @@ from nfd.cli.rule_files import read_rules
 from nfd.config.load import load
 from nfd.config.overlay import Layer, Origin
 from nfd.errors import ConfigError
-from nfd.kube.responses import specification
+from nfd.kube.check_responses import specification
 from nfd.master.config import Config as MasterConfig
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.annotation_budget import fitting_plan

@@ -21,7 +21,7 @@ from nfd.config.load import read_file
 from nfd.config.named_files import read_standard_input
 from nfd.config.overlay import Layer
 from nfd.errors import ConfigError
-from nfd.kube.responses import labels_of
+from nfd.kube.check_responses import labels_of
 from nfd.kube.selector import selects
 from nfd.master.http.reports_api import TimedReport, parse_line, parse_state, render_report, render_state
 from nfd.report import Report

@@ -16,7 +16,7 @@ from nfd.features import to_json
 from nfd.fleet.nodes import summarize
 from nfd.fleet.nodes import to_json as summary_json
 from nfd.kube.client import KubeClient, Request
-from nfd.kube.lists import list_all, list_if_known
+from nfd.kube.list_pages import list_all, list_if_known
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.rules.nodefeatures import NODE_NAME
 

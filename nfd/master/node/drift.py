@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nfd.master.node.plan import SHARED
+from nfd.master.node.shared_labels import SHARED, SHARED_WAIT
 from nfd.store.base import Kind
 
 WINDOW = 600.0
@@ -14,8 +14,6 @@ FREE = 2
 """Changes of one key within the window that are corrected at once."""
 BACKOFF = (4.0, 120.0)
 """Back-off in seconds after that: the first delay, which doubles each time, and the longest."""
-SHARED_WAIT = 4.0
-"""The longest delay for a label that another product sets and removes by design."""
 
 Key = tuple[Kind, str]
 

@@ -23,12 +23,10 @@ from nfd.master.node.ownership import (
     render_owned,
 )
 from nfd.master.node.proof import UNPROVEN, Proof
+from nfd.master.node.shared_labels import SHARED
 from nfd.quantity import same_quantity
 from nfd.rules.policy import Policy, may_remove
 from nfd.store.base import Condition, Kind, Node
-
-SHARED = frozenset(f"{names.NVIDIA_NS}/{name}" for name in ("gpu.present", "gpu.clique"))
-"""Labels that another product also writes. They are managed only while nobody else has set them."""
 
 Act = tuple[Kind, str, bool]
 """One act of a plan: kind, key, and True to remove it. Bookkeeping annotations are included."""

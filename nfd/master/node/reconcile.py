@@ -17,8 +17,9 @@ from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
 from nfd.master.node.known_rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node
-from nfd.master.node.plan import SHARED, Act, Goal, NodePlan, plan_node
+from nfd.master.node.plan import Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
+from nfd.master.node.shared_labels import SHARED
 from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
 from nfd.master.node.writer import Budget, Writer, apply_plan
 from nfd.master.reports.store import ReportStore, Standing, same_content

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from nfd.errors import Conflict, KubeError
 from nfd.kube.client import KubeClient
-from nfd.kube.lists import read_object
+from nfd.kube.list_pages import read_object
 from nfd.kube.paths import CONFIG_MAPS, in_namespace, object_path
 from nfd.report_request import ENTRY, Epoch, spread_for
 from nfd.runtime import log

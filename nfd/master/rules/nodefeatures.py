@@ -14,7 +14,7 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple, TypeVar
 
 from nfd.features import Features, Instance, from_json, merge
-from nfd.kube.responses import specification
+from nfd.kube.check_responses import specification
 from nfd.master.node.desired import OBJECT_ORIGIN
 from nfd.master.node.ownership import Origin, Owned
 from nfd.names import NFD_NS

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from nfd.kube.check_responses import labels_of, spec_version
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import Informer, Store
 from nfd.kube.paths import GROUPS, NAMESPACES, NODE_FEATURES, RULES
-from nfd.kube.responses import labels_of, spec_version
 from nfd.master.config import NamespaceSelector
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN, Freshness, derive_freshness

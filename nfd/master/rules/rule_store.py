@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from nfd.kube.check_responses import Key, specification
 from nfd.kube.informer import Store
-from nfd.kube.responses import Key, specification
 from nfd.master.rules.ruleset import Steps
 from nfd.master.rules.time_slices import Slices
 from nfd.runtime.failures import failed

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from nfd.kube.check_responses import Key
 from nfd.kube.client import MERGE_PATCH, METADATA_ONLY, KubeClient
 from nfd.kube.informer import Store
 from nfd.kube.paths import GROUPS, RULES, in_namespace, object_path
-from nfd.kube.responses import Key
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.desired import derive_freshness
 from nfd.master.rules.evaluator import Evaluator

@@ -1,4 +1,4 @@
-"""`cpu.security`: trusted execution. What is off is not there."""
+"""`cpu.security`, trusted execution, where what is off is not there; and `cpu.vulnerability`."""
 
 from __future__ import annotations
 

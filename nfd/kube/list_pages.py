@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 from nfd.errors import Expired, NotFound, Unavailable
+from nfd.kube.check_responses import METADATA, Page, Place, check_object, parse_page, place_of
 from nfd.kube.client import JSON, METADATA_ONLY, KubeClient
-from nfd.kube.responses import METADATA, Page, Place, check_object, parse_page, place_of
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """A list of metadata alone (Kubernetes API concepts, "Metadata-only fetches")."""
