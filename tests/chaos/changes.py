@@ -175,7 +175,7 @@ class Changes:
 
     def _write_foreign(self, member: Member, dice: random.Random) -> Undo | None:
         """A label, some of them together, an annotation or a taint is set to something else, or taken away."""
-        if not self.checker.settled(member.name, {FOREIGN}):
+        if not self.checker.settled(member.name, {FOREIGN}) or not self.checker.exists(member.name):
             return None
         keys = [*FOREIGN_LABELS, f"@{NOTE}", f"%{TAINT}"]
         texts = {key: f"v{dice.randint(0, 99)}" for key in dice.sample(keys, dice.randint(1, 3))}
@@ -200,7 +200,8 @@ class Changes:
         if member.machine.spoilt or not self.checker.settled(member.name):
             return None
         there = self.server.request("GET", f"/api/v1/nodes/{member.name}")["metadata"].get("annotations") or {}
-        other = self.server.request("GET", f"/api/v1/nodes/{dice.choice(self.members).name}")["metadata"]
+        others = [one.name for one in self.members if self.checker.exists(one.name)]
+        other = self.server.request("GET", f"/api/v1/nodes/{dice.choice(others)}")["metadata"]
         notes = {
             LIST: f"{there.get(LIST, '')},node-restriction.kubernetes.io/{FOREIGN}",
             TAINTS: f"{TAINT}=v:PreferNoSchedule,{TAINT}:PreferNoSchedule",

@@ -114,6 +114,12 @@ class Checker:
             place = self._places[name]
             return place.returns is None and not any(origins is None or one.origins & origins for one in place.pending)
 
+    def exists(self, name: str) -> bool:
+        """Whether the Node was last seen, and is not about to be deleted."""
+        with self._lock:
+            place = self._places[name]
+            return place.object is not None and place.returns is None
+
     def waiting(self, *parts: str) -> bool:
         """Whether any Node waits for a key whose name has one of these in it, or is about to be made again."""
         with self._lock:

@@ -236,3 +236,15 @@ def test_after_a_restart_of_the_api_server_a_resource_may_come_later_and_nothing
     assert checker.violations == []
     checker.see("MODIFIED", node(part | {f"{F}chaos-rule-0-a": "5"}))
     assert [one.kind for one in checker.violations] == [HALF]
+
+
+def test_a_node_is_there_from_its_creation_to_its_deletion() -> None:
+    checker = labelled()
+    found = [checker.exists("n")]
+    checker.expect_deletion("n", wanted(), "boot-1", joined=True)
+    found.append(checker.exists("n"))
+    checker.see("DELETED", node(flat(wanted())))
+    found.append(checker.exists("n"))
+    checker.see("ADDED", node(flat(wanted())))
+    found.append(checker.exists("n"))
+    assert found == [True, False, False, True]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import string
+from ipaddress import IPv6Address
 from urllib.parse import quote, unquote_to_bytes
 
 from nfd.rules.regexp import decode, encode
@@ -16,8 +18,14 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})", re.ASCII)
 _PORT = re.compile(r"(?::[0-9]*)?", re.ASCII)
+_USERINFO = re.compile(r"[a-zA-Z0-9._:~!$&'()*+,;=%@-]*")
 _HOST_SAFE = "!$&'()*+,;=:[]<>\"~"
-_PATH_SAFE = "$&+,/:;=@!'()*~"
+_HOST_LETTERS = f"{string.ascii_letters}{string.digits}-_.{_HOST_SAFE}"
+_WITHOUT_HOST_LETTERS = str.maketrans("", "", _HOST_LETTERS)
+_HOST_ESCAPES = re.compile(r"%(?:25|[89a-fA-F][0-9a-fA-F])")
+_ZONE_ESCAPES = re.compile("%(?:25|20|" + "|".join(f"{ord(one):02x}" for one in _HOST_LETTERS) + ")", re.IGNORECASE)
+_PATH_SAFE = "$&+,/:;=@~"
+_FRAGMENT_SAFE = _PATH_SAFE + "?!()*"
 
 
 @function("urlParse", "string", letters=16)
@@ -35,7 +43,7 @@ def url_parse(text: str) -> GoMap:
         raise TemplateError("first path segment in URL cannot contain colon")
     if rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, slash, path = rest[2:].partition("/")
-        parts |= _authority(authority)
+        parts |= _authority(scheme, authority)
         rest = slash + path
     return GoMap(parts | {"path": _unescape(rest)})
 
@@ -49,15 +57,51 @@ def _scheme(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _authority(text: str) -> dict[str, str]:
+def _authority(scheme: str, text: str) -> dict[str, str]:
     userinfo, _, host = text.rpartition("@")
-    _, colon, port = host.rpartition("]") if host.startswith("[") else ("", "", host)
-    name, _, _ = (host[1:].partition("]")) if colon else host.partition(":")
-    if not _PORT.fullmatch(port if colon else host[len(name) :]):
+    if not _USERINFO.fullmatch(userinfo):
+        raise TemplateError("invalid userinfo")
+    host = _host(scheme, host)
+    name, colon, port = host.rpartition(":")
+    name = name if colon and _PORT.fullmatch(colon + port) else host
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1]
+    return {"host": host, "hostname": name, "userinfo": _user(userinfo)}
+
+
+def _host(scheme: str, text: str) -> str:
+    """Host and port, unescaped. Only an IPv6 address has brackets, and only http and https allow no second colon."""
+    if "[" in text[1:]:
+        raise TemplateError("invalid IP-literal")
+    if not text.startswith("["):
+        name, colon, port = text.partition(":") if scheme.lower() in ("http", "https") else text.rpartition(":")
+        if not _PORT.fullmatch(colon + port if colon else ""):
+            raise TemplateError("invalid port after host")
+        return _unescape_host(text, _HOST_ESCAPES)
+    name, bracket, port = text[1:].rpartition("]")
+    if not bracket:
+        raise TemplateError("missing ']' in host")
+    if not _PORT.fullmatch(port):
         raise TemplateError("invalid port after host")
-    if re.search(r"[ <>\"\\^`{|}]", host):
+    address, percent, zone = name.partition("%25")
+    address = _unescape_host(address, _HOST_ESCAPES) + _unescape_host(percent + zone, _ZONE_ESCAPES)
+    number, percent, zone = address.partition("%")
+    try:
+        IPv6Address(number)
+    except ValueError as error:
+        raise TemplateError("invalid host") from error
+    if percent and not zone:
+        raise TemplateError("invalid host")
+    return f"[{address}]{port}"
+
+
+def _unescape_host(text: str, escapes: re.Pattern[str]) -> str:
+    """`escapes` are what may be escaped there."""
+    if re.search(r"[^%\x80-\U0010ffff]", escapes.sub("", text).translate(_WITHOUT_HOST_LETTERS)):
         raise TemplateError("invalid character in host name")
-    return {"host": _unescape(host), "hostname": _unescape(name), "userinfo": _user(userinfo)}
+    if "%" in escapes.sub("", text):
+        raise TemplateError("invalid URL escape")
+    return _unescape(text)
 
 
 def _unescape(text: str) -> str:
@@ -81,12 +125,13 @@ def url_join(parts: GoMap) -> str:
         return value
 
     scheme, host, userinfo = part("scheme"), part("host"), part("userinfo")
-    userinfo = _user(userinfo)
+    userinfo = url_parse(f"x://{userinfo}@x").get("userinfo", "") if userinfo else ""
     text = f"{scheme}:" if scheme else ""
     if opaque := part("opaque"):
         text += opaque
     else:
-        path = quote(encode(part("path")), safe=_PATH_SAFE)
+        path = part("path")
+        path = path if path == "*" else quote(encode(path), safe=_PATH_SAFE)
         if host or userinfo or (scheme and path):
             text += f"//{userinfo}{'@' if userinfo else ''}{quote(encode(host), safe=_HOST_SAFE)}"
         if path and not path.startswith("/") and host:
@@ -95,4 +140,4 @@ def url_join(parts: GoMap) -> str:
             path = f"./{path}"
         text += path
     text += f"?{query}" if (query := part("query")) else ""
-    return text + (f"#{quote(encode(fragment), safe=_PATH_SAFE)}" if (fragment := part("fragment")) else "")
+    return text + (f"#{quote(encode(fragment), safe=_FRAGMENT_SAFE)}" if (fragment := part("fragment")) else "")
