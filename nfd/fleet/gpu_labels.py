@@ -17,6 +17,7 @@ _CARVED = re.compile(r"(.+?)-MIG-(\d.*)", re.ASCII)
 _SHARED = "-SHARED"
 
 
+STATE, PRODUCT = f"{GPU}.state", f"{GPU}.product"
 UNSEEN = frozenset(("no-driver", "library-missing"))
 """States that say only that the reader of the GPUs has no driver library, or sees none."""
 RULE = "rule:"
@@ -28,11 +29,18 @@ def disproved_labels(labels: Mapping[str, str], origins: Mapping[str, str | None
     GFD beside a worker without driver library gives the product, which only a driver knows. What a rule gives disproves
     nothing, since it may come from PCI.
     """
-    state, product = f"{GPU}.state", f"{GPU}.product"
-    if labels.get(state) not in UNSEEN or origins.get(state) != NVIDIA or product not in labels:
-        return {}
-    by = origins.get(product) or ""
-    return {} if by in ("", NVIDIA) or by.startswith(RULE) else {state: by}
+    by = origins.get(PRODUCT) or ""
+    return {STATE: by} if is_unseen(labels, origins) and PRODUCT in labels and is_reader(by) else {}
+
+
+def is_unseen(labels: Mapping[str, str], origins: Mapping[str, str | None]) -> bool:
+    """Whether the worker gives a state that another reader of the GPUs would disprove."""
+    return labels.get(STATE) in UNSEEN and origins.get(STATE) == NVIDIA
+
+
+def is_reader(origin: str) -> bool:
+    """Whether labels of that origin come from another reader of the GPUs than the worker."""
+    return origin not in ("", NVIDIA) and not origin.startswith(RULE)
 
 
 @dataclass(frozen=True, slots=True)

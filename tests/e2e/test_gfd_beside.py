@@ -11,6 +11,7 @@ from tests.e2e.conftest import MakeMaster, MakeNode, StartWorker
 from tests.e2e.machines import FEATURES_D, Machine
 from tests.e2e.nodes import NAMESPACE, Node
 from tests.e2e.programs import eventually, pass_again
+from tests.e2e.test_conditions import USABLE, said
 from tests.e2e.test_zero_writes import GPU
 
 STATE, PRODUCT = "nvidia.com/gpu.state", "nvidia.com/gpu.product"
@@ -56,18 +57,21 @@ def test_no_driver_is_not_said_beside_the_labels_of_gfd(
     workers: StartWorker,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It goes as GFD's labels come, does not come with a new master, and is back when GFD's labels are gone."""
+    """It goes as GFD's labels come, does not come with a new master, and is back when GFD's labels are gone. The
+    condition follows."""
     machine = machines("debian-12-epyc-milan")
     machine.plug(GPU, "030200", "10de", "1eb8")
     (machine.root / FEATURES_D).mkdir(parents=True, exist_ok=True)
     node = nodes(machine)
-    theirs, master = kind(node, machine), masters()
+    theirs, master = kind(node, machine), masters("-node-conditions")
     worker = workers(node, master, f"--host-root={machine.root}", **NVIDIA)
     eventually(lambda: node.labels.get(STATE) == "no-driver")
+    assert said(node, USABLE) == ("False", "NoDriver")
 
     theirs.add()
     eventually(lambda: node.labels.get(PRODUCT) == "Tesla-T4")
     eventually(lambda: STATE not in node.labels)
+    assert said(node, USABLE) == ("True", "Usable")
     settled, version, mark = node.labels, node.version, node.plane.mark()
     pass_again(worker)
     assert node.writes(mark) == []
@@ -76,12 +80,14 @@ def test_no_driver_is_not_said_beside_the_labels_of_gfd(
 
     worker.stop()
     master.stop()
-    master = masters()
+    master = masters("-node-conditions")
     worker = workers(node, master, f"--host-root={machine.root}", **NVIDIA)
     pass_again(worker)
     assert node.labels == settled
+    assert said(node, USABLE) == ("True", "Usable")
     assert all(state == settled for state in node.states(version)), "neither removed nor added for a moment"
 
     theirs.remove()
     eventually(lambda: node.labels.get(STATE) == "no-driver")
     assert PRODUCT not in node.labels
+    assert said(node, USABLE) == ("False", "NoDriver")

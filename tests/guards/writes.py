@@ -23,6 +23,18 @@ IN_THE_WAY = (
         "if False:",
         STARTUP + "test_a_report_of_another_boot_keeps_it",
     ),
+    Guard(  # a state that another reader of the GPUs disproves is no fault
+        "nfd/master/node/conditions.py",
+        "if key not in {*desired.disproved, *undecided.labels}}",
+        "}",
+        CONDITIONS + "test_labels_that_are_left_out_or_undecided_are_no_fault",
+    ),
+    Guard(  # nor is one that an object may disprove that is not known yet
+        "nfd/master/node/undecided.py",
+        "held = unseen and is_reader(owned.get(PRODUCT) or CLAIMED)",
+        "held = False",
+        "tests/faults/test_missing_kinds.py::test_a_state_that_an_unknown_object_disproves_is_not_written",
+    ),
     Guard(  # conditions that are rejected keep no label away
         "nfd/master/node/writer.py",
         "self.set_aside, self.goal = planned.conditions, replace(self.goal, conditions={})",

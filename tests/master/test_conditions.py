@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from nfd.master.node.conditions import derive_conditions
+from nfd.master.node.desired import derive_desired
 from nfd.master.node.prune import prune
 from nfd.master.node.reconcile import ReconcileOptions
+from nfd.master.node.undecided import NOTHING, Undecided
 from nfd.master.service import Options, Service
 from nfd.report import Order, Report, SourceState, State
+from nfd.rules.policy import Policy
 from nfd.store.base import Condition, Node
 from tests.controlplane.cluster import ControlPlane
 from tests.master.admission import Admission
@@ -22,7 +25,7 @@ from tests.master.places import PROOF, Cluster, Place, labels_of, notes_of, unti
 
 F = "feature.node.kubernetes.io/"
 REPORTED, USABLE = "nfd.node.kubernetes.io/FeaturesReported", "nfd.node.kubernetes.io/AcceleratorsUsable"
-PRESENT, STATE = "nvidia.com/gpu.present", "nvidia.com/gpu.state"
+PRESENT, STATE, PRODUCT = "nvidia.com/gpu.present", "nvidia.com/gpu.state", "nvidia.com/gpu.product"
 LABELS = {F + "cpu-x": "1", PRESENT: "true"}
 THEIRS = {"type": "example.com/Theirs", "status": "True", "reason": "R", "message": "m"}
 
@@ -209,12 +212,20 @@ async def test_a_policy_that_rejects_conditions_keeps_no_label_away(control_plan
         assert REPORTED not in conditions_of(place, name)
 
 
+NODE = Node("n", "uid", "1", BOOT, {}, {}, {}, ())
+
+
+def derived(
+    one: Report, node: Node = NODE, instance: str = "", undecided: Undecided = NOTHING
+) -> dict[str, Condition | None]:
+    return derive_conditions(node, one, derive_desired(one, Policy()), undecided, instance)
+
+
 def report(labels: dict[str, str], **sources: State) -> Report:
     states = {name: SourceState(state) for name, state in {"cpu": State.FRESH, **sources}.items()}
     return Report("n", order=Order(BOOT, 1, 1), labels=labels, sources=states)
 
 
-NODE = Node("n", "uid", "1", BOOT, {}, {}, {}, ())
 A = F + "accelerator-"
 
 
@@ -232,14 +243,27 @@ A = F + "accelerator-"
     ],
 )
 def test_states_are_reasons(labels: dict[str, str], status: str, reason: str) -> None:
-    found = derive_conditions(NODE, report(labels), "")[USABLE]
+    found = derived(report(labels))[USABLE]
     assert isinstance(found, Condition)
     assert (found.status, found.reason) == (status, reason)
 
 
 def test_what_says_nothing() -> None:
-    assert derive_conditions(NODE, report({}), "")[USABLE] is None
-    assert USABLE not in derive_conditions(NODE, report({}, nvidia=State.FAILED), "")
-    assert derive_conditions(NODE, Report("n", labels={PRESENT: "true"}), "") == {}
-    assert derive_conditions(Node("n", "u", "1", "other", {}, {}, {}, ()), report({}), "") == {}
-    assert next(iter(derive_conditions(NODE, report({}), "blue"))).startswith("blue.nfd.node.kubernetes.io/")
+    assert derived(report({}))[USABLE] is None
+    assert USABLE not in derived(report({}, nvidia=State.FAILED))
+    assert derived(Report("n", labels={PRESENT: "true"})) == {}
+    assert derived(report({}), Node("n", "u", "1", "other", {}, {}, {}, ())) == {}
+    assert next(iter(derived(report({}), instance="blue"))).startswith("blue.nfd.node.kubernetes.io/")
+
+
+def test_labels_that_are_left_out_or_undecided_are_no_fault() -> None:
+    labels = {PRESENT: "true", STATE: "no-driver"}
+    given = replace(report({**labels, PRODUCT: "T4"}), origins={STATE: "nvidia", PRODUCT: "local"})
+    assert derived(given)[USABLE] == Condition("True", "Usable", "no accelerator has a fault")
+    held = Undecided(frozenset((STATE,)), True)
+    assert USABLE not in derived(report(labels), undecided=held)
+    faulty = derived(report({**labels, A + "amd.state": "degraded"}), undecided=held)[USABLE]
+    assert faulty == Condition("False", "Degraded", "state of accelerators: amd: degraded")
+    kept_away = derive_conditions(NODE, report(labels), derive_desired(report({}), Policy()), NOTHING, "")[USABLE]
+    assert kept_away is not None
+    assert kept_away.reason == "NoDriver", "a label that the configuration refuses is a state all the same"

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nfd.errors import KubeError
+from nfd.master.node.desired import Desired
 from nfd.master.node.ownership import annotation
 from nfd.master.node.patch import condition_patch
+from nfd.master.node.undecided import Undecided
 from nfd.master.reports.heartbeats import Heartbeats
 from nfd.names import FEATURE_NS, NVIDIA_NS, full_key
 from nfd.report import Report, State
 from nfd.runtime import log
-from nfd.store.base import Condition, Node, NodeStore
+from nfd.store.base import Condition, Kind, Node, NodeStore
 
 REPORTED, USABLE = "FeaturesReported", "AcceleratorsUsable"
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -41,8 +43,11 @@ def types(instance: str) -> tuple[str, str]:
     return annotation(REPORTED, instance), annotation(USABLE, instance)
 
 
-def derive_conditions(node: Node, report: Report, instance: str) -> dict[str, Condition | None]:
-    """The conditions that the report gives, None for one to remove. One that is not certain is left out.
+def derive_conditions(
+    node: Node, report: Report, desired: Desired, undecided: Undecided, instance: str
+) -> dict[str, Condition | None]:
+    """The conditions that the report and the desired labels give, None for one to remove. One that is not certain is
+    left out.
 
     Empty for a report without boot id, or of another boot than the Node's.
     """
@@ -53,20 +58,27 @@ def derive_conditions(node: Node, report: Report, instance: str) -> dict[str, Co
     found: dict[str, Condition | None] = {
         reported: Condition(TRUE, "WorkerReported", f"nfd-worker has reported the features of boot {boot}")
     }
-    labels = {full_key(key): value for key, value in report.labels.items()}
+    labels = _labels(report, desired, undecided)
     states = dict(_states(labels))
     faults = {vendor: state for vendor, state in states.items() if state != VFIO}
     if faults:
         text = ", ".join(f"{vendor}: {state}" for vendor, state in sorted(faults.items()))
         first = faults.get("nvidia") or faults[min(faults)]
         found[usable] = Condition(FALSE, _camel(first), f"state of accelerators: {text}")
-    elif any(name in SOURCES and one.state is State.FAILED for name, one in report.sources.items()):
+    elif undecided.states or any(name in SOURCES and one.state is State.FAILED for name, one in report.sources.items()):
         return found
     elif labels.get(f"{NVIDIA_NS}/gpu.present") == "true" or any(map(_PRESENT.fullmatch, labels)):
         found[usable] = Condition(TRUE, _camel(VFIO) if states else "Usable", "no accelerator has a fault")
     else:
         found[usable] = None
     return found
+
+
+def _labels(report: Report, desired: Desired, undecided: Undecided) -> dict[str, str]:
+    """The labels that count: the desired ones, and those of the report that the configuration keeps away from
+    Nodes."""
+    labels = {full_key(key): value for key, value in report.labels.items()} | dict(desired.of(Kind.LABELS))
+    return {key: value for key, value in labels.items() if key not in {*desired.disproved, *undecided.labels}}
 
 
 def _states(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from nfd.master.node.plan import Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
 from nfd.master.node.shared_labels import SHARED
 from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
+from nfd.master.node.undecided import Undecided, find_undecided
 from nfd.master.node.writer import Budget, Writer, apply_plan
 from nfd.master.reports.store import ReportStore, Standing, same_content
 from nfd.master.rules.evaluation import Evaluation
@@ -74,13 +75,14 @@ class _Rest:
     node: Node
     asked: Outcome
     contributions: tuple[Contribution, ...]
-    conditions: Mapping[str, Condition | None]
+    speaks: bool
+    """Whether the report gives conditions."""
 
-    def holds(self, node: Node, asked: Outcome, conditions: Mapping[str, Condition | None]) -> bool:
+    def holds(self, node: Node, asked: Outcome, *, speaks: bool) -> bool:
         """Whether a new check would give the same result."""
         then = self.asked
         return (
-            self.conditions == conditions
+            self.speaks == speaks
             and self.contributions == tuple(asked.evaluation.contributions)
             and asked.evaluation.matched == then.evaluation.matched
             and (asked.report is then.report or same_content(asked.report, then.report))
@@ -224,24 +226,25 @@ class Reconciler:
     def _evaluate_inherited(self, node: Node, report: Report) -> Outcome | None:
         """The desired outcome by an inherited report, which counts only if the Node carries what it gives."""
         settings = self._settings
-        alone = Outcome(report, derive_freshness(report), Evaluation(), settings.policy)
+        fresh = replace(derive_freshness(report, objects_synced=False), objects_settled=False)
+        alone = Outcome(report, fresh, Evaluation(), settings.policy)
         carried = is_carried(plan_node(self._goal(node, alone), node), report.order)
         self._reports.assess(node.name, carried=carried)
         asked = settings.outcome_of(node, report if carried else None)
         return replace(asked, fresh=asked.fresh.for_inherited()) if carried and asked is not None else asked
 
     async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
-        rest, conditions = self._resting.pop(node.name, None), self._conditions(node, asked)
-        if rest is not None and rest.holds(node, asked, conditions):
+        rest, speaks = self._resting.pop(node.name, None), self._speaks(node, asked)
+        if rest is not None and rest.holds(node, asked, speaks=speaks):
             self._settled[node.name] = _Settled(asked)
             self._resting[node.name] = replace(rest, node=node, asked=asked)
             return None
-        generation, goal = self._era, replace(self._goal(node, asked), conditions=conditions, stamp=self._stamp())
+        generation, goal = self._era, self._goal(node, asked)
         planned, goal = fitting_plan(goal, node)
         settled = self._settled.get(node.name)
         if settled is not None and (drifted := settled.drifted(asked, planned)):
             self._note_drift(node, drifted)
-            goal = replace(self._goal(node, asked), conditions=conditions, stamp=self._stamp())
+            goal = self._goal(node, asked)
             planned, goal = fitting_plan(goal, node)
         self._took(began)
         self._log_rejected(node, goal.desired, planned)
@@ -256,7 +259,7 @@ class Reconciler:
         self._settle(node, generation, asked, goal, frozenset())
         if not (planned or goal.contested or goal.desired.dropped) and generation is self._era:
             contributions = tuple(asked.evaluation.contributions)
-            self._resting[node.name] = _Rest(node, asked, contributions, conditions)
+            self._resting[node.name] = _Rest(node, asked, contributions, speaks)
         return self.drift.wait(node.name, self._now())
 
     def _took(self, began: float) -> None:
@@ -300,27 +303,44 @@ class Reconciler:
             contested = ((kind, key) for kind, keys in goal.contested.items() for key in keys)
             self._settled[node.name] = _Settled(asked, frozenset((*contested, *(act[:2] for act in left))))
 
-    def _conditions(self, node: Node, asked: Outcome) -> Mapping[str, Condition | None]:
-        """The desired conditions; only a recent report to this master says anything."""
+    def _speaks(self, node: Node, asked: Outcome) -> bool:
+        """Whether conditions are derived: only a recent report to this master says anything."""
+        return (
+            self._settings.conditions
+            and asked.fresh.reported
+            and self._heard(node.name)
+            and not self._writer.conditions_wait(node.name)
+        )
+
+    def _conditions(
+        self, node: Node, asked: Outcome, desired: Desired, undecided: Undecided
+    ) -> Mapping[str, Condition | None]:
+        """The desired conditions."""
         if not self._settings.conditions:
             return no_conditions(node, self._settings.instance)
-        if not asked.fresh.reported or not self._heard(node.name) or self._writer.conditions_wait(node.name):
-            return {}
         report = self._reports.get(node.name)
-        return {} if report is None else derive_conditions(node, report, self._settings.instance)
+        if report is None or not self._speaks(node, asked):
+            return {}
+        return derive_conditions(node, report, desired, undecided, self._settings.instance)
 
     def _goal(self, node: Node, asked: Outcome) -> Goal:
-        settings, name = self._settings, node.name
+        settings, name, desired = self._settings, node.name, self._derivations.derive(asked)
+        undecided = find_undecided(desired, asked.fresh, node, settings.instance, settings.proof)
+        contested = self.drift.contested(name, self._now())
+        if undecided.labels:
+            contested = {**contested, Kind.LABELS: contested.get(Kind.LABELS, frozenset()) | undecided.labels}
         return Goal(
-            self._derivations.derive(asked),
+            desired,
             asked.fresh,
             settings.overwrite,
             settings.instance,
-            self.drift.contested(name, self._now()),
+            contested,
             foreign=self._foreign.get(name, frozenset()) & node.labels.keys(),
             remembered=self._rejections.remembered.get(name),
             policy=settings.policy,
             proof=settings.proof,
+            conditions=self._conditions(node, asked, desired, undecided),
+            stamp=self._stamp(),
         )
 
     def _note_drift(self, node: Node, drifted: Sequence[Key]) -> None:
