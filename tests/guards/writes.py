@@ -41,9 +41,15 @@ IN_THE_WAY = (
         "return False",
         CONDITIONS + "test_a_policy_that_rejects_conditions_keeps_no_label_away",
     ),
+    Guard(  # a worker keeps the interval that it was told
+        "nfd/master/reports/heartbeats.py",
+        "return max(self._told.get(node, 0.0), now)",
+        "return now",
+        CONDITIONS + "test_a_fleet_that_shrinks_makes_no_condition_unknown",
+    ),
     Guard(  # a new leader has not heard the workers yet
         "nfd/master/node/conditions.py",
-        "if self.heartbeats.led() <= patience:",
+        "if self.heartbeats.led() <= self.patience():",
         "if False:",
         CONDITIONS + "test_a_new_leader_waits_and_then_says_unknown",
     ),

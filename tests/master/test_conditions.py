@@ -133,6 +133,24 @@ async def test_a_silent_worker_makes_them_unknown(place: Place, started: Started
     assert said(place, name, USABLE) == ("True", "Usable")
 
 
+async def test_a_fleet_that_shrinks_makes_no_condition_unknown(place: Place, started: Started, name: str) -> None:
+    """The worker keeps the long interval that it was told, until its next report."""
+    create(place, name)
+    service = await started.master()
+    await until(lambda: service._store.get(name) is not None)
+    others = [f"of-a-large-fleet-{number}" for number in range(9000)]
+    for other in others:
+        service._heartbeats.note(other)
+    reply = await send(service, Worker(name).report(LABELS))
+    assert reply.heartbeat > 700.0
+    for other in others:
+        service._heartbeats.forget(other)
+    started.clock.seconds += reply.heartbeat
+    assert (service._unknowns.is_heard(name), service._unknowns.due([name])) == (True, [])
+    started.clock.seconds += 900.0 * 4
+    await until(lambda: said(place, name, REPORTED) == ("Unknown", "WorkerSilent"))
+
+
 async def test_a_new_leader_waits_and_then_says_unknown(place: Place, started: Started, name: str) -> None:
     create(place, name)
     first = await started.master()

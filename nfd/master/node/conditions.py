@@ -113,18 +113,17 @@ class Unknowns:
     instance: str
     heartbeats: Heartbeats
 
-    def patience(self) -> float:
-        return self.heartbeats.patience(len(self.store.names()))
+    def patience(self, name: str = "") -> float:
+        return self.heartbeats.patience(len(self.store.names()), name)
 
     def is_heard(self, name: str) -> bool:
         """Whether the worker's latest report to this master is recent; one from before it led may be, too."""
         age = self.heartbeats.age(name)
-        return (self.heartbeats.led() if age is None else age) <= self.patience()
+        return (self.heartbeats.led() if age is None else age) <= self.patience(name)
 
     def due(self, names: Iterable[str]) -> list[tuple[str, str, str]]:
         """Nodes with conditions that are to be Unknown, each with reason and message."""
-        patience = self.patience()
-        if self.heartbeats.led() <= patience:
+        if self.heartbeats.led() <= self.patience():
             return []
         reported = types(self.instance)[0]
         found = []
@@ -136,7 +135,7 @@ class Unknowns:
             if node.boot_id and not known.message.endswith(f" {node.boot_id}"):
                 message = f"nfd-worker has not reported in boot {node.boot_id} of the Node yet"
                 found.append((name, "Rebooted", message))
-            elif (age := self.heartbeats.age(name)) is None or age > patience:
+            elif (age := self.heartbeats.age(name)) is None or age > self.patience(name):
                 found.append((name, "WorkerSilent", "nfd-worker has not reported for three heartbeats"))
         return found
 

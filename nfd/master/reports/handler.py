@@ -90,7 +90,7 @@ class ReportHandler:
         self._leadership.require()
         node = self._store.get(name)
         labels = None if node is None else names.choosing(node.labels)
-        return Reply(self._heartbeats.next_heartbeat(soon=not safe), labels)
+        return Reply(self._heartbeats.next_heartbeat(name, soon=not safe), labels)
 
     def passed(self, name: str, *, written: bool) -> None:
         """A pass over the node is done: answer the calls that wait for it."""

@@ -22,6 +22,8 @@ class Heartbeats:
         self.stale_after = stale_after
         self._now = now
         self._heard: dict[str, float] = {}
+        self._told: dict[str, float] = {}
+        """Node → the interval that its worker was told with the answer to its last report."""
         self._given_up: set[str] = set()
         self._since = now()
 
@@ -40,41 +42,62 @@ class Heartbeats:
 
     def forget(self, node: str) -> None:
         self._heard.pop(node, None)
+        self._told.pop(node, None)
         self._given_up.discard(node)
 
     def clear(self) -> None:
         """Restart the clock of all nodes: another master may have received their reports meanwhile."""
         self._heard.clear()
+        self._told.clear()
         self._given_up.clear()
         self._since = self._now()
 
-    def next_heartbeat(self, *, soon: bool = False) -> float:
-        """Seconds until a node's next report if nothing changes: longer with more nodes, and with jitter."""
-        return (HEARTBEAT_LIMITS[0] if soon else self.interval) * random.uniform(1 - JITTER, 1 + JITTER)
+    def next_heartbeat(self, node: str, *, soon: bool = False) -> float:
+        """Seconds until the node's next report if nothing changes: longer with more nodes, and with jitter."""
+        interval = self._told[node] = HEARTBEAT_LIMITS[0] if soon else self.interval
+        return interval * random.uniform(1 - JITTER, 1 + JITTER)
 
     @property
     def interval(self) -> float:
         return _interval(len(self._heard))
 
+    def _interval_of(self, node: str, now: float) -> float:
+        """The interval by which a node's silence is judged; `now` is the one of the present fleet.
+
+        The fleet may have shrunk since the worker was told its interval, which it keeps until its next report.
+        """
+        return max(self._told.get(node, 0.0), now)
+
     def led(self) -> float:
         """Seconds since the clock of all nodes was restarted, which a new leader does."""
         return self._now() - self._since
 
-    def patience(self, nodes: int) -> float:
-        """Seconds after which a worker is silent, in a fleet of at least that many nodes."""
-        return MISSED_HEARTBEATS * (1 + JITTER) * _interval(max(nodes, len(self._heard)))
+    def patience(self, nodes: int, node: str = "") -> float:
+        """Seconds after which the worker of a node, or any that was told nothing, is silent, in a fleet of at least
+        that many nodes."""
+        return MISSED_HEARTBEATS * (1 + JITTER) * self._interval_of(node, _interval(max(nodes, len(self._heard))))
 
     def count_silent(self) -> int:
         """Number of nodes whose worker has missed `MISSED_HEARTBEATS` heartbeats."""
-        patience = MISSED_HEARTBEATS * self.interval
-        return sum(self._now() - heard > patience for heard in self._heard.values())
+        interval, now = self.interval, self._now()
+        return sum(
+            now - heard > MISSED_HEARTBEATS * self._interval_of(node, interval) for node, heard in self._heard.items()
+        )
 
     def newly_stale(self, nodes: Iterable[str]) -> list[str]:
         """Nodes whose worker has been silent for longer than `stale_after` and for some heartbeats."""
         if self.stale_after <= 0:
             return []
-        before = self._now() - max(self.stale_after, MISSED_HEARTBEATS * self.interval)
-        return [node for node in nodes if node not in self._given_up and self._heard.get(node, self._since) < before]
+        interval, now = self.interval, self._now()
+
+        def limit(node: str) -> float:
+            return max(self.stale_after, MISSED_HEARTBEATS * self._interval_of(node, interval))
+
+        return [
+            node
+            for node in nodes
+            if node not in self._given_up and now - self._heard.get(node, self._since) > limit(node)
+        ]
 
     def give_up(self, node: str) -> None:
         """Do not return the node from `newly_stale` again until its worker has reported."""

@@ -1,0 +1,83 @@
+"""By which interval a worker's silence is judged: the one that it was told, or that of the present fleet if longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from nfd.master.reports.heartbeats import HEARTBEAT_LIMITS, JITTER, MISSED_HEARTBEATS, Heartbeats
+
+SHORTEST, LONGEST = HEARTBEAT_LIMITS
+NAME = "node-0"
+
+
+@dataclass
+class Clock:
+    seconds: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def fleet(heartbeats: Heartbeats, size: int) -> None:
+    for number in range(size):
+        heartbeats.note(f"node-{number}")
+    for number in range(size):
+        heartbeats.next_heartbeat(f"node-{number}")
+
+
+def shrink(heartbeats: Heartbeats, before: int, after: int) -> None:
+    for number in range(after, before):
+        heartbeats.forget(f"node-{number}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "interval"),
+    [(9000, 900, LONGEST), (9000, 9000, LONGEST), (3000, 300, 300.0), (300, 30, SHORTEST), (10, 10, SHORTEST)],
+)
+def test_a_fleet_that_shrinks_makes_no_worker_silent(before: int, after: int, interval: float) -> None:
+    """Neither in the conditions, nor in the metric, nor for the removal of labels."""
+    clock = Clock()
+    heartbeats = Heartbeats(stale_after=1.0, now=clock)
+    fleet(heartbeats, before)
+    shrink(heartbeats, before, after)
+    assert heartbeats.patience(after, NAME) == pytest.approx(MISSED_HEARTBEATS * (1 + JITTER) * interval)
+    clock.seconds += MISSED_HEARTBEATS * interval
+    assert (heartbeats.count_silent(), heartbeats.newly_stale([NAME])) == (0, [])
+    clock.seconds += 1
+    assert (heartbeats.count_silent(), heartbeats.newly_stale([NAME])) == (after, [NAME])
+
+
+def test_the_next_report_ends_the_long_interval() -> None:
+    clock = Clock()
+    heartbeats = Heartbeats(now=clock)
+    fleet(heartbeats, 9000)
+    shrink(heartbeats, 9000, 100)
+    heartbeats.note(NAME)
+    assert heartbeats.next_heartbeat(NAME) <= SHORTEST * (1 + JITTER)
+    assert heartbeats.patience(100, NAME) == pytest.approx(MISSED_HEARTBEATS * (1 + JITTER) * SHORTEST)
+
+
+def test_a_fleet_that_grows_makes_no_worker_silent() -> None:
+    """A worker that was told a short interval gets a longer one with its next answer."""
+    heartbeats = Heartbeats(now=Clock())
+    fleet(heartbeats, 10)
+    for number in range(10, 9000):
+        heartbeats.note(f"node-{number}")
+    assert heartbeats.patience(9000, NAME) > MISSED_HEARTBEATS * LONGEST
+
+
+def test_a_worker_that_is_to_report_soon_is_judged_by_the_fleet() -> None:
+    heartbeats = Heartbeats(now=Clock())
+    fleet(heartbeats, 9000)
+    assert heartbeats.next_heartbeat(NAME, soon=True) <= SHORTEST * (1 + JITTER)
+    assert heartbeats.patience(9000, NAME) > MISSED_HEARTBEATS * LONGEST
+
+
+def test_what_a_worker_was_told_is_forgotten_with_its_node_and_with_the_term() -> None:
+    heartbeats = Heartbeats(now=Clock())
+    fleet(heartbeats, 9000)
+    heartbeats.forget(NAME)
+    heartbeats.clear()
+    assert (heartbeats._told, len(heartbeats)) == ({}, 0)
