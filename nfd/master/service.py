@@ -19,6 +19,7 @@ from nfd.master.http.metrics import Metrics
 from nfd.master.http.reports_api import TimedReport
 from nfd.master.http.server import HttpServer
 from nfd.master.leadership import Election, Leadership, Phase
+from nfd.master.node.condition_rejections import ConditionRejections
 from nfd.master.node.conditions import Unknowns, utc_now
 from nfd.master.node.known_rejections import Unwritten
 from nfd.master.node.ownership import Origin, parse_owned
@@ -109,7 +110,8 @@ class Service:
         self._handler = ReportHandler(
             store, self.leadership, self._heartbeats, self.queue, self.metrics, instance, self._proof
         )
-        self._unknowns = Unknowns(store, instance, self._heartbeats)
+        rejections = ConditionRejections(options.now)
+        self._unknowns = Unknowns(store, instance, self._heartbeats, rejections)
         self._reconciler = Reconciler(
             store,
             self._handler.reports,
@@ -118,6 +120,7 @@ class Service:
             self.queue.add_later,
             heard=self._unknowns.is_heard,
             stamp=utc_now,
+            condition_rejections=rejections,
         )
         self.metrics.unwritten = self.unwritten
         self.metrics.fleet = FleetMetrics(self._led_nodes, lambda: self._options.info_labels).families

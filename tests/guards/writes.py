@@ -41,6 +41,12 @@ IN_THE_WAY = (
         "return False",
         CONDITIONS + "test_a_policy_that_rejects_conditions_keeps_no_label_away",
     ),
+    Guard(  # and on a fleet they are not tried node by node
+        "nfd/master/node/condition_rejections.py",
+        "return len(self._news) >= NODES",
+        "return False",
+        "tests/master/test_condition_rejections.py::test_a_policy_against_unknown_is_asked_once_in_five_minutes",
+    ),
     Guard(  # a worker keeps the interval that it was told
         "nfd/master/reports/heartbeats.py",
         "return max(self._told.get(node, 0.0), now)",

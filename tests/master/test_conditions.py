@@ -44,9 +44,9 @@ class Started:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     clock: Clock = field(default_factory=Clock)
 
-    async def master(self, **settings: Any) -> Service:
+    async def master(self, tick: float = 0.05, **settings: Any) -> Service:
         given = ReconcileOptions(**{"proof": PROOF, "conditions": True, **settings})
-        options = Options("127.0.0.1", 0, 0, resync=0, settings=given, now=self.clock, tick=0.05)
+        options = Options("127.0.0.1", 0, 0, resync=0, settings=given, now=self.clock, tick=tick)
         service = Service(await self.place.open(), options)
         self.stack.push_async_callback(service.stop)
         await service.start()

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nfd.errors import KubeError
+from nfd.errors import Forbidden, Invalid, KubeError
+from nfd.master.node.condition_rejections import ConditionRejections
 from nfd.master.node.desired import Desired
 from nfd.master.node.ownership import annotation
 from nfd.master.node.patch import condition_patch
@@ -112,6 +113,7 @@ class Unknowns:
     store: NodeStore
     instance: str
     heartbeats: Heartbeats
+    rejections: ConditionRejections
 
     def patience(self, name: str = "") -> float:
         return self.heartbeats.patience(len(self.store.names()), name)
@@ -144,14 +146,23 @@ class Unknowns:
         for name, reason, message in self.due(list(self.store.names())):
             if not leads():
                 return
+            if self.rejections.waits(name):
+                continue
             node = self.store.get(name)
             if node is None or not [one for one in self.due([name]) if one[1] == reason]:
                 continue
-            present = [one for one in types(self.instance) if one in node.conditions]
-            wanted = {one: Condition(UNKNOWN, reason, message) for one in present}
-            try:
-                await self.store.patch(name, condition_patch(node, wanted, utc_now()))
-                _log.info("node conditions are unknown", node=name, error=message)
-            except KubeError as error:  # tried again at the next check
-                _log.debug("cannot write node conditions", node=name, error=error)
-            await asyncio.sleep(PACE)
+            if self.rejections.claim(name):
+                await self._write(node, reason, message)
+                await asyncio.sleep(PACE)
+
+    async def _write(self, node: Node, reason: str, message: str) -> None:
+        wanted = {one: Condition(UNKNOWN, reason, message) for one in types(self.instance) if one in node.conditions}
+        try:
+            await self.store.patch(node.name, condition_patch(node, wanted, utc_now()))
+        except (Invalid, Forbidden) as error:
+            self.rejections.note(node.name, error)
+        except KubeError as error:  # tried again at the next check
+            _log.debug("cannot write node conditions", node=node.name, error=error)
+        else:
+            self.rejections.accept(node.name)
+            _log.info("node conditions are unknown", node=node.name, error=message)

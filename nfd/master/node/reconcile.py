@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.http.metrics import PLAN, Metrics
 from nfd.master.node.annotation_budget import fitting_plan
+from nfd.master.node.condition_rejections import ConditionRejections
 from nfd.master.node.conditions import derive_conditions, no_conditions
 from nfd.master.node.desired import Contribution, Desired, derive_freshness
 from nfd.master.node.drift import Drift, Key
@@ -112,6 +113,7 @@ class Reconciler:
     """Brings Nodes to their desired state. `wake(node, seconds)` queues a pass over a node.
 
     `heard` says whether a node's worker has reported recently, `stamp` is the time for conditions.
+    `condition_rejections` are known to whoever else writes conditions.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Reconciler:
         now: Callable[[], float] = time.monotonic,
         heard: Callable[[str], bool] = lambda name: True,
         stamp: Callable[[], str] = lambda: "",
+        condition_rejections: ConditionRejections | None = None,
     ) -> None:
         self.drift = Drift()
         self._store = store
@@ -135,7 +138,8 @@ class Reconciler:
         self._stamp = stamp
         self._settled: dict[str, _Settled] = {}
         self._rejections = Rejections(wake)
-        self._writer = Writer(store, metrics, self._rejections, reports.given_up, now)
+        self._condition_rejections = condition_rejections or ConditionRejections(now)
+        self._writer = Writer(store, metrics, self._rejections, self._condition_rejections, reports.given_up, now)
         self._startup = self._startup_taints()
         self._contradicted: dict[str, tuple[Unwritten, ...]] = {}
         self._foreign: dict[str, frozenset[str]] = {}
@@ -193,6 +197,7 @@ class Reconciler:
         self._derivations = DesiredCache()
         self._era = object()
         self._rejections.clear()
+        self._condition_rejections.clear()
         for memory in (self._settled, self._said, self._resting, self._contradicted, self._foreign):
             memory.clear()
 
@@ -201,7 +206,7 @@ class Reconciler:
         self.drift.forget(name)
         self._rejections.forget(name)
         self._startup.forget(name)
-        self._writer.rejected_conditions.pop(name, None)
+        self._condition_rejections.forget(name)
         for memory in (self._settled, self._said, self._resting, self._contradicted, self._foreign):
             memory.pop(name, None)
 
@@ -309,7 +314,7 @@ class Reconciler:
             self._settings.conditions
             and asked.fresh.reported
             and self._heard(node.name)
-            and not self._writer.conditions_wait(node.name)
+            and not self._condition_rejections.waits(node.name)
         )
 
     def _conditions(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from nfd.errors import Conflict, Forbidden, Invalid, Unauthorized
 from nfd.master.http.metrics import CONFLICT, FAILED, PATCH, PATCHED, REFUSED, Metrics
+from nfd.master.node.condition_rejections import ConditionRejections
 from nfd.master.node.known_rejections import EVERYTHING, Rejections, digest
 from nfd.master.node.ownership import ORIGINS, annotation, bookkeeping
 from nfd.master.node.patch import condition_patch, guarded, patches
@@ -26,8 +27,6 @@ from nfd.store.base import Condition, Kind, Node, NodeStore, Patch
 
 PATCHES = 12
 """PATCHes of one node in one pass, at most. What is uncertain after that counts as rejected until a canary tries it."""
-CONDITION_RETRY = 300.0
-"""Seconds until conditions that the API server has rejected are tried again."""
 _ORDER = (Kind.LABELS, Kind.ANNOTATIONS, Kind.TAINTS, Kind.RESOURCES)
 """Order of kinds; resources are last since they need a PATCH of the status."""
 _WORD = re.compile(r"[A-Za-z0-9_./-]+")
@@ -43,14 +42,15 @@ class Budget:
 
 
 class Writer:
-    """Writes Nodes. `rejections` are the known rejected changes; `silent` says whether a worker has been silent for too
-    long."""
+    """Writes Nodes. `rejections` are the known rejected changes, `conditions` the nodes whose conditions are rejected;
+    `silent` says whether a worker has been silent for too long."""
 
     def __init__(
         self,
         store: NodeStore,
         metrics: Metrics,
         rejections: Rejections,
+        conditions: ConditionRejections,
         silent: Callable[[str], bool],
         now: Callable[[], float],
     ) -> None:
@@ -59,29 +59,26 @@ class Writer:
         self.metrics = metrics
         self.silent = silent
         self.now = now
-        self.rejected_conditions: dict[str, float] = {}
-        """Node → when its conditions are tried again."""
+        self.conditions = conditions
 
     async def write(self, goal: Goal, planned: NodePlan, budget: Budget) -> tuple[frozenset[Act], float | None]:
         """Carry out a plan as far as the API server accepts it.
 
         Returns what is left out, and after how many seconds the node needs another pass for it. Raises: KubeError.
         """
-        acts = planned.acts()
+        acts, name = planned.acts(), planned.node.name
+        aside: Mapping[str, Condition | None] = {}
         left = self.rejections.left_out(planned.node, acts, self.now())
-        if self.conditions_wait(planned.node.name):
+        if planned.conditions and (self.conditions.is_doubtful(name) or self.conditions.waits(name)):
+            aside = planned.conditions if self.conditions.claim(name) else {}
             goal = replace(goal, conditions={})
-        work, again = _Pass(self, goal, planned.node, budget, digest(acts), set(left)), None
+        work, again = _Pass(self, goal, planned.node, budget, digest(acts), set(left), set_aside=aside), None
         try:
             await work.carry_out()
             await work.write_set_aside()
         finally:
             again = work.finish()
         return frozenset(work.left), again
-
-    def conditions_wait(self, name: str) -> bool:
-        """Whether the API server has rejected the conditions of the Node a short time ago."""
-        return self.rejected_conditions.get(name, self.now()) > self.now()
 
 
 @dataclass(slots=True)
@@ -104,7 +101,7 @@ class _Pass:
     """The latest rejection."""
     counts: Counter[str] = field(default_factory=Counter)
     set_aside: Mapping[str, Condition | None] = field(default_factory=dict)
-    """Conditions of a PATCH that was rejected: they are written alone, after the rest."""
+    """Conditions that were or may be rejected: they are written alone, after the rest."""
     news: dict[str, tuple[Invalid, list[Act]]] = field(default_factory=dict)
     """By policy or webhook: acts that are rejected on few nodes so far."""
 
@@ -280,7 +277,7 @@ class _Pass:
     async def write_set_aside(self) -> None:
         """Write conditions alone that were in a rejected PATCH. If they are rejected again, they wait. Raises:
         KubeError."""
-        name, writer = self.node.name, self.writer
+        name, conditions = self.node.name, self.writer.conditions
         if not self.set_aside or EVERYTHING in self.left:
             return
         try:
@@ -288,11 +285,9 @@ class _Pass:
         except Unauthorized:
             raise
         except (Invalid, Forbidden) as error:
-            if name not in writer.rejected_conditions:
-                _log.error("the API server rejects the conditions of the node", node=name, error=error)
-            writer.rejected_conditions[name] = writer.now() + CONDITION_RETRY
+            conditions.note(name, error)
         else:
-            writer.rejected_conditions.pop(name, None)
+            conditions.accept(name)
 
     async def _send(self, patch: Patch) -> None:
         self.budget.left -= 1
@@ -302,6 +297,8 @@ class _Pass:
     def _record_written(self, planned: NodePlan) -> None:
         self.got = True
         self._accept({**planned.acts(), EVERYTHING: ""})
+        if planned.conditions:
+            self.writer.conditions.accept(self.node.name)
         for change in planned.changes.values():
             self.counts.update(written=len(change.write), removed=len(change.remove))
         silent = self.writer.silent(self.node.name)
