@@ -71,6 +71,12 @@ IN_THE_WAY = (
         "if True:",
         DRIFT + "test_a_key_that_others_keep_changing_or_removing_comes_back",
     ),
+    Guard(  # nor is one over a condition
+        "nfd/master/node/plan.py",
+        "and name not in goal.contested.get(CONDITIONS, _NONE)",
+        "",
+        CONDITIONS + "test_one_that_others_keep_changing_comes_back_later",
+    ),
     Guard(  # a shared label is its latest writer's, by what the API server notes
         "nfd/master/node/plan.py",
         "foreign = SHARED & (goal.foreign | node.writers.keys())",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ import pytest
 
 from nfd.master.node.conditions import derive_conditions
 from nfd.master.node.desired import derive_desired
+from nfd.master.node.drift import BACKOFF, FREE
 from nfd.master.node.prune import prune
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.node.undecided import NOTHING, Undecided
@@ -180,6 +182,43 @@ async def test_another_boot_makes_them_unknown_until_the_worker_reports(
     await send(service, Worker(name, boot_id="boot-2").report(LABELS))
     assert said(place, name, REPORTED) == ("True", "WorkerReported")
     assert conditions_of(place, name)[REPORTED]["message"].endswith("boot boot-2")
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown", None])
+async def test_one_that_others_keep_changing_comes_back_later(
+    place: Place, started: Started, name: str, status: str | None
+) -> None:
+    """Twice at once and then after some seconds, as a label does; everything else is written meanwhile."""
+    create(place, name)
+    service, worker = await started.master(), Worker(name)
+    await until(lambda: service._store.get(name) is not None)
+    await send(service, worker.report(LABELS))
+    for number in range(FREE + 1):
+        began = time.monotonic()
+        others = [one for one in conditions_of(place, name).values() if one["type"] != REPORTED]
+        theirs = {"type": REPORTED, "status": status, "reason": "Theirs", "message": f"{number}"}
+        place.edit(name, {"status": {"conditions": [*others, *([theirs] if status else [])]}}, "status")
+        await until(lambda count=number + 1: service.metrics["drift_restored"] == count)  # type: ignore[misc]
+        if number == FREE:
+            await send(service, worker.report(LABELS | {F + "cpu-x": "2"}))
+            assert labels_of(place, name)[F + "cpu-x"] == "2"
+            assert said(place, name, REPORTED) == (status and (status, "Theirs"))
+        await until(lambda: said(place, name, REPORTED) == ("True", "WorkerReported"))
+    assert BACKOFF[0] <= time.monotonic() - began < BACKOFF[0] + 3
+    assert service.metrics["drift_restored"] == FREE + 1
+    assert said(place, name, USABLE) == ("True", "Usable")
+
+
+async def test_what_the_master_makes_unknown_is_no_change_of_others(place: Place, started: Started, name: str) -> None:
+    create(place, name)
+    service, worker = await started.master(), Worker(name)
+    await until(lambda: service._store.get(name) is not None)
+    for _ in range(FREE + 2):
+        await send(service, worker.report(LABELS))
+        assert said(place, name, REPORTED) == ("True", "WorkerReported")
+        started.clock.seconds += 900.0 * 4
+        await until(lambda: said(place, name, REPORTED) == ("Unknown", "WorkerSilent"))
+    assert service.metrics["drift_restored"] == 0
 
 
 async def test_prune_removes_them_and_no_others(place: Place, started: Started, name: str) -> None:

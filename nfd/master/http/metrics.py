@@ -58,7 +58,9 @@ COUNTERS = {
     "report_requests": Counter(
         "Times that this master asked all workers to report, since it knew the features of too few nodes."
     ),
-    "drift_restored": Counter("Keys managed by nfd that somebody else changed or removed and that were restored."),
+    "drift_restored": Counter(
+        "Keys and conditions managed by nfd that somebody else changed or removed and that were restored."
+    ),
     "startup_taints_removed": Counter("Startup taints removed from labelled nodes."),
     "nodefeaturerule_processing_errors": Counter("Rules that could not be evaluated on a node."),
     "nodefeaturerule_status_updates": Counter("PATCH requests for the status of NodeFeatureRules."),
@@ -73,7 +75,7 @@ GAUGES = {
     "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
     "startup_tainted_nodes": "Nodes that still have a startup taint that is to be removed.",
-    "contested_keys": "Keys that others have changed or removed more than twice within ten minutes.",
+    "contested_keys": "Keys and conditions that others have changed or removed more than twice within ten minutes.",
     "queued_nodes": "Nodes waiting for a pass.",
     "store_connected": "1 while the watch on nodes works.",
     "leading": "1 while this master is the leader, which writes.",

@@ -27,6 +27,8 @@ from nfd.store.base import Condition, Kind, Node, NodeStore
 
 REPORTED, USABLE = "FeaturesReported", "AcceleratorsUsable"
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+REBOOTED, SILENT = "Rebooted", "WorkerSilent"
+"""Reasons of Unknown."""
 PACE = 0.2
 """Seconds between two conditions that become Unknown: five a second."""
 VFIO = "vfio"
@@ -101,6 +103,11 @@ def no_conditions(node: Node, instance: str) -> dict[str, Condition | None]:
     return {one: None for one in types(instance) if one in node.conditions}
 
 
+def is_own_unknown(one: Condition | None) -> bool:
+    """Whether `Unknowns` may have written it."""
+    return one is not None and one.status == UNKNOWN and one.reason in (REBOOTED, SILENT)
+
+
 def utc_now() -> str:
     """The time as conditions have it (RFC 3339)."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -136,9 +143,9 @@ class Unknowns:
                 continue
             if node.boot_id and not known.message.endswith(f" {node.boot_id}"):
                 message = f"nfd-worker has not reported in boot {node.boot_id} of the Node yet"
-                found.append((name, "Rebooted", message))
+                found.append((name, REBOOTED, message))
             elif (age := self.heartbeats.age(name)) is None or age > self.patience(name):
-                found.append((name, "WorkerSilent", "nfd-worker has not reported for three heartbeats"))
+                found.append((name, SILENT, "nfd-worker has not reported for three heartbeats"))
         return found
 
     async def mark(self, leads: Callable[[], bool]) -> None:

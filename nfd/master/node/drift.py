@@ -1,4 +1,7 @@
-"""Detects that another writer changes managed keys repeatedly, and restores them later each time (back-off)."""
+"""Detects that another writer changes managed keys or conditions repeatedly, and restores them later each time.
+
+That is their back-off.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nfd.master.node.shared_labels import SHARED, SHARED_WAIT
-from nfd.store.base import Kind
 
 WINDOW = 600.0
 """Seconds for which a change counts."""
@@ -15,7 +17,8 @@ FREE = 2
 BACKOFF = (4.0, 120.0)
 """Back-off in seconds after that: the first delay, which doubles each time, and the longest."""
 
-Key = tuple[Kind, str]
+Key = tuple[str, str]
+"""Kind and key; of a condition `CONDITIONS` and its type."""
 
 
 @dataclass(slots=True)
@@ -46,10 +49,10 @@ class Drift:
             contest.until = now + waits[key]
         return waits
 
-    def contested(self, node: str, now: float) -> dict[Kind, frozenset[str]]:
+    def contested(self, node: str, now: float) -> dict[str, frozenset[str]]:
         """The keys of a node that are in back-off at this time."""
         self._age(node, now)
-        found: dict[Kind, set[str]] = {}
+        found: dict[str, set[str]] = {}
         for (kind, key), contest in self._nodes.get(node, {}).items():
             if contest.until > now:
                 found.setdefault(kind, set()).add(key)

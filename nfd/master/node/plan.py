@@ -28,6 +28,9 @@ from nfd.quantity import same_quantity
 from nfd.rules.policy import Policy, may_remove
 from nfd.store.base import Condition, Kind, Node
 
+CONDITIONS = "conditions"
+"""Stands for a kind among contested keys: those of conditions are their types."""
+
 Act = tuple[Kind, str, bool]
 """One act of a plan: kind, key, and True to remove it. Bookkeeping annotations are included."""
 
@@ -91,7 +94,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a pass. `contested` keys are in back-off: they stay as they are, and in the lists.
+    """The goal of a pass. `contested` keys and conditions are in back-off: they stay as they are, and in the lists.
 
     `refused` keys are those that the API server does not let the master change: they stay as they are, and in the lists
     only if they are on the Node. `foreign` are shared labels that another product changed after the master wrote them.
@@ -102,7 +105,7 @@ class Goal:
     fresh: Freshness = ALL_FRESH
     overwrite: bool = True
     instance: str = ""
-    contested: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
+    contested: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     refused: Mapping[Kind, AbstractSet[str]] = field(default_factory=dict)
     foreign: AbstractSet[str] = _NONE
     remembered: Owned | None = None
@@ -187,7 +190,11 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
         goal=goal,
         before=listed,
         left=frozenset((kind, key) for kind in Kind for key in _left(kind, listed, before, goal, node)),
-        conditions={name: one for name, one in goal.conditions.items() if node.conditions.get(name) != one},
+        conditions={
+            name: one
+            for name, one in goal.conditions.items()
+            if node.conditions.get(name) != one and name not in goal.contested.get(CONDITIONS, _NONE)
+        },
     )
 
 

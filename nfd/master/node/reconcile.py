@@ -12,13 +12,13 @@ from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.http.metrics import PLAN, Metrics
 from nfd.master.node.annotation_budget import fitting_plan
 from nfd.master.node.condition_rejections import ConditionRejections
-from nfd.master.node.conditions import derive_conditions, no_conditions
+from nfd.master.node.conditions import derive_conditions, is_own_unknown, no_conditions
 from nfd.master.node.desired import Contribution, Desired, derive_freshness
 from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
 from nfd.master.node.known_rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node
-from nfd.master.node.plan import Act, Goal, NodePlan, plan_node
+from nfd.master.node.plan import CONDITIONS, Act, Goal, NodePlan, plan_node
 from nfd.master.node.proof import Proof
 from nfd.master.node.shared_labels import SHARED
 from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
@@ -40,6 +40,9 @@ LONG_PLAN = 0.02
 """Seconds. After a plan that took longer, as one for thousands of labels does, plans wait for as long as it took."""
 MAX_LOGGED = 50
 """Rejected keys that have a log line each; more are logged as a number."""
+
+Conditions = Mapping[str, Condition | None]
+"""Conditions by type, None for one to remove."""
 
 _log = log.get("master")
 
@@ -76,6 +79,7 @@ class _Rest:
     node: Node
     asked: Outcome
     contributions: tuple[Contribution, ...]
+    conditions: Conditions
     speaks: bool
     """Whether the report gives conditions."""
 
@@ -94,19 +98,32 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """The outcome of the last pass over a node, and the keys that it left unchanged."""
+    """The outcome of the last pass over a node, the conditions that the Node has since, and the keys that were left
+    unchanged."""
 
     asked: Outcome
+    conditions: Conditions
     left: frozenset[Key] = frozenset()
 
     def drifted(self, asked: Outcome, planned: NodePlan) -> list[Key]:
-        """Keys that another writer must have changed since."""
+        """Keys and conditions that another writer must have changed since."""
         then = self.asked
         if then.report is not asked.report or then.evaluation.contributions is not asked.evaluation.contributions:
             return []
         unmanaged = self.left or SHARED & planned.changes[Kind.LABELS].refused
         notes = planned.records if unmanaged else ()  # then the lists differ for that reason
-        return [(kind, key) for kind, key in planned.written() if (kind, key) not in self.left and key not in notes]
+        found = [(kind, key) for kind, key in planned.written() if (kind, key) not in self.left and key not in notes]
+        return [*found, *((CONDITIONS, name) for name in planned.conditions if self._drifted_condition(name, planned))]
+
+    def _drifted_condition(self, name: str, planned: NodePlan) -> bool:
+        """Whether another writer changed a condition; the master makes one Unknown without a pass."""
+        wanted = planned.conditions[name]
+        return (
+            name in self.conditions
+            and self.conditions[name] == wanted
+            and (CONDITIONS, name) not in self.left
+            and not is_own_unknown(planned.node.conditions.get(name))
+        )
 
 
 class Reconciler:
@@ -241,7 +258,7 @@ class Reconciler:
     async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
         rest, speaks = self._resting.pop(node.name, None), self._speaks(node, asked)
         if rest is not None and rest.holds(node, asked, speaks=speaks):
-            self._settled[node.name] = _Settled(asked)
+            self._settled[node.name] = _Settled(asked, rest.conditions)
             self._resting[node.name] = replace(rest, node=node, asked=asked)
             return None
         generation, goal = self._era, self._goal(node, asked)
@@ -264,7 +281,7 @@ class Reconciler:
         self._settle(node, generation, asked, goal, frozenset())
         if not (planned or goal.contested or goal.desired.dropped) and generation is self._era:
             contributions = tuple(asked.evaluation.contributions)
-            self._resting[node.name] = _Rest(node, asked, contributions, speaks)
+            self._resting[node.name] = _Rest(node, asked, contributions, goal.conditions, speaks)
         return self.drift.wait(node.name, self._now())
 
     def _took(self, began: float) -> None:
@@ -306,7 +323,9 @@ class Reconciler:
         """Record the result of the pass, without these acts."""
         if generation is self._era:
             contested = ((kind, key) for kind, keys in goal.contested.items() for key in keys)
-            self._settled[node.name] = _Settled(asked, frozenset((*contested, *(act[:2] for act in left))))
+            left_out = self._condition_rejections.waits(node.name)
+            keys = frozenset[Key]((*contested, *(act[:2] for act in left)))
+            self._settled[node.name] = _Settled(asked, {} if left_out else goal.conditions, keys)
 
     def _speaks(self, node: Node, asked: Outcome) -> bool:
         """Whether conditions are derived: only a recent report to this master says anything."""
@@ -317,9 +336,7 @@ class Reconciler:
             and not self._condition_rejections.waits(node.name)
         )
 
-    def _conditions(
-        self, node: Node, asked: Outcome, desired: Desired, undecided: Undecided
-    ) -> Mapping[str, Condition | None]:
+    def _conditions(self, node: Node, asked: Outcome, desired: Desired, undecided: Undecided) -> Conditions:
         """The desired conditions."""
         if not self._settings.conditions:
             return no_conditions(node, self._settings.instance)
@@ -351,7 +368,7 @@ class Reconciler:
     def _note_drift(self, node: Node, drifted: Sequence[Key]) -> None:
         """Another writer changed or removed managed keys."""
         del self._settled[node.name]
-        foreign = {key for kind, key in drifted if kind is Kind.LABELS and key in SHARED & node.labels.keys()}
+        foreign = {key for kind, key in drifted if kind == Kind.LABELS and key in SHARED & node.labels.keys()}
         if foreign:
             self._foreign[node.name] = self._foreign.get(node.name, frozenset()) | foreign
         waits = self.drift.note(node.name, [one for one in drifted if one[1] not in foreign], self._now())
@@ -413,11 +430,13 @@ async def write_repeatedly(store: NodeStore, name: str, plan: Callable[[Node], N
     raise KubeError(f"node {name}: changed {ATTEMPTS} times while it was being written")
 
 
-def _changer(node: Node, kind: Kind, key: str) -> str:
+def _changer(node: Node, kind: str, key: str) -> str:
     """Who changed a managed key, from managedFields."""
-    if key not in node.actual(kind):
+    if kind == CONDITIONS:
+        return "unknown"
+    if key not in node.actual(Kind(kind)):
         return "unknown, since the key was removed"
-    known = node.writers.get(key) if kind is Kind.LABELS else None
+    known = node.writers.get(key) if kind == Kind.LABELS else None
     return known or (node.writer if node.writer not in ("", FIELD_MANAGER) else "unknown")
 
 
