@@ -110,6 +110,8 @@ class Master:
             settings.publish,
             tuple(self.service.unwritten()),
             self.service.kept_taints(),
+            settings.conditions,
+            tuple(self.service.silent()) if settings.conditions else (),
         )
 
     def missing(self) -> str:

@@ -97,8 +97,7 @@ class Service:
         self.metrics = Metrics(__version__, time.time())
         self.metrics.gauges = self._gauges
         self.queue = Queue()
-        self.port = 0
-        self.http_port = 0
+        self.port = self.http_port = 0
         self.leadership = Leadership(options.election.lease if options.election else None)
         self._options = options
         self._store = store
@@ -110,8 +109,8 @@ class Service:
         self._handler = ReportHandler(
             store, self.leadership, self._heartbeats, self.queue, self.metrics, instance, self._proof
         )
-        rejections = ConditionRejections(options.now)
-        self._unknowns = Unknowns(store, instance, self._heartbeats, rejections)
+        self._condition_rejections = ConditionRejections(options.now)
+        self._unknowns = Unknowns(store, instance, self._heartbeats, self._condition_rejections)
         self._reconciler = Reconciler(
             store,
             self._handler.reports,
@@ -120,7 +119,7 @@ class Service:
             self.queue.add_later,
             heard=self._unknowns.is_heard,
             stamp=utc_now,
-            condition_rejections=rejections,
+            condition_rejections=self._condition_rejections,
         )
         self.metrics.unwritten = self.unwritten
         self.metrics.fleet = FleetMetrics(self._led_nodes, lambda: self._options.info_labels).families
@@ -182,7 +181,12 @@ class Service:
 
     def unwritten(self) -> list[Unwritten]:
         """Keys that nodes should have but do not get."""
-        return [*self._reconciler.refused(), *self._reconciler.contradicted()]
+        reconciler = self._reconciler
+        return [*reconciler.refused(), *reconciler.contradicted(), *self._condition_rejections.unwritten()]
+
+    def silent(self) -> list[str]:
+        """The nodes whose worker is silent."""
+        return [name for name in self._store.names() if not self._unknowns.is_heard(name)]
 
     def kept_taints(self) -> Mapping[str, Mapping[str, str]]:
         """The startup taints that Nodes still have, and why, by Node."""
@@ -474,9 +478,7 @@ class Service:
 
     def _led_nodes(self) -> list[Node]:
         """All Nodes; none where another master leads."""
-        if self.leadership.phase is not Phase.LEADING:
-            return []
-        return [node for name in self._store.names() if (node := self._store.get(name)) is not None]
+        return self.nodes() if self.leadership.phase is Phase.LEADING else []
 
     def _gauges(self) -> Mapping[str, float]:
         snapshot = self._handler.snapshot

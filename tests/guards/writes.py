@@ -47,9 +47,9 @@ IN_THE_WAY = (
         "return False",
         "tests/master/test_condition_rejections.py::test_a_policy_against_unknown_is_asked_once_in_five_minutes",
     ),
-    Guard(  # a worker keeps the interval that it was told
+    Guard(  # a worker keeps the interval that it got
         "nfd/master/reports/heartbeats.py",
-        "return max(self._told.get(node, 0.0), now)",
+        "return max(self._intervals.get(node, 0.0), now)",
         "return now",
         CONDITIONS + "test_a_fleet_that_shrinks_makes_no_condition_unknown",
     ),

@@ -136,7 +136,7 @@ async def test_a_silent_worker_makes_them_unknown(place: Place, started: Started
 
 
 async def test_a_fleet_that_shrinks_makes_no_condition_unknown(place: Place, started: Started, name: str) -> None:
-    """The worker keeps the long interval that it was told, until its next report."""
+    """The worker keeps the long interval that it got, until its next report."""
     create(place, name)
     service = await started.master()
     await until(lambda: service._store.get(name) is not None)

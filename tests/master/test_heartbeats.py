@@ -1,4 +1,4 @@
-"""By which interval a worker's silence is judged: the one that it was told, or that of the present fleet if longer."""
+"""A worker may be silent by the interval that it got, or by that of the present fleet if longer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_next_report_ends_the_long_interval() -> None:
 
 
 def test_a_fleet_that_grows_makes_no_worker_silent() -> None:
-    """A worker that was told a short interval gets a longer one with its next answer."""
+    """A worker that got a short interval gets a longer one with its next answer."""
     heartbeats = Heartbeats(now=Clock())
     fleet(heartbeats, 10)
     for number in range(10, 9000):
@@ -75,9 +75,9 @@ def test_a_worker_that_is_to_report_soon_is_judged_by_the_fleet() -> None:
     assert heartbeats.patience(9000, NAME) > MISSED_HEARTBEATS * LONGEST
 
 
-def test_what_a_worker_was_told_is_forgotten_with_its_node_and_with_the_term() -> None:
+def test_what_a_worker_got_is_forgotten_with_its_node_and_with_the_term() -> None:
     heartbeats = Heartbeats(now=Clock())
     fleet(heartbeats, 9000)
     heartbeats.forget(NAME)
     heartbeats.clear()
-    assert (heartbeats._told, len(heartbeats)) == ({}, 0)
+    assert (heartbeats._intervals, len(heartbeats)) == ({}, 0)

@@ -1,15 +1,18 @@
 """Print why a node has a label, or why not: the source or rule that set it and the features it is made from, or what
 prevents it. NODE is - for the machine of --host-root or --replay; rule files are evaluated as the master would. Any
 other NODE is one of the cluster of the kubeconfig, with its labels, rules and NodeFeature objects. Without LABEL: which
-startup taints the Node has, and why they are not removed yet."""
+startup taints the Node has, and why they are not removed yet; which conditions of nfd it has, since when, and what the
+master would set."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.explain import feature_files
@@ -34,7 +37,7 @@ EXAMPLES = (
         "explain gpu-01 big-gpus --master http://localhost:8081",
         "with the features it is made from, or the term that does not match",
     ),
-    ("explain gpu-01 --master http://localhost:8081", "why the Node still has its startup taints"),
+    ("explain gpu-01 --master http://localhost:8081", "why the Node has its startup taints and conditions"),
     ("explain --replay recordings/gpu-01 - cpu-cpuid.AVX512F", "on a recorded machine; this one without --replay"),
     ("explain - features.d", "what each line of this machine's feature files became"),
 )
@@ -66,14 +69,15 @@ def add_flags(parser: ArgumentParser) -> None:
         metavar="LABEL",
         nargs="?",
         default="",
-        help=f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints of NODE."
-        f" {feature_files.NAME}: all feature files of NODE -",
+        help=f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints and"
+        f" conditions of NODE. {feature_files.NAME}: all feature files of NODE -",
     )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def run(args: Namespace) -> int:
     if args.node != HERE:
-        return show(*_explain_on_cluster(args)) if args.label else _show_startup_taints(args)
+        return show(*_explain_on_cluster(args), args.output) if args.label else _show_node(args)
     if not args.label:
         raise ConfigError(f"LABEL: needed for NODE {HERE}, whose taints are in no file")
     plan, problems = plan_of(args)
@@ -81,7 +85,10 @@ def run(args: Namespace) -> int:
     rules = compile_files(args.rules, POLICY)
     seen = scan(host, plan, problems, rules)
     if args.label == feature_files.NAME:
-        sys.stdout.writelines(f"{visible(line)}\n" for line in feature_files.explain_files(host, seen))
+        found = list(feature_files.explain_files(host, seen))
+        if args.output == "json":
+            return _show_json({"lines": found})
+        sys.stdout.writelines(f"{visible(line)}\n" for line in found)
         return 0
     key, remark = elsewhere(args.label, seen.labels)
     case = Case(key, host, plan, rules, seen)
@@ -89,7 +96,7 @@ def run(args: Namespace) -> int:
     lines = reasons(case) if value is None else present(case)
     also = nvidia_key(args.label) if value is None else ""
     other = reasons(replace(case, key=also)) if also else ()
-    return show(key, value, [*remark, *lines, *(f"{also} is missing, too: {line}" for line in other)])
+    return show(key, value, [*remark, *lines, *(f"{also} is missing, too: {line}" for line in other)], args.output)
 
 
 def nvidia_key(written: str) -> str:
@@ -110,19 +117,28 @@ def elsewhere(written: str, labels: Iterable[str]) -> tuple[str, list[str]]:
     return same[0], [f"{key} is missing, this is the label of that name{more}"]
 
 
-def show(key: str, value: str | None, lines: Iterable[str]) -> int:
+def show(key: str, value: str | None, lines: Iterable[str], output: str = "text") -> int:
     """Print a label with its reasons."""
+    if output == "json":
+        return _show_json({"label": key, "value": value, "reasons": list(lines)})
     style = style_of(sys.stdout)
     head = style.warn(f"{key} is missing") if value is None else f"{key}={style.value(visible(value))}"
     sys.stdout.write("\n  ".join([head, *map(visible, lines)]) + "\n")
     return 0
 
 
-def _show_startup_taints(args: Namespace) -> int:
-    from nfd.cli.explain.startup_taints import explain_startup_taints
+def _show_json(found: Mapping[str, Any]) -> int:
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    return 0
 
-    heading, lines = explain_startup_taints(args)
-    sys.stdout.write("\n  ".join(map(visible, [heading, *lines])) + "\n")
+
+def _show_node(args: Namespace) -> int:
+    from nfd.cli.explain.node import explain_node
+
+    found = explain_node(args)
+    if args.output == "json":
+        return _show_json(found.to_json())
+    sys.stdout.write("\n  ".join(map(visible, [found.heading, *found.lines()])) + "\n")
     return 0
 
 

@@ -106,6 +106,10 @@ class MasterState:
     """The keys that the API server rejects at present."""
     kept_taints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The startup taints that Nodes still have, and why, by Node."""
+    node_conditions: bool | None = None
+    """Whether Nodes get conditions, None if the master is too old to report it."""
+    silent: tuple[str, ...] = ()
+    """The Nodes whose worker is silent, if Nodes get conditions."""
 
     @property
     def joining(self) -> Joining:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from nfd.errors import KubeError
-from nfd.master.node.known_rejections import NODES
+from nfd.errors import Invalid, KubeError
+from nfd.master.node.known_rejections import NODES, Unwritten
+from nfd.names import NFD_NS
 from nfd.runtime import log
 
 RETRY = 300.0
 """Seconds until conditions that the API server has rejected are tried again."""
+CONDITION = "condition"
+"""The kind in `Unwritten`; the key stands for all types."""
 
 _log = log.get("master")
 
@@ -28,6 +31,8 @@ class ConditionRejections:
         """Node → when its conditions may be tried again."""
         self._news: set[str] = set()
         """Nodes that were rejected since the last success on any node."""
+        self._why = ("", "")
+        """By whom conditions were rejected the last time, and why."""
         self._due = 0.0
         """When the next node may try while all wait."""
         self._canary = ""
@@ -61,8 +66,13 @@ class ConditionRejections:
 
     def note(self, name: str, error: KubeError) -> None:
         """The node's conditions were rejected; logged if that is news, neither of this node nor of all."""
+        self._why = (error.by if isinstance(error, Invalid) else "the API server", str(error))
         if self.reject(name):
             _log.error("the API server rejects the conditions of the node", node=name, error=error)
+
+    def unwritten(self) -> list[Unwritten]:
+        """The nodes whose conditions are rejected, as one entry."""
+        return [Unwritten(CONDITION, NFD_NS, *self._why, tuple(sorted(self._until)))] if self._until else []
 
     def accept(self, name: str) -> None:
         """The node's conditions were written: those of other nodes are tried as well."""

@@ -103,6 +103,20 @@ def no_conditions(node: Node, instance: str) -> dict[str, Condition | None]:
     return {one: None for one in types(instance) if one in node.conditions}
 
 
+def find_unknown(node: Node, instance: str, *, silent: bool) -> dict[str, Condition]:
+    """The conditions of the Node that are to be Unknown: of another boot than the report, or of a silent worker."""
+    reported = node.conditions.get(types(instance)[0])
+    if reported is None or reported.status != TRUE:
+        return {}
+    if node.boot_id and not reported.message.endswith(f" {node.boot_id}"):
+        wanted = Condition(UNKNOWN, REBOOTED, f"nfd-worker has not reported in boot {node.boot_id} of the Node yet")
+    elif silent:
+        wanted = Condition(UNKNOWN, SILENT, "nfd-worker has not reported for three heartbeats")
+    else:
+        return {}
+    return {one: wanted for one in types(instance) if one in node.conditions}
+
+
 def is_own_unknown(one: Condition | None) -> bool:
     """Whether `Unknowns` may have written it."""
     return one is not None and one.status == UNKNOWN and one.reason in (REBOOTED, SILENT)
@@ -130,40 +144,31 @@ class Unknowns:
         age = self.heartbeats.age(name)
         return (self.heartbeats.led() if age is None else age) <= self.patience(name)
 
-    def due(self, names: Iterable[str]) -> list[tuple[str, str, str]]:
-        """Nodes with conditions that are to be Unknown, each with reason and message."""
+    def due(self, names: Iterable[str]) -> list[tuple[str, Mapping[str, Condition]]]:
+        """Nodes with conditions that are to be Unknown, and these."""
         if self.heartbeats.led() <= self.patience():
             return []
-        reported = types(self.instance)[0]
-        found = []
-        for name in names:
-            node = self.store.get(name)
-            known = node.conditions.get(reported) if node is not None else None
-            if node is None or known is None or known.status != TRUE:
-                continue
-            if node.boot_id and not known.message.endswith(f" {node.boot_id}"):
-                message = f"nfd-worker has not reported in boot {node.boot_id} of the Node yet"
-                found.append((name, REBOOTED, message))
-            elif (age := self.heartbeats.age(name)) is None or age > self.patience(name):
-                found.append((name, SILENT, "nfd-worker has not reported for three heartbeats"))
-        return found
+        nodes = (node for name in names if (node := self.store.get(name)) is not None)
+        found = ((node.name, find_unknown(node, self.instance, silent=self._is_silent(node.name))) for node in nodes)
+        return [(name, wanted) for name, wanted in found if wanted]
+
+    def _is_silent(self, name: str) -> bool:
+        age = self.heartbeats.age(name)
+        return age is None or age > self.patience(name)
 
     async def mark(self, leads: Callable[[], bool]) -> None:
         """Write those that are due, five a second at most, while this master leads."""
-        for name, reason, message in self.due(list(self.store.names())):
+        for name, wanted in self.due(list(self.store.names())):
             if not leads():
                 return
             if self.rejections.waits(name):
                 continue
             node = self.store.get(name)
-            if node is None or not [one for one in self.due([name]) if one[1] == reason]:
-                continue
-            if self.rejections.claim(name):
-                await self._write(node, reason, message)
+            if node is not None and (name, wanted) in self.due([name]) and self.rejections.claim(name):
+                await self._write(node, wanted)
                 await asyncio.sleep(PACE)
 
-    async def _write(self, node: Node, reason: str, message: str) -> None:
-        wanted = {one: Condition(UNKNOWN, reason, message) for one in types(self.instance) if one in node.conditions}
+    async def _write(self, node: Node, wanted: Mapping[str, Condition]) -> None:
         try:
             await self.store.patch(node.name, condition_patch(node, wanted, utc_now()))
         except (Invalid, Forbidden) as error:
@@ -172,4 +177,5 @@ class Unknowns:
             _log.debug("cannot write node conditions", node=node.name, error=error)
         else:
             self.rejections.accept(node.name)
-            _log.info("node conditions are unknown", node=node.name, error=message)
+            why = next(one.message for one in wanted.values())
+            _log.info("node conditions are unknown", node=node.name, error=why)

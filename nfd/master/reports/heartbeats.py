@@ -22,8 +22,8 @@ class Heartbeats:
         self.stale_after = stale_after
         self._now = now
         self._heard: dict[str, float] = {}
-        self._told: dict[str, float] = {}
-        """Node → the interval that its worker was told with the answer to its last report."""
+        self._intervals: dict[str, float] = {}
+        """Node → the interval that its worker got with the answer to its last report."""
         self._given_up: set[str] = set()
         self._since = now()
 
@@ -42,19 +42,19 @@ class Heartbeats:
 
     def forget(self, node: str) -> None:
         self._heard.pop(node, None)
-        self._told.pop(node, None)
+        self._intervals.pop(node, None)
         self._given_up.discard(node)
 
     def clear(self) -> None:
         """Restart the clock of all nodes: another master may have received their reports meanwhile."""
         self._heard.clear()
-        self._told.clear()
+        self._intervals.clear()
         self._given_up.clear()
         self._since = self._now()
 
     def next_heartbeat(self, node: str, *, soon: bool = False) -> float:
         """Seconds until the node's next report if nothing changes: longer with more nodes, and with jitter."""
-        interval = self._told[node] = HEARTBEAT_LIMITS[0] if soon else self.interval
+        interval = self._intervals[node] = HEARTBEAT_LIMITS[0] if soon else self.interval
         return interval * random.uniform(1 - JITTER, 1 + JITTER)
 
     @property
@@ -62,18 +62,18 @@ class Heartbeats:
         return _interval(len(self._heard))
 
     def _interval_of(self, node: str, now: float) -> float:
-        """The interval by which a node's silence is judged; `now` is the one of the present fleet.
+        """The interval by which a worker may be silent; `now` is the one of the present fleet.
 
-        The fleet may have shrunk since the worker was told its interval, which it keeps until its next report.
+        The fleet may have shrunk since the worker got its interval, which it keeps until its next report.
         """
-        return max(self._told.get(node, 0.0), now)
+        return max(self._intervals.get(node, 0.0), now)
 
     def led(self) -> float:
         """Seconds since the clock of all nodes was restarted, which a new leader does."""
         return self._now() - self._since
 
     def patience(self, nodes: int, node: str = "") -> float:
-        """Seconds after which the worker of a node, or any that was told nothing, is silent, in a fleet of at least
+        """Seconds after which the worker of a node, or any that got no interval, is silent, in a fleet of at least
         that many nodes."""
         return MISSED_HEARTBEATS * (1 + JITTER) * self._interval_of(node, _interval(max(nodes, len(self._heard))))
 
