@@ -15,6 +15,7 @@ from gfd.config_manager import read_settings
 from nfd.config.flags import parse
 from nfd.config.load import load
 from nfd.host import PLUGIN_D
+from nfd.master.node.startup_taints import parse_startup_taint
 from nfd.sources.system import LABELLED
 from nfd.worker.config import model
 from tests.controlplane.cluster import ControlPlane
@@ -354,6 +355,36 @@ def test_nothing_is_said_about_values_that_work() -> None:
 def test_a_mistake_in_the_values_is_refused_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(helm_python.HelmError, match=named):
         chart_objects(values)
+
+
+TAINT_KEYS = [
+    "nfd", "a.io/b", "readiness.k8s.io/nfd", "startup-taint.cluster-autoscaler.kubernetes.io/nfd", "k8s.io/nfd",
+    "x.readiness.k8s.io/nfd", "node.kubernetes.io/nfd", "kubernetes.io/nfd", "x.k8s.io/nfd", "notkubernetes.io/nfd",
+    "nfd.node.kubernetes.io/nfd", "edge.nfd.node.kubernetes.io/nfd", "xnfd.node.kubernetes.io/nfd",
+    "feature.node.kubernetes.io/nfd", "profile.node.kubernetes.io/nfd", "a.io/b/c", "A.io/b", "a..io/b", "/b", "a.io/",
+    "a.io/-b", "a.io/b_", "a.io/b c", f"a.io/{'x' * 63}", f"a.io/{'x' * 64}", f"{'x.' * 126}x/b", f"{'x.' * 127}x/b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        *({"key": key, "value": "pending", "effect": "NoSchedule"} for key in TAINT_KEYS),
+        *({"key": "a.io/b", "value": value, "effect": "NoExecute"} for value in ("", True, 1, "a b", "a,b", "x" * 64)),
+    ],
+    ids=str,
+)
+def test_a_startup_taint_that_the_master_refuses_is_refused(taint: dict[str, Any]) -> None:
+    """By the same rules, so that no master ends at its start."""
+    value = taint["value"]
+    written = str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        parse_startup_taint(f"{taint['key']}{f'={written}' if written else ''}:{taint['effect']}")
+    except ValueError:
+        with pytest.raises(helm_python.HelmError, match="startupTaints: key "):
+            chart_objects({"startupTaints": [taint]})
+    else:
+        assert chart_objects({"startupTaints": [taint]})
 
 
 def test_gfd_enabled_of_the_device_plugins_chart() -> None:

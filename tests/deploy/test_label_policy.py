@@ -6,7 +6,7 @@ Nobody but nfd-master changes labels and bookkeeping annotations of nfd on a Nod
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -28,6 +28,7 @@ BEFORE = {
     "labels": {F + "cpu-x": "true", N + "gpu.product": "T4", N + "mig.config": "all-disabled", "team": "red"},
     "annotations": {BOOKS: "cpu-x"},
 }
+STARTUP_TAINTS = [f"{one}/nfd" for one in NAMESPACES]
 MASTER = f"system:serviceaccount:{NAMESPACE}:nfd-master"
 KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -39,8 +40,12 @@ def component() -> list[Object]:
     return [each for each in objects if each["kind"] in KINDS]
 
 
-def of_chart(**values: Any) -> list[Object]:
-    found = chart_objects({"labelPolicy": {"enable": True, **values}, "fullnameOverride": "nfd"})
+def of_chart(startup_taints: Sequence[str] = (), **values: Any) -> list[Object]:
+    """With startup taints of these keys: the first in the master's configuration file, the others in the values."""
+    given = [{"key": key, "value": "pending", "effect": "NoSchedule"} for key in startup_taints[1:]]
+    config = {"startupTaints": [f"{key}=pending:NoSchedule" for key in startup_taints[:1]]}
+    policy = {"labelPolicy": {"enable": True, **values}, "fullnameOverride": "nfd"}
+    found = chart_objects({**policy, "startupTaints": given, "master": {"config": config}})
     return [each for each in found if each["kind"] in KINDS]
 
 
@@ -103,7 +108,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
     control_plane.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     karpenter = f"system:serviceaccount:{NAMESPACE}:karpenter"
-    for each in of_chart(actions=["Deny", "Audit"], exemptUsers=[karpenter]):
+    for each in of_chart(STARTUP_TAINTS, actions=["Deny", "Audit"], exemptUsers=[karpenter]):
         text = json.dumps(each).replace(f':{NAMESPACE}:nfd\\"', f':{NAMESPACE}:nfd-master\\"')
         place = POLICIES if each["kind"] == KINDS[0] else BINDINGS
         control_plane.request("POST", f"{place}?fieldValidation=Strict", json.loads(text))
@@ -218,8 +223,8 @@ MASTER_MAY = [
     pytest.param(note("vendor.io/x", "1"), "", id="annotation of a rule"),
 ]
 MASTER_MAY += [
-    pytest.param({"spec": {"taints": [{"key": f"{one}/nfd", "effect": "NoSchedule"}]}}, "", id=f"taint of {one}")
-    for one in NAMESPACES
+    pytest.param({"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}, "", id=f"startup taint {key}")
+    for key in STARTUP_TAINTS
 ]
 MASTER_MAY_NOT = [
     pytest.param(label("kubernetes.io/hostname", "x"), "", id="host name"),
@@ -233,6 +238,10 @@ MASTER_MAY_NOT = [
     ),
     pytest.param(
         {"spec": {"taints": [{"key": "x.readiness.k8s.io/nfd", "effect": "NoSchedule"}]}}, "", id="similar taint"
+    ),
+    *(
+        pytest.param({"spec": {"taints": [{"key": f"{one}/other", "effect": "NoSchedule"}]}}, "", id=f"other of {one}")
+        for one in NAMESPACES
     ),
     pytest.param({"metadata": {"finalizers": ["vendor.io/x"]}}, "", id="finalizer"),
     pytest.param({"status": {"capacity": {"cpu": "1000"}}}, "/status", id="cpu"),
