@@ -24,6 +24,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--only", default=",".join(ALL), help=f"of {', '.join(ALL)}; the cold start is always there")
     parser.add_argument("--seconds", type=float, default=30.0, help="length of the time in which nothing changes")
+    parser.add_argument(
+        "--node-conditions", action="store_true", help="measure that time once more, by a master with node conditions"
+    )
     parser.add_argument("--at-once", type=int, default=100, help="workers that speak at the same time")
     parser.add_argument("--processes", type=int, default=2, help="processes that speak for them")
     parser.add_argument(
@@ -59,6 +62,8 @@ async def measure(run: Run, given: argparse.Namespace) -> None:
     if "idle" in only:
         await scenarios.nothing_changes(run, given.seconds)
         await scenarios.beat_bytes(run)
+    if given.node_conditions:
+        await scenarios.node_conditions(run, given.at_once, given.seconds)
     if "change" in only:
         taken = sorted([await scenarios.some_change_on_one(run) for _ in range(50)])
         run.table.add(

@@ -101,6 +101,16 @@ def prepare(plane: ControlPlane) -> Path:
     return plane.kubeconfig_for(plane.service_account_token("nfd-master", NAMESPACE))
 
 
+def count_conditions(plane: ControlPlane, kind: str) -> int:
+    """How many Nodes have a condition of that type."""
+    found, rest = 0, ""
+    while True:
+        page = plane.request("GET", f"/api/v1/nodes?limit=500{f'&continue={rest}' if rest else ''}")
+        found += sum(any(one["type"] == kind for one in node["status"]["conditions"]) for node in page["items"])
+        if not (rest := page["metadata"].get("continue", "")):
+            return found
+
+
 async def heartbeats(plane: ControlPlane, count: Callable[[], int], period: float = HEARTBEAT) -> None:
     """Every kubelet tells every so often that its node is still well. Until cancelled."""
     link, number = Link(plane, 4), 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench.fleet import bare
+from bench.fleet import bare, cluster
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import resident, stored_bytes
 from bench.fleet.machines import LABELS, node_name
@@ -13,7 +13,9 @@ from bench.fleet.relay import relay
 from bench.fleet.run import Cost, Run
 from bench.fleet.watcher import Test
 from nfd.master.reports.heartbeats import HEARTBEAT_LIMITS, HEARTBEATS_PER_SECOND
+from tests.controlplane.audit import WRITES
 
+FEATURES_REPORTED = "nfd.node.kubernetes.io/FeaturesReported"
 F = "feature.node.kubernetes.io/"
 PATIENCE = 900.0
 BARE = 500
@@ -70,8 +72,8 @@ async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float, l
     run.table.add(f"{what}: master memory", f"{resident(run.master.pid):.0f} MiB", "", "")
 
 
-async def nothing_changes(run: Run, seconds: float) -> None:
-    """Every worker beats, as often as the master has told them."""
+async def nothing_changes(run: Run, seconds: float, how: str = "") -> None:
+    """Every worker beats, as often as the master has told them; `how` says what is different about the master."""
     numbers = range(run.nodes)
     pace = pace_of(run.nodes)
     share = list(numbers)[: max(round(run.nodes * seconds / pace), 1)]
@@ -79,16 +81,38 @@ async def nothing_changes(run: Run, seconds: float) -> None:
         await run.crew.report(share, run.target, seconds=seconds)
     per_minute = 60 / cost.seconds
     beats = f"{len(share) / cost.seconds:.1f} beats/s, API server {cost.spent.api / cost.seconds:.1%}"
-    run.table.add("nothing changes: master, of a core", f"{cost.spent.master / cost.seconds:.1%}", "6 %", beats)
+    run.table.add(f"nothing changes{how}: master, of a core", f"{cost.spent.master / cost.seconds:.1%}", "6 %", beats)
     run.table.add(
-        "nothing changes: requests of the master", str(dict(cost.asked)), "0 writes", f"in {cost.seconds:.0f} s"
+        f"nothing changes{how}: requests of the master", str(dict(cost.asked)), "0 writes", f"in {cost.seconds:.0f} s"
     )
     run.table.add(
-        "nothing changes: master CPU per node and minute",
+        f"nothing changes{how}: master CPU per node and minute",
         f"{cost.spent.master / run.nodes * per_minute * 1e3:.2f} ms",
         "",
         "",
     )
+    writes = sum(number for what, number in cost.asked.items() if is_write(what))
+    run.table.add(
+        f"nothing changes{how}: Node writes", str(writes), "0", f"{len(share)} of {run.nodes} nodes have reported"
+    )
+
+
+async def node_conditions(run: Run, at_once: int, seconds: float) -> None:
+    """The same once more with node conditions, which a new master writes with the first reports."""
+    run.master.stop()
+    run.masters.clear()
+    master = await run.start_master("--node-conditions")
+    await run.crew.report(range(run.nodes), run.target, at_once)
+    await run.until(lambda: "" if not master.metric("nfd_master_queued_nodes") else "nodes are queued", PATIENCE)
+    carrying = await asyncio.to_thread(cluster.count_conditions, run.plane, FEATURES_REPORTED)
+    run.table.add("node conditions: Nodes that have one", str(carrying), str(run.nodes), "")
+    await nothing_changes(run, seconds, " with node conditions")
+
+
+def is_write(what: str) -> bool:
+    """Whether a request, such as `patch nodes/status`, writes a Node."""
+    verb, _, resource = what.partition(" ")
+    return verb in WRITES and resource.partition("/")[0] == "nodes"
 
 
 async def beat_bytes(run: Run, beats: int = 20) -> None:
