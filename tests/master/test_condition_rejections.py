@@ -114,6 +114,9 @@ async def test_a_policy_against_unknown_is_asked_once_in_five_minutes(control_pl
             return len(asked)
 
         assert await mark() == NODES
+        (unwritten,) = service.unwritten()
+        assert (unwritten.kind, unwritten.nodes) == ("condition", tuple(nodes[:NODES]))
+        assert f"{prefix}no-unknown" in unwritten.by
         assert await mark() == 0
         await send(service, Worker(nodes[0], started=2).report({F + "cpu-x": "2"}))
         assert labels_of(place, nodes[0])[F + "cpu-x"] == "2"
@@ -123,3 +126,4 @@ async def test_a_policy_against_unknown_is_asked_once_in_five_minutes(control_pl
         started.clock.seconds += RETRY
         assert await mark() == len(nodes)
         await until(lambda: {said(place, name, REPORTED) for name in nodes} == {("Unknown", "WorkerSilent")})
+        assert service.unwritten() == []

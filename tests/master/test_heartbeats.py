@@ -79,5 +79,7 @@ def test_what_a_worker_got_is_forgotten_with_its_node_and_with_the_term() -> Non
     heartbeats = Heartbeats(now=Clock())
     fleet(heartbeats, 9000)
     heartbeats.forget(NAME)
+    heartbeats.next_heartbeat(NAME)
+    assert NAME not in heartbeats._intervals, "the answer to the last report of a deleted node"
     heartbeats.clear()
     assert (heartbeats._intervals, len(heartbeats)) == ({}, 0)

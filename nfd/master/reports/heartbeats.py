@@ -54,7 +54,9 @@ class Heartbeats:
 
     def next_heartbeat(self, node: str, *, soon: bool = False) -> float:
         """Seconds until the node's next report if nothing changes: longer with more nodes, and with jitter."""
-        interval = self._intervals[node] = HEARTBEAT_LIMITS[0] if soon else self.interval
+        interval = HEARTBEAT_LIMITS[0] if soon else self.interval
+        if node in self._heard:
+            self._intervals[node] = interval
         return interval * random.uniform(1 - JITTER, 1 + JITTER)
 
     @property
