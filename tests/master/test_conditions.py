@@ -204,7 +204,7 @@ async def test_one_that_others_keep_changing_comes_back_later(
             assert labels_of(place, name)[F + "cpu-x"] == "2"
             assert said(place, name, REPORTED) == (status and (status, "Theirs"))
         await until(lambda: said(place, name, REPORTED) == ("True", "WorkerReported"))
-    assert BACKOFF[0] <= time.monotonic() - began < BACKOFF[0] + 3
+    assert time.monotonic() - began >= BACKOFF[0]
     assert service.metrics["drift_restored"] == FREE + 1
     assert said(place, name, USABLE) == ("True", "Usable")
 
