@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nfd.cli.dra import Dra, read_dra
+from nfd.cli.dra import read_dra
 from nfd.cli.parsers import path
 from nfd.config.section import parse_duration
 from nfd.errors import ConfigError, Forbidden, KubeError, NotFound, Unavailable
+from nfd.fleet.dra import Dra
 from nfd.fleet.nodes import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.paths import CONFIG_MAPS, NODES, PODS, in_namespace, object_path
@@ -38,6 +39,8 @@ class Fleet:
     nodes: Sequence[Json]
     asks: Mapping[str, Sequence[Ask]] = field(default_factory=dict)
     dra: Dra = field(default_factory=Dra)
+    refused: str = ""
+    """Why pods are not counted, "" if they are."""
 
     @property
     def summaries(self) -> list[NodeSummary]:
@@ -128,13 +131,19 @@ def default_kubeconfig() -> str:
     return str(path) if not os.environ.get("KUBECONFIG") and path.is_file() else ""
 
 
-def read_fleet(args: Namespace, *, pods: bool = False, dra: bool = False) -> Fleet:
-    """All nodes that `--selector` selects. Raises: ConfigError, KubeError."""
+def read_fleet(args: Namespace, *, pods: bool = False, dra: bool = False, lenient: bool = False) -> Fleet:
+    """All nodes that `--selector` selects. With `lenient`, pods may be refused. Raises: ConfigError, KubeError."""
 
     async def ask(client: KubeClient) -> Fleet:
-        nodes = await read_nodes(client, args.selector)
-        asks = await read_asks(client) if pods else {}
-        return Fleet(nodes, asks, await read_dra(client) if dra else Dra(None))
+        nodes, refused = await read_nodes(client, args.selector), ""
+        asks: Mapping[str, Sequence[Ask]] = {}
+        try:
+            asks = await read_asks(client) if pods else {}
+        except Forbidden as error:
+            if not lenient:
+                raise
+            refused = f"requests of pods are not counted: {error}"
+        return Fleet(nodes, asks, await read_dra(client) if dra else Dra(None), refused)
 
     return ask_cluster(args, ask)
 

@@ -2,6 +2,8 @@
 is in feature.node.kubernetes.io, /KEY is a key without any. Operators: = != < <= > >=, in (A, B), not in (A, B),
 exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is compared as a
 version. A condition that no selector can express becomes a list of the nodes that match now, with a warning.
+With -o wide and -o json, print also what pods have been given of the accelerators of each node, through device
+plug-ins and through DRA.
 
 With --drift, print nodes whose driver, kernel, system or firmware is not that of most nodes of their group. The
 microcode of processors, the BIOS, and the firmware of GPUs and RDMA devices are in features: with --master they are
@@ -13,6 +15,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from nfd.cli.cluster import Json, add_cluster_flags, read_fleet
 from nfd.cli.nodes import HEAD, WIDE, add_list_flags, as_data, cells_of, follow, order_of
@@ -21,6 +24,7 @@ from nfd.cli.parsers import path
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
 from nfd.fleet.drift import Deviation, deviations, firmware_of, versions_of
+from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.node_template import group_nodes
 from nfd.fleet.nodes import NodeSummary
 from nfd.fleet.query import Expression, keys_of, missing_keys, parse_query
@@ -30,6 +34,7 @@ EXAMPLES = (
     ("find 'nvidia.com/gpu.memory>=40000 and cpu-cpuid.AVX512F'", "nodes with large GPUs and AVX-512"),
     ("find 'nvidia.com/gpu.product =~ \"A100|H100\" and not /dedicated'", "a pattern; a label without a namespace"),
     ("find 'kernel-version.full >= 5.15' -o name", "a version; only the names, for a script"),
+    ("find 'nvidia.com/gpu.memory>=40000' -o wide", "also what is allocated of their GPUs"),
     ("find 'cpu-model.vendor_id in (AMD, Intel)' -o affinity", "only the nodeAffinity for a pod"),
     ("find --drift --group-by karpenter.sh/nodepool", "nodes with another driver or kernel than their pool"),
     ("find --drift --master http://localhost:8081", "also with another microcode, VBIOS or other firmware"),
@@ -69,7 +74,11 @@ def run(args: Namespace) -> int:
         if args.output not in ("text", "wide", "name"):
             raise ConfigError("--watch is for -o text, wide and name")
         return follow(args, lines.text, lines.choose, lines.same)
-    nodes = read_fleet(args).summaries
+    counted = args.output in ("wide", "json")
+    fleet = read_fleet(args, pods=counted, dra=counted, lenient=True)
+    nodes, lines.pods_known = fleet.summaries, not fleet.refused
+    for line in filter(None, (fleet.refused, fleet.dra.note)):
+        sys.stderr.write(f"nfd find: {line}\n")
     for line in missing_keys(expression, (node.labels for node in nodes)):
         sys.stderr.write(f"nfd find: {line}\n")
     found = lines.choose(nodes, True)
@@ -78,7 +87,8 @@ def run(args: Namespace) -> int:
         return 0
     selector = to_selector(expression, [node.labels for node in nodes])
     if args.output == "json":
-        value = {"nodes": [node.name for node in found], "warnings": list(selector.warnings)}
+        resources = {node.name: lines.resources(node) for node in found if node.resources}
+        value = {"nodes": [node.name for node in found], "resources": resources, "warnings": list(selector.warnings)}
         selectors = {"labelSelector": selector.to_label_selector(), "affinity": selector.to_affinity()}
         sys.stdout.write(as_data(value | selectors, "json"))
         return 0
@@ -95,7 +105,11 @@ class Lines:
     def __init__(self, expression: Expression, args: Namespace) -> None:
         self._expression, self._args, self._keys = expression, args, keys_of(expression)
         self._heading = not args.no_headers
-        more = (*HEAD[1:], *WIDE) if args.output == "wide" else ()
+        self._counts = args.output == "wide" and not args.watch
+        self.pods_known = True
+        """Whether what pods request is known."""
+        more: tuple[str, ...] = (*HEAD[1:], *WIDE) if args.output == "wide" else ()
+        more += ("ALLOCATED",) if self._counts else ()
         head = ("NAME", *(key.rpartition("/")[2] for key in self._keys), *more)
         style = style_of(sys.stdout)
         kept = head.index("PROBLEMS") if more else 0
@@ -121,7 +135,22 @@ class Lines:
 
     def _cells(self, node: NodeSummary) -> list[str]:
         more = cells_of(node, wide=True)[1:] if self._args.output == "wide" else []
+        if self._counts:
+            amounts = ((one, one.allocated if self._is_known(one) else "?") for one in node.resources)
+            more.append(", ".join(f"{one.name} {taken}/{one.allocatable}" for one, taken in amounts))
         return [node.name, *(node.labels.get(key, "") for key in self._keys), *more]
+
+    def resources(self, node: NodeSummary) -> list[dict[str, Any]]:
+        """What the node offers of accelerators, with what is allocated of it as far as that is known."""
+        found = [(one, one.to_json()) for one in node.resources]
+        return [
+            {key: value for key, value in data.items() if key != "allocated" or self._is_known(one)}
+            for one, data in found
+        ]
+
+    def _is_known(self, one: Resource) -> bool:
+        """Whether it is known how much of a resource is allocated: of DRA devices, claims say so."""
+        return self.pods_known or one.by_claim
 
 
 def _drift(args: Namespace) -> int:

@@ -9,7 +9,7 @@ ROCm/k8s-gpu-dra-driver, docs/driver-attributes.md). A device of another driver 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,9 @@ PARTITIONS = "partitions"
 """Capacity of a device that stands for all partitions of one kind on a GPU; each claim takes one of them or more."""
 _MIB = 1 << 20
 _ADDRESS = "resource.kubernetes.io/pciBusID"
+_PARENT = (_ADDRESS, "parentUUID", "uuid", "pciAddr")
+COUNTED = frozenset(("type", "profile", "computePartition", "memoryPartition", "partitionProfile", *_PARENT))
+"""The attributes that counting needs."""
 _REFUSED = ("NoSchedule", "NoExecute")
 
 Json = Mapping[str, Any]
@@ -85,7 +88,7 @@ class Offered:
     @property
     def physical(self) -> str:
         """The GPU that it is, or is a part of."""
-        named = (self.attributes.get(name) for name in (_ADDRESS, "parentUUID", "uuid", "pciAddr"))
+        named = (self.attributes.get(name) for name in _PARENT)
         return next(filter(None, named), "") or next((name for name, _ in self.consumes), self.name)
 
 
@@ -106,6 +109,19 @@ class Held:
     @property
     def key(self) -> Key:
         return self.driver, self.pool, self.device
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One ResourceSlice; `of` is how many slices this generation of the pool has."""
+
+    driver: str
+    pool: str
+    generation: int = 0
+    of: int = 1
+    node: str = ""
+    devices: tuple[Offered, ...] = ()
+    counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +153,14 @@ class OnNode:
 
 
 NOTHING = OnNode()
+
+
+@dataclass(frozen=True, slots=True)
+class Dra:
+    """Node → its part, None if that may not be read; `note` says why nothing is counted, "" if all is."""
+
+    nodes: Mapping[str, OnNode] | None = field(default_factory=dict)
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +206,11 @@ def _partitions_held(held: Held) -> int:
     return held.consumed.get(PARTITIONS) or 1
 
 
-def by_node(slices: Iterable[Json], claims: Iterable[Json]) -> dict[str, OnNode]:
+def by_node(slices: Iterable[Slice], held: Iterable[Held]) -> dict[str, OnNode]:
     """Node → its part, of all drivers of accelerators."""
-    held = list({(*one.key, one.share): one for claim in claims for one in read_claim(claim)}.values())
+    holding: dict[Key, dict[str, Held]] = {}
+    for one in held:
+        holding.setdefault(one.key, {})[one.share] = one
     found: dict[str, list[OnNode]] = {}
     for pool in read_pools(slices):
         if pool.problem:
@@ -192,8 +218,12 @@ def by_node(slices: Iterable[Json], claims: Iterable[Json]) -> dict[str, OnNode]
             for node in pool.nodes:
                 found.setdefault(node, []).append(OnNode(problems=(text,), drivers=(pool.driver,)))
             continue
-        for node in {device.node for device in pool.devices if device.node}:
-            found.setdefault(node, []).append(_on_node(node, pool, held))
+        on_node: dict[str, list[Offered]] = {}
+        for device in pool.devices:
+            on_node.setdefault(device.node, []).append(device)
+        for node, devices in on_node.items():
+            if node:
+                found.setdefault(node, []).append(_on_node(devices, pool, holding))
     return {node: _joined(parts) for node, parts in found.items()}
 
 
@@ -204,51 +234,60 @@ def _joined(parts: Sequence[OnNode]) -> OnNode:
     return OnNode(*(all_of(name) for name in ("resources", "held", "devices", "problems", "drivers")))
 
 
-def is_of_accelerators(item: Json) -> bool:
-    """Whether a ResourceSlice is of a driver that is known here."""
-    return vendor_of_driver(str((item.get("spec") or {}).get("driver", ""))) != ""
+def read_slice(item: Json, attributes: Container[str] | None = None) -> Slice | None:
+    """A ResourceSlice of any version of the API, with these attributes of its devices (None: all).
 
-
-def read_pools(slices: Iterable[Json]) -> list[Pool]:
-    """Pools of accelerators, by driver and name."""
-    by_pool: dict[tuple[str, str], list[Json]] = {}
-    for one in filter(is_of_accelerators, slices):
-        spec = one["spec"]
-        by_pool.setdefault((spec["driver"], str((spec.get("pool") or {}).get("name", ""))), []).append(spec)
-    return [_pool(driver, name, specs) for (driver, name), specs in sorted(by_pool.items())]
-
-
-def _pool(driver: str, name: str, specs: Sequence[Json]) -> Pool:
-    newest = max(int(spec["pool"].get("generation") or 0) for spec in specs)
-    current = [spec for spec in specs if int(spec["pool"].get("generation") or 0) == newest]
-    nodes = frozenset(str(spec["nodeName"]) for spec in specs if spec.get("nodeName"))
-    wanted = max(int(spec["pool"].get("resourceSliceCount") or 1) for spec in current)
-    if len(current) < wanted:
-        return Pool(driver, name, problem=f"is incomplete: {len(current)} of {wanted} slices", nodes=nodes)
-    devices = tuple(device for spec in current for device in read_devices(name, spec))
-    if len({device.name for device in devices}) < len(devices):
-        return Pool(driver, name, problem="is invalid: two devices have one name", nodes=nodes)
+    None if its driver is not one of accelerators that is known here.
+    """
+    spec = item.get("spec") or {}
+    driver, pool = str(spec.get("driver", "")), spec.get("pool") or {}
+    if not vendor_of_driver(driver):
+        return None
     counters = {
         (str(one["name"]), counter): whole(amount.get("value"))
-        for spec in current
         for one in spec.get("sharedCounters") or ()
         for counter, amount in (one.get("counters") or {}).items()
     }
+    name, node = str(pool.get("name", "")), str(spec.get("nodeName") or "")
+    numbers = int(pool.get("generation") or 0), int(pool.get("resourceSliceCount") or 1)
+    return Slice(driver, name, *numbers, node, tuple(_devices(name, spec, attributes)), counters)
+
+
+def read_pools(slices: Iterable[Slice]) -> list[Pool]:
+    """Pools of accelerators, by driver and name."""
+    by_pool: dict[tuple[str, str], list[Slice]] = {}
+    for one in slices:
+        by_pool.setdefault((one.driver, one.pool), []).append(one)
+    return [_pool(driver, name, parts) for (driver, name), parts in sorted(by_pool.items())]
+
+
+def _pool(driver: str, name: str, slices: Sequence[Slice]) -> Pool:
+    newest = max(one.generation for one in slices)
+    current = [one for one in slices if one.generation == newest]
+    nodes = frozenset(one.node for one in slices if one.node)
+    wanted = max(one.of for one in current)
+    if len(current) < wanted:
+        return Pool(driver, name, problem=f"is incomplete: {len(current)} of {wanted} slices", nodes=nodes)
+    devices = tuple(device for one in current for device in one.devices)
+    if len({device.name for device in devices}) < len(devices):
+        return Pool(driver, name, problem="is invalid: two devices have one name", nodes=nodes)
+    counters = {key: amount for one in current for key, amount in one.counters.items()}
     return Pool(driver, name, devices, counters, nodes=nodes)
 
 
-def read_devices(pool: str, spec: Json) -> Iterator[Offered]:
-    """The devices of one slice, in any version of the API."""
+def _devices(pool: str, spec: Json, attributes: Container[str] | None) -> Iterator[Offered]:
+    """The devices of one slice."""
     driver = str(spec.get("driver", ""))
     own = f"{driver}/"
     for one in spec.get("devices") or ():
         facts = one.get("basic") or one  # v1beta1
+        named = ((key.removeprefix(own), value) for key, value in (facts.get("attributes") or {}).items())
         yield Offered(
             driver,
             pool,
             str(one.get("name", "")),
             str(spec.get("nodeName") or facts.get("nodeName") or ""),
-            {key.removeprefix(own): _text(value) for key, value in (facts.get("attributes") or {}).items()},
+            {key: _text(value) for key, value in named if attributes is None or key in attributes},
             _amounts(facts.get("capacity"), own),
             {
                 (str(part.get("counterSet", "")), counter): whole(amount.get("value"))
@@ -275,10 +314,8 @@ def read_claim(claim: Json) -> Iterator[Held]:
             yield Held(driver, str(result.get("pool", "")), str(result.get("device", "")), share, consumed, name, pods)
 
 
-def _on_node(node: str, pool: Pool, held: Sequence[Held]) -> OnNode:
-    devices = [device for device in pool.devices if device.node == node]
-    names = {device.key for device in devices}
-    mine = tuple(one for one in held if one.key in names)
+def _on_node(devices: Sequence[Offered], pool: Pool, holding: Mapping[Key, Mapping[str, Held]]) -> OnNode:
+    mine = tuple(one for device in devices for one in holding.get(device.key, {}).values())
     unit = Unit(vendor_of_driver(pool.driver), DEVICE)
     rows = [
         *_whole_devices(devices, {one.key for one in mine}, unit),
@@ -295,7 +332,7 @@ def _whole_devices(devices: Sequence[Offered], taken: set[Key], unit: Unit) -> I
     if whole:
         used = {device.physical for device in devices if device.key in taken} & whole.keys()
         offered = used | {name for name, device in whole.items() if not device.tainted}
-        yield Resource(devices[0].driver, len(whole), len(offered), len(used), unit=unit)
+        yield Resource(devices[0].driver, len(whole), len(offered), len(used), unit=unit, by_claim=True)
 
 
 def _shares(devices: Sequence[Offered], held: Sequence[Held], unit: Unit) -> Iterator[Resource]:
@@ -310,7 +347,9 @@ def _shares(devices: Sequence[Offered], held: Sequence[Held], unit: Unit) -> Ite
         if parts:
             total, used = sum(part.total for part in parts), sum(part.allocated for part in parts)
             offered = sum(part.total for part, one in zip(parts, having, strict=True) if not one.tainted)
-            yield Resource(f"{shared[0].driver}/{name}", total, offered, used, "shared", 1, tuple(parts), unit=unit)
+            yield Resource(
+                f"{shared[0].driver}/{name}", total, offered, used, "shared", 1, tuple(parts), unit=unit, by_claim=True
+            )
 
 
 def _partitions(
@@ -333,7 +372,7 @@ def _partitions(
         there = [*taken, *_fitting([device for device in parts if device.key not in used], left)]
         held_here = sum(used[device.key] for device in taken)
         offered = sum(_count(device) for device in there if device.key in used or not device.tainted)
-        yield Resource(name, sum(map(_count, there)), offered, held_here, unit=unit)
+        yield Resource(name, sum(map(_count, there)), offered, held_here, unit=unit, by_claim=True)
 
 
 def _count(device: Offered) -> int:

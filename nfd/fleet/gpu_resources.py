@@ -52,6 +52,8 @@ class Resource:
     unit: Unit = NVIDIA_DEVICE
     contradiction: str = ""
     """How the labels of the node disagree."""
+    by_claim: bool = False
+    """Whether it is a DRA driver's, so that claims say what is allocated."""
 
     @property
     def shared(self) -> str:

@@ -8,9 +8,11 @@ plug-ins for GPUs and Gaudi); Kubernetes API reference, resource.k8s.io/v1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from nfd.fleet.dra import OnNode, by_node, read_claim, read_slice
 
 Json = dict[str, Any]
 Row = tuple[str, int, int, int]
@@ -24,6 +26,11 @@ PROFILES = {"1g.10gb": (1, 16), "3g.40gb": (4, 60)}
 
 def uid(text: str) -> str:
     return f"00000000-0000-4000-8000-{abs(hash(text)) % 10**12:012d}"
+
+
+def count(slices: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]) -> dict[str, OnNode]:
+    """What objects of the API say of each node."""
+    return by_node(filter(None, map(read_slice, slices)), (one for each in claims for one in read_claim(each)))
 
 
 def device(name: str, kind: str = "gpu", uuid: str = "", **more: Any) -> Json:

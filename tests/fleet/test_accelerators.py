@@ -11,13 +11,13 @@ from nfd.cli.gpus import as_bars
 from nfd.cli.nodes import Printer
 from nfd.cli.output import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
-from nfd.fleet.dra import NOTHING, by_node
+from nfd.fleet.dra import NOTHING
 from nfd.fleet.gpus import group
 from nfd.fleet.nodes import summarize, to_json
 from nfd.fleet.pods import ask_of
 from nfd.master.page.picture import fleet_data
 from nfd.store.base import Node
-from tests.fleet.dra_objects import AMD, amd_gpu, resource_slice
+from tests.fleet.dra_objects import AMD, amd_gpu, count, resource_slice
 from tests.fleet.test_summary import T4, node, pod
 
 A = "feature.node.kubernetes.io/accelerator-"
@@ -154,7 +154,7 @@ def test_devices_that_nobody_offers(labels: dict[str, str], offered: dict[str, s
 
 def test_a_dra_driver_offers_devices_of_its_vendor_alone() -> None:
     found = offering({f"{A}x": "", **MI300X, **of("habana", "Gaudi2", 8, 98304)}, {})
-    dra = by_node([resource_slice("n", [amd_gpu(0)], driver=AMD)], [])["n"]
+    dra = count([resource_slice("n", [amd_gpu(0)], driver=AMD)], [])["n"]
     assert summarize(found, known=dra).problems == ("Intel Gaudi: not offered, no device plug-in",)
     (group_of_amd, _) = group([summarize(found, known=dra)])
     assert group_of_amd.to_json()["resources"] == {AMD: {"allocatable": 1, "allocated": 0}}

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from nfd.cli import main
-from nfd.cli.dra import VERSIONS
-from nfd.fleet.dra import by_node, compare
+from nfd.fleet.dra import compare
 from nfd.fleet.nodes import NodeSummary, summarize
 from nfd.fleet.pods import Ask, ask_of
+from nfd.kube.dra_lists import GROUP, VERSIONS
 from tests.controlplane.cluster import ControlPlane
-from tests.fleet.dra_objects import CASES, DRIVER, Case, claim, device, resource_slice
+from tests.fleet.dra_cluster import dra_on, node_of
+from tests.fleet.dra_objects import CASES, DRIVER, Case, claim, count, device, resource_slice
 
-GROUP = "/apis/resource.k8s.io"
 CONTRADICTS = ", which contradicts the label"
 Found = tuple[list[Any], list[Any], list[str]]
-
-
-def node_of(name: str, case: Case) -> dict[str, Any]:
-    amounts = {"cpu": "8", **case.allocatable}
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": {"nvidia.com/gpu.present": "true"}}, "status": status}
 
 
 def shown(summary: NodeSummary) -> Found:
@@ -44,14 +39,14 @@ def expected(case: Case) -> Found:
 @pytest.mark.parametrize("name", CASES)
 def test_each_node(name: str) -> None:
     case = CASES[name]
-    dra = by_node(case.slices, case.claims)
+    dra = count(case.slices, case.claims)
     assert dra.keys() == {name}
     assert shown(summarize(node_of(name, case), asks(case), dra[name])) == expected(case)
 
 
 def test_all_nodes_at_once() -> None:
     """Devices of one name on different nodes are different devices."""
-    dra = by_node(
+    dra = count(
         [one for case in CASES.values() for one in case.slices], [one for case in CASES.values() for one in case.claims]
     )
     for name, case in CASES.items():
@@ -59,7 +54,7 @@ def test_all_nodes_at_once() -> None:
 
 
 def test_one_name_twice_in_a_pool() -> None:
-    found = by_node([resource_slice("n", [device("gpu-0"), device("gpu-0")])], [])
+    found = count([resource_slice("n", [device("gpu-0"), device("gpu-0")])], [])
     assert found["n"].problems == (f"DRA pool n of {DRIVER} is invalid: two devices have one name",)
     assert not found["n"].resources
 
@@ -72,7 +67,7 @@ def test_a_shared_device_without_memory_does_not_shift_the_taints_of_others() ->
     ]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": pool, "devices": devices}
-    (row,) = by_node([{"spec": spec}], [])["n"].resources
+    (row,) = count([{"spec": spec}], [])["n"].resources
     assert (row.capacity, row.allocatable) == (2048, 2048)
 
 
@@ -80,7 +75,7 @@ def test_other_drivers_and_pending_claims_count_nothing() -> None:
     other = resource_slice("n", [device("channel-0")])
     other["spec"]["driver"] = "compute-domain.nvidia.com"
     pending = {**claim("p", "n", "gpu-0"), "status": {}}
-    assert by_node([other], [pending]) == {}
+    assert count([other], [pending]) == {}
 
 
 @pytest.mark.parametrize(
@@ -100,40 +95,15 @@ def test_other_drivers_and_pending_claims_count_nothing() -> None:
     ],
 )
 def test_labels_beside_the_attributes_of_slices(label: str, value: str | None, said: str) -> None:
-    devices = by_node(CASES["full-gpus"].slices, ())["full-gpus"].devices
+    devices = count(CASES["full-gpus"].slices, ())["full-gpus"].devices
     lines = list(compare(f"nvidia.com/{label}", value, devices))
     assert lines == ([f"ResourceSlices of {DRIVER}: {said}"] if said else [])
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    made: list[str] = []
-
-    def create(path: str, body: Mapping[str, Any]) -> None:
-        status = body.get("status")
-        control_plane.request("POST", path, {key: value for key, value in body.items() if key != "status"})
-        made.append(f"{path}/{body['metadata']['name']}")
-        if status:
-            control_plane.request("PATCH", f"{made[-1]}/status", {"status": status})
-
-    create("/api/v1/namespaces", {"metadata": {"name": "dra"}})
-    create(
-        "/api/v1/namespaces",
-        {"metadata": {"name": "dra-admin", "labels": {"resource.kubernetes.io/admin-access": "true"}}},
-    )
-    for name, case in CASES.items():
-        node = node_of(name, case)
-        create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
-        for one in case.slices:
-            create(f"{GROUP}/v1/resourceslices", one)
-        for one in case.claims:
-            create(f"{GROUP}/v1/namespaces/{one['metadata']['namespace']}/resourceclaims", one)
-        for one in case.pods:
-            create("/api/v1/namespaces/dra/pods", one)
-    yield control_plane
-    for path in reversed(made):
-        grace = "?gracePeriodSeconds=0" if "/pods/" in path else ""
-        control_plane.request("DELETE", path + grace)
+    with dra_on(control_plane):
+        yield control_plane
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -144,7 +114,7 @@ def test_every_version_of_the_api(plane: ControlPlane, version: str) -> None:
     )
     devices = [one for each in slices for one in each["spec"].get("devices", ())]
     assert {"basic" in one for one in devices} == {version == "v1beta1"}
-    dra = by_node(slices, claims)
+    dra = count(slices, claims)
     for name, case in CASES.items():
         rows = [row for row in expected(case)[0] if not row[0].startswith("nvidia.com/")]
         assert [(one.name, one.capacity, one.allocatable, one.allocated) for one in dra[name].resources] == rows, name
@@ -186,19 +156,60 @@ def test_the_commands(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -
     assert f"ResourceSlices of {DRIVER}: devices of type gpu 8{CONTRADICTS}" in explained
 
 
-def test_without_the_permission_there_is_one_note(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
-    rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}]
+EXPRESSION = "nvidia.com/gpu.present"
+
+
+def test_find_counts_both_kinds(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = run(plane, capsys, "find", EXPRESSION, "-o", "json")
+    assert err == ""
+    found = json.loads(out)["resources"]
+    for name, case in CASES.items():
+        rows = [(one["name"], one["capacity"], one["allocatable"], one["allocated"]) for one in found.get(name, ())]
+        assert rows == list(case.rows), name
+    out, err = run(plane, capsys, "find", EXPRESSION, "-o", "wide")
+    assert err == ""
+    (line,) = (line for line in out.splitlines() if line.startswith("both-kinds "))
+    assert line.endswith(f"nvidia.com/gpu 2/3, {DRIVER} 1/1")
+
+
+@contextmanager
+def allowed(plane: ControlPlane, user: str, *resources: str) -> Iterator[None]:
+    """The user may list these and nothing else."""
+    rules = [{"apiGroups": ["", "resource.k8s.io"], "resources": list(resources), "verbs": ["list"]}]
     role = "/apis/rbac.authorization.k8s.io/v1"
     plane.request("POST", f"{role}/clusterroles", {"metadata": {"name": "dra-less"}, "rules": rules})
-    subject = {"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}
+    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
     reference = {"kind": "ClusterRole", "name": "dra-less", "apiGroup": "rbac.authorization.k8s.io"}
     binding = {"metadata": {"name": "dra-less"}, "roleRef": reference, "subjects": [subject]}
     plane.request("POST", f"{role}/clusterrolebindings", binding)
     try:
-        out, err = run(plane, capsys, "gpus", "-o", "json", user="alice")
+        yield
     finally:
         plane.request("DELETE", f"{role}/clusterrolebindings/dra-less")
         plane.request("DELETE", f"{role}/clusterroles/dra-less")
-    assert err.startswith("DRA is not counted: ")
+
+
+@pytest.mark.parametrize("words", [("gpus",), ("find", EXPRESSION)], ids=lambda words: words[0])
+def test_without_the_permission_there_is_one_note(
+    plane: ControlPlane, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    with allowed(plane, "alice", "nodes", "pods"):
+        out, err = run(plane, capsys, *words, "-o", "json", user="alice")
+    assert "DRA is not counted: " in err
     assert err.count("\n") == 1
-    assert {one["name"] for one in json.loads(out)["nodes"]} >= {"both-kinds"}
+    data = json.loads(out)
+    nodes = {one["name"]: one["resources"] for one in data["nodes"]} if words == ("gpus",) else data["resources"]
+    assert [one["name"] for one in nodes["both-kinds"]] == ["nvidia.com/gpu"]
+
+
+def test_find_needs_no_permission_for_pods(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    """What they request is unknown then, and what claims hold is not."""
+    with allowed(plane, "alice", "nodes", "resourceslices", "resourceclaims"):
+        out, err = run(plane, capsys, "find", EXPRESSION, "-o", "wide", user="alice")
+        data, _ = run(plane, capsys, "find", EXPRESSION, "-o", "json", user="alice")
+    assert err.startswith("nfd find: requests of pods are not counted: ")
+    assert err.count("\n") == 1
+    (line,) = (line for line in out.splitlines() if line.startswith("both-kinds "))
+    assert line.endswith(f"nvidia.com/gpu ?/3, {DRIVER} 1/1")
+    offers = json.loads(data)["resources"]["both-kinds"]
+    assert [one.get("allocated") for one in offers] == [None, 1]
