@@ -84,7 +84,9 @@ class Source:
     """Directories of the host whose files concern it."""
     follows: Callable[[Host], tuple[str, ...]] | None = None
     """Names of files whose change concerns it and causes no event. They are listed every second while it has features,
-    and it runs once they have stayed the same for a second."""
+    and it runs once they have stayed the same for `quiet` seconds."""
+    quiet: float = 1.0
+    """Less than a second where one change is one step and no burst."""
     paused: Callable[[Host], str] | None = None
     """Why it must not run now, by the labels of the Node (`host.node_labels`); empty if it may."""
     program: Callable[[], type[Section]] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 
 from nfd.errors import HostError
@@ -17,6 +18,8 @@ LISTINGS = {
     "net": "sys/class/net",
 }
 MODULES = "proc/modules"
+FOLLOW = 1.0
+"""Seconds between two looks at what sources list themselves, as long as nothing changes."""
 
 POLLED = frozenset({*LISTINGS, "module"})
 """Subsystems whose changes a fingerprint shows."""
@@ -61,16 +64,25 @@ class Followed:
 
     def __init__(self, host: Host, sources: Iterable[Source]) -> None:
         self._host = host
-        self._lists = {source.name: source.follows for source in sources if source.follows is not None}
+        following = [source for source in sources if source.follows is not None]
+        self._lists = {source.name: source.follows for source in following if source.follows is not None}
+        self._quiet = {source.name: source.quiet for source in following}
         self._seen: dict[str, Settling] = {}
+        self._next: dict[str, float] = {}
         self.names: frozenset[str] = frozenset()
         """Sources whose listings are compared."""
 
-    def follow(self, names: Collection[str]) -> None:
+    @property
+    def due(self) -> float:
+        """When the next look is to be taken, by time.monotonic()."""
+        return min((self._next[name] for name in self.names), default=math.inf)
+
+    def follow(self, names: Collection[str], now: float) -> None:
         """Compare the listings of these from now on, and of no other."""
         followed = self._lists.keys() & names
         for name in followed - self.names:
             self._seen.setdefault(name, Settling(self._listing(name)))
+            self._next[name] = _next_second(now)
         self.names = frozenset(followed)
 
     def begin_scan(self, names: Collection[str]) -> None:
@@ -82,9 +94,16 @@ class Followed:
             if name in self.names or name not in self._seen:
                 self._seen[name] = Settling(self._listing(name))
 
-    def settled(self) -> frozenset[str]:
-        """Sources whose listing changed, and did not change any more since the last call."""
-        return frozenset(name for name in self.names if self._seen[name].look(self._listing(name)))
+    def settled(self, now: float) -> frozenset[str]:
+        """Sources whose listing changed, and has not changed any more since the last look, for `Source.quiet`."""
+        found = set()
+        for name in self.names:
+            if now >= self._next[name]:
+                seen = self._seen[name]
+                if seen.look(self._listing(name)):
+                    found.add(name)
+                self._next[name] = now + self._quiet[name] if seen.is_changing else _next_second(now)
+        return frozenset(found)
 
     def _listing(self, name: str) -> tuple[str, ...]:
         try:
@@ -92,3 +111,8 @@ class Followed:
         except Exception as error:  # a defect of one source
             failed("events", error, source=name)
             return ()
+
+
+def _next_second(now: float) -> float:
+    """The same for all sources, so that one wake-up serves all."""
+    return (now // FOLLOW + 1) * FOLLOW

@@ -3,7 +3,8 @@
 Events come in bursts, so a wake waits until nothing has come for QUIET seconds, at most MAX_WAIT; what came while the
 worker was busy has waited already. Listings are compared every POLL seconds, with or without events: that finds
 changes without an event, such as a network interface in another network namespace. Files of a driver that sends no
-events (`Source.follows`) are listed every FOLLOW seconds, where there is such a driver or a device for it.
+events (`Source.follows`) are listed every FOLLOW seconds, where there is such a driver or a device for it. After a
+change they are listed again once `Source.quiet` has passed.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ QUIET = 0.15
 MAX_WAIT = 0.5
 """A device whose driver must be loaded makes a burst of a second; its own labels need not wait for the end of that."""
 POLL = 10.0
-FOLLOW = 1.0
-"""Also how long such files must have stayed the same before they wake the worker."""
-
 
 RELOAD = "configuration"
 """Topic of a folder whose change asks for the configuration to be read again."""
@@ -104,7 +102,6 @@ class Events:
         self._files = self._watch([*own, *further])
         self._interval = poll
         self._next_poll = time.monotonic() + poll
-        self._next_follow = math.inf
         self._missed: dict[str, frozenset[str]] = {}
         self._busy_since = time.monotonic()
         self._deaf_until = -math.inf
@@ -126,10 +123,7 @@ class Events:
 
     def follow(self, names: Collection[str]) -> None:
         """Of these sources; they are those that found something."""
-        before = self.followed
-        self._followed.follow(names)
-        if self.followed != before:
-            self._next_follow = time.monotonic() + FOLLOW if self.followed else math.inf
+        self._followed.follow(names, time.monotonic())
 
     def replace(self, other: Events) -> None:
         """Close the others and take their place: the next `wait` returns the events that they have pending."""
@@ -167,7 +161,7 @@ class Events:
             until = burst.due if burst.concerned else deadline
             if now >= until:
                 break
-            comparing = min(self._next_poll, self._next_follow)
+            comparing = min(self._next_poll, self._followed.due)
             burst.add(self._poll_for(min(until, max(comparing, self._deaf_until)) - now))
             self._signals.drain()  # also after a signal that asks for nothing, such as that of a timer
         self._signals.drain()
@@ -213,9 +207,9 @@ class Events:
             self._next_poll = time.monotonic() + self._interval
             concerned |= self._compare()
             topics |= self._files.sync() if self._files is not None else frozenset()
-        if time.monotonic() >= self._next_follow:
-            self._next_follow = time.monotonic() + FOLLOW
-            concerned |= {f"files that {name} follows changed": frozenset({name}) for name in self._followed.settled()}
+        if (now := time.monotonic()) >= self._followed.due:
+            changed = self._followed.settled(now)
+            concerned |= {f"files that {name} follows changed": frozenset({name}) for name in changed}
         return concerned | {f"files of {topic} changed": frozenset({topic}) for topic in topics}
 
     def _read_kernel(self, kernel: KernelEvents) -> dict[str, frozenset[str]]:

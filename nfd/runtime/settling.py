@@ -15,6 +15,11 @@ class Settling:
         self._seen = value
         self._changes = 0
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether it had changed at the last look, which did not say so yet."""
+        return self._changes > 0
+
     def look(self, value: Hashable) -> bool:
         """Whether it changed earlier and is the same as at the last look; true once for each change."""
         changed, self._seen = value != self._seen, value

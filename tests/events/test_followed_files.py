@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nfd.config.section import Section
-from nfd.events.wakes import FOLLOW, Events, Wake
+from nfd.events.listing import FOLLOW
+from nfd.events.wakes import Events, Wake
 from nfd.features import Features
 from nfd.host import Host
 from nfd.runtime.failures import COUNTS
@@ -42,6 +43,29 @@ def test_a_change_wakes_its_source_after_a_second_of_quiet(machine: Path, signal
     assert events.wait(10) == Wake(frozenset({"gpu"}), reasons=("files that gpu follows changed",))
     assert FOLLOW < time.monotonic() - started < 3 * FOLLOW
     assert events.wait(2.5 * FOLLOW) == Wake(), "told once"
+    events.close()
+
+
+def test_a_source_may_need_less_quiet(machine: Path, signals: Signals) -> None:
+    """The look after a change comes sooner; without a change there is still one a second."""
+    looks: list[float] = []
+
+    def names(host: Host) -> tuple[str, ...]:
+        looks.append(time.monotonic())
+        return host.names(FOLDER)
+
+    events = events_of(machine, signals, source(), replace(source("fast"), follows=names, quiet=0.25))
+    with events.scan():
+        pass
+    events.follow(["gpu", "fast"])
+    (machine / FOLDER / "a").touch()
+    assert events.wait(10).sources == {"fast"}
+    first, second = looks[-2:]
+    assert 0.25 <= second - first < FOLLOW
+    assert events.wait(10).sources == {"gpu"}
+    looks.clear()
+    assert events.wait(3.5 * FOLLOW) == Wake()
+    assert 3 <= len(looks) <= 4
     events.close()
 
 

@@ -98,4 +98,5 @@ SOURCE = Source(
     namespaced=True,
     wakes=frozenset({"pci", "module", "drm"}),
     follows=kfd.list_generation,  # a GPU is divided without a kernel event
+    quiet=0.4,  # KFD builds the topology at once
 )
