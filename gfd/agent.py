@@ -21,6 +21,7 @@ from gfd.options import KEPT, Choice, Config, Loaded
 from gfd.output import Output
 from gfd.pci import read_functions
 from gfd.previous_labels import complete, is_needed
+from gfd.xid_events import XidEvents
 from nfd import names
 from nfd.config.load import place_of, read_file
 from nfd.config.named_files import is_blank
@@ -28,6 +29,7 @@ from nfd.config.yamltext import Document, parse
 from nfd.errors import ConfigError, HostError, NfdError
 from nfd.features import Labels
 from nfd.host import Host
+from nfd.host.replay import LIBRARY_VARIABLE, Replay
 from nfd.runtime import log
 from nfd.runtime.failures import failed
 from nfd.runtime.settling import Settling
@@ -55,6 +57,12 @@ class Run:
     settings: LabelSettings
     timestamp: int | None = None
 
+    @property
+    def xids(self) -> tuple[int, ...]:
+        """Those to wait for, which a single pass cannot."""
+        flags = self.loaded.config.flags.gfd
+        return flags.xid_list if flags.xid_events and not flags.oneshot else ()
+
 
 def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
     """The settings from now on; `current` are the previous ones. Raises ConfigError for an invalid families file."""
@@ -64,7 +72,10 @@ def make_run(loaded: Loaded, now: float, current: Run | None = None) -> Run:
     return Run(
         loaded,
         ReadSettings(flags.device_discovery_strategy, flags.gfd.machine_type_file, config.nvml_timeout),
-        settings_for(config.profile, flags.mig_strategy, config.sharing, families, alone=True),
+        replace(
+            settings_for(config.profile, flags.mig_strategy, config.sharing, families, alone=True),
+            xids=flags.gfd.xid_list,
+        ),
         None if flags.gfd.no_timestamp else int(now),
     )
 
@@ -123,6 +134,7 @@ class Agent:
         self._files = Settling(())
         """The driver's files as they were before the last reading."""
         self._next_look = 0.0
+        self._xids: XidEvents | None = None
 
     def loop(self, output: Output) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.
@@ -130,24 +142,29 @@ class Agent:
         Raises: InitError, ConfigError, HostError, KubeError from the first pass; from later ones only that nobody reads
         standard output any more.
         """
-        self._pass(output, first=True)
-        while not self._run.loaded.config.flags.gfd.oneshot:
-            self._wait(output)
-            if self._signals.stop:
-                return
-            if self._signals.reload:
-                self._signals.reload = False
-                output = self._reload(output)
-            self._pass(output)
+        try:
+            self._pass(output, first=True)
+            while not self._run.loaded.config.flags.gfd.oneshot:
+                self._wait(output)
+                if self._signals.stop:
+                    return
+                if self._signals.reload:
+                    self._signals.reload = False
+                    output = self._reload(output)
+                self._pass(output)
+        finally:
+            if self._xids is not None:
+                self._xids.close()
 
     def _wait(self, output: Output) -> None:
         """Until a signal or the next pass; labels that another program removes are written again at once.
 
-        The next pass is after the interval, or once the driver's files have changed. In an infinite interval only
-        signals count.
+        The next pass is after the interval, once the driver's files have changed, or after an Xid. In an infinite
+        interval only signals and Xids count.
         """
         interval = self._run.loaded.config.flags.gfd.sleep_interval
-        signals, end = self._signals, time.monotonic() + interval
+        signals, xids = self._signals, self._xids
+        end = time.monotonic() + (interval if xids is None else min(interval, xids.due()))
         step = LONGEST_WAIT if math.isinf(interval) else FOLLOW
         watches = None
         try:
@@ -157,9 +174,11 @@ class Agent:
                     _log.info("another program removed the labels; they are written again", path=output.place)
                     signals.wait(min(left, RESTORE_PAUSE))
                     continue
-                signals.wait(min(left, step), *(() if watches is None else (watches.fileno(),)))
+                signals.wait(min(left, step), *(one.fileno() for one in (watches, xids) if one is not None))
                 if watches is not None:
                     watches.read()
+                if xids is not None and xids.take():
+                    return
                 if step == FOLLOW and self._have_files_changed():
                     return
         except NfdError as error:
@@ -188,6 +207,7 @@ class Agent:
         self._files, self._next_look = Settling(list_driver_files(self._host)), time.monotonic() + FOLLOW
         fresh = discover(self._host, run.options, read_functions(self._host))
         inventory = fresh if self._last is None else resume(fresh, self._last)
+        inventory = self._with_xids(fresh, inventory)
         inventory = replace(inventory, node=replace(inventory.node, timestamp=run.timestamp))
         check(run, inventory, first=self._last is None)
         found = label(inventory, run.settings)
@@ -198,6 +218,16 @@ class Agent:
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
         self._remove_previous(output)
+
+    def _with_xids(self, fresh: Inventory, inventory: Inventory) -> Inventory:
+        """The inventory with the Xids of its GPUs, if they are wanted; `fresh` is the reading alone."""
+        if self._xids is None:
+            if not self._run.xids or isinstance(self._host, Replay):
+                return inventory
+            self._xids = XidEvents(self._host.env(LIBRARY_VARIABLE))
+            self._signals.at_stop.append(self._xids.stop)
+        self._xids.follow(self._run.xids, fresh)
+        return self._xids.mark(inventory, self._run.xids)
 
     def _have_files_changed(self) -> bool:
         """Whether the driver's files, on a machine with a device, changed since the last pass and do no longer."""

@@ -149,6 +149,8 @@ class Gpu:
     """PCIe lanes in use."""
     pcie_width_max: int | None = None
     """PCIe lanes that both the device and its slot have."""
+    xid: str = ""
+    """Listed Xids that it had and that may still hold, between blanks; the first of the list first."""
     failing: str = ""
     """What a call ended with that should not have failed."""
     unread: str = ""

@@ -2,7 +2,7 @@
 
 The file is that of GPU feature discovery and the device plugin, version v1. Names, aliases, variables, defaults and
 keys are NVIDIA's (k8s-device-plugin, `cmd/gpu-feature-discovery` and `api/config/v1`), except for `--host-root`,
-`--replay`, `--families-file`, `--nvml-timeout`, `--cleanup` and `--log-level`.
+`--replay`, `--families-file`, `--nvml-timeout`, `--xid-events`, `--xid-list`, `--cleanup` and `--log-level`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gfd.config import check_timeout
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT
 from gfd.labels.settings import MIG_STRATEGIES
 from gfd.sharing import Entry, FileSharing, resource_name
+from gfd.xids import SAFE
 from nfd.config.flags import Parsed, parse
 from nfd.config.load import file_layer, load, place_of
 from nfd.config.overlay import Layer
@@ -29,6 +30,8 @@ from nfd.runtime.log import LEVELS
 
 PROGRAM = "gpu-feature-discovery"
 OUTPUT_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+LAST_XID = 999
+"""Stands for one that the driver does not know by number (nvml.h, nvmlEventData_t)."""
 KEPT = "its previous content stays in use"
 
 
@@ -42,6 +45,12 @@ def check_level(text: str) -> str:
     if text not in LEVELS:
         raise ValueError(f"{text!r} is not one of {', '.join(LEVELS)}")
     return text
+
+
+def check_xids(xids: tuple[int, ...]) -> tuple[int, ...]:
+    if not xids or not all(0 < xid <= LAST_XID for xid in xids):
+        raise ValueError(f"must be numbers from 1 to {LAST_XID}, not {list(xids)}")
+    return tuple(dict.fromkeys(xids))
 
 
 def check_texts(value: Any) -> Any:
@@ -71,6 +80,12 @@ class GfdFlags(Part):
     """Feature file; empty for standard output."""
     machine_type_file: Annotated[str, Flag("machine-type-file", env=("GFD_MACHINE_TYPE_FILE",))] = MACHINE_TYPE_FILE
     """File with the machine's name, below the host root; empty for unknown."""
+    xid_events: Annotated[bool, Flag("xid-events", env=("GFD_XID_EVENTS",))] = False
+    """Wait for Xid events in a child process. A GPU that has had a listed Xid is degraded."""
+    xid_list: Annotated[
+        tuple[int, ...], AfterValidator(check_xids), Flag("xid-list", env=("GFD_XID_LIST",), filled=True)
+    ] = SAFE
+    """Xids to wait for; of several, the label names the one that is first in this list."""
 
 
 class PluginFlags(Part):

@@ -13,7 +13,9 @@ from gfd.last_reading import gaps, lists_none, unread
 from nfd.features import Labels
 
 NS = "nvidia.com/"
-_OF_THE_MOMENT = frozenset(("gfd.timestamp", "gpu.state", "gpu.present", "gpu.count.present", "gpu.count.failing"))
+_OF_THE_MOMENT = frozenset(
+    ("gfd.timestamp", "gpu.state", "gpu.present", "gpu.count.present", "gpu.count.failing", "gpu.xid")
+)
 _ON_PCI = ("graphics", "compute")
 """Values of `gpu.mode` that only a device on PCI has."""
 

@@ -1,4 +1,4 @@
-"""What is wrong with GPUs that answer: one label for each kind of fault that has several forms."""
+"""What is wrong with GPUs: one label for each kind of fault that has several forms."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from gfd.last_reading import count_not_listed
 from nfd.source import Labelled
 
 KINDS = ("recovery", "remap", "fabric", "nvlink", "pcie")
+"""Those that every scan of the worker can see."""
 
-_LABELS: Mapping[str, str] = {"recovery": "gpu.recovery", "remap": "gpu.remap", "fabric": "gpu.fabric.state"}
+_LABELS: Mapping[str, str] = {
+    "recovery": "gpu.recovery",
+    "remap": "gpu.remap",
+    "fabric": "gpu.fabric.state",
+    "xid": "gpu.xid",
+}
 _FACTS: Mapping[str, frozenset[str]] = {
     "gpu.recovery": frozenset({Fact.RECOVERY}),
     "gpu.remap": frozenset({Fact.REMAP, Fact.UNREPAIRABLE}),
@@ -64,6 +70,8 @@ def _faults(gpu: Gpu, gpus: Sequence[Gpu]) -> Iterator[Fault]:
         yield Fault("nvlink", gpu.index, f"NVLinks that are up: {gpu.nvlink_up or 0} of {expected}")
     if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
         yield Fault("pcie", gpu.index, f"PCIe lanes in use: {gpu.pcie_width} of {gpu.pcie_width_max}")
+    for xid in gpu.xid.split():
+        yield Fault("xid", gpu.index, f"Xid {xid}", xid)
 
 
 def _expected_links(gpu: Gpu, gpus: Sequence[Gpu]) -> int:
@@ -85,13 +93,15 @@ def details(inventory: Inventory, settings: LabelSettings) -> Labelled:
         gpu.recovery = gpu-reset, node-reboot, drain-p2p, drain-and-reset, number, other: what the driver demands
         gpu.remap = pending, failed, unrepairable: faulty rows of memory that a reset replaces, or nothing does
         gpu.fabric.state = not-started, in-progress, failed, limited, recovering, misconfigured, unhealthy: the fabric
+        gpu.xid = number: the Xid that a GPU had, if `gpu-feature-discovery` waits for it
     """
     labels: dict[str, str] = {}
     found = find_faults(inventory)
+    worst = {**_WORST, "xid": [str(xid) for xid in reversed(settings.xids)]}
     for kind, name in _LABELS.items():
         values = [fault.value for fault in found if fault.kind == kind]
         if values:
-            labels[name] = max(values, key=lambda value: _rank(_WORST[kind], value))
+            labels[name] = max(values, key=lambda value: _rank(worst[kind], value))
     return Labelled(labels)
 
 

@@ -21,7 +21,8 @@ _OF_DEVICE_PLUGIN = frozenset({"gpu.replicas", "gpu.sharing-strategy", "mps.capa
 class LabelSettings:
     """`alone` is for gpu-feature-discovery, which labels nodes without a GPU too, as GFD does.
 
-    `dra`: GPUs are handed out by DRA, where claims choose sharing and MIG devices.
+    `dra`: GPUs are handed out by DRA, where claims choose sharing and MIG devices. `xids`: those that are waited for,
+    the worst first.
     """
 
     mig_strategy: str = NONE
@@ -29,6 +30,7 @@ class LabelSettings:
     families: Families = field(default_factory=built_in)
     alone: bool = False
     dra: bool = False
+    xids: tuple[int, ...] = ()
 
     def shared(self, inventory: Inventory, resource: str) -> Shared:
         """How a resource is shared. MPS works on no node with a GPU in MIG mode: there nothing is shared by it."""

@@ -1,7 +1,8 @@
 """One reading of the devices through NVML: load, initialise, ask, shut down. The only package that imports pynvml.
 
 Nothing of NVML is open between two readings, and no handle outlives one, so that reloading the driver or creating
-MIG devices is never blocked (NVML API reference, "Initialization and Cleanup").
+MIG devices is never blocked (NVML API reference, "Initialization and Cleanup"). `events` alone keeps it open, as a
+program of its own that is off by default.
 """
 
 from __future__ import annotations

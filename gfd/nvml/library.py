@@ -20,6 +20,7 @@ _OLDER = {
     "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
     "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
     "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
+    "nvmlEventSetWait_v2": ("nvmlEventSetWait",),
 }
 """Names that old libraries have for what pynvml asks for; the C signatures agree as far as they go."""
 

@@ -17,7 +17,7 @@ import atexit
 import os
 import select
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -63,6 +63,9 @@ class Signals:
     def __init__(self, stop: Sequence[int] = STOP) -> None:
         self.stop = False
         self.reload = bool(_early)
+        self.at_stop: list[Callable[[], None]] = []
+        """Called by the first signal that ends the program, in between whatever else runs: for what cannot wait until
+        the work in progress is done."""
         _early.clear()
         self._interruptible = False
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -125,6 +128,8 @@ class Signals:
         if not self.stop:
             self.stop = True
             signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
+            for call in self.at_stop:
+                call()
         if self._interruptible:
             self._interruptible = False
             raise Interrupted

@@ -173,6 +173,12 @@ def test_definitions_are_those_of_deploy_crds() -> None:
             },
         ),
         (SETTINGS["gpu-daemonset"], "DaemonSet", "gpu-feature-discovery", {"--mig-strategy=mixed"}),
+        (
+            {"gpu": {"mode": "daemonset", "xidEvents": True, "xidList": [79, 48]}},
+            "DaemonSet",
+            "gpu-feature-discovery",
+            {"--xid-events", "--xid-list=79,48"},
+        ),
     ],
 )
 def test_values_become_flags(values: Values, kind: str, name: str, flags: set[str]) -> None:

@@ -10,6 +10,36 @@ FIRST = "tests/gfd/test_unreadable.py::test_at_first_no_other_label_is_missing_o
 OWNERS = "tests/gfd/test_nodefeature.py::"
 
 GPUS = (
+    Guard(  # an Xid holds until the driver, asked now, says that nothing has to be done to that GPU
+        "gfd/xids.py",
+        "return age >= SETTLES and all(is_well(gpu) for gpu in gpus)",
+        "return age >= SETTLES",
+        "tests/gfd/test_xids.py::test_an_xid_is_over_when_a_reading_shows_it",
+    ),
+    Guard(  # nor does it end since a GPU is off the bus
+        "gfd/xids.py",
+        "return not fresh.node.pci_missing and all(gpu.uuid for gpu in fresh.gpus)",
+        "return True",
+        "tests/gfd/test_xids.py::test_an_xid_is_over_when_a_reading_shows_it",
+    ),
+    Guard(  # nor since the process that waits is gone
+        "gfd/xid_events.py",
+        "pause = min(pause * 2, AGAIN[1])",
+        "return",
+        "tests/gfd/test_xid_events.py::test_labels_stay_while_the_child_is_gone",
+    ),
+    Guard(  # who has NVML open must be gone before others change the GPUs, whatever the program is at
+        "gfd/agent.py",
+        "self._signals.at_stop.append(self._xids.stop)",
+        "",
+        "tests/gfd/test_xid_events.py::test_the_child_ends_while_a_scan_hangs",
+    ),
+    Guard(
+        "gfd/nvml/events.py",
+        "ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)",
+        "",
+        "tests/gfd/test_xid_events.py::test_the_child_never_outlives_the_program",
+    ),
     Guard(  # a GPU that is emptied keeps its MIG devices
         "gfd/last_reading.py",
         "return replace(merged, unread=still, mig_held=True), old",

@@ -11,6 +11,7 @@ enum {
     NVML_NOT_SUPPORTED = 3,
     NVML_NOT_FOUND = 6,
     NVML_INSUFFICIENT_SIZE = 7,
+    NVML_TIMEOUT = 10,
     NVML_VERSION_MISMATCH = 25,
     NVML_UNKNOWN = 999,
 };
@@ -124,6 +125,12 @@ struct field_value {
         unsigned number;
         unsigned long long longest;
     } value;
+};
+
+struct event_data {
+    void *device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
 };
 
 struct unrepairable_memory {

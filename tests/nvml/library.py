@@ -52,6 +52,7 @@ PRODUCTS = {
             "nvml_system.c",
             "nvml_handles.c",
             "nvml_device.c",
+            "nvml_events.c",
             "nvml_health.c",
             "nvml_mig.c",
             "nvml_profiles.c",

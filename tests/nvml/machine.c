@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,6 +72,24 @@ const json *machine_get(const char *key)
 {
     const json *value = json_get(state, key);
     return value != NULL ? value : json_get(around, key);
+}
+
+/* The file is parsed again only if another one is in its place: trees are never freed. */
+const json *machine_now(const char *key)
+{
+    static struct stat parsed;
+    static const json *machine;
+    const char *path = getenv("NFD_TEST_NVML_MACHINE");
+    struct stat there;
+    if (path == NULL || stat(path, &there) != 0)
+        return NULL;
+    if (machine == NULL || there.st_ino != parsed.st_ino || there.st_mtim.tv_nsec != parsed.st_mtim.tv_nsec) {
+        char *text = read_file(path);
+        machine = text == NULL ? NULL : json_parse(text);
+        free(text);
+        parsed = there;
+    }
+    return json_get(machine, key);
 }
 
 const char *machine_text(const char *key, const char *fallback)

@@ -24,6 +24,9 @@ bool machine_peek(void);
 
 /* A key of the machine as it is in the present state; NULL if it has none. */
 const json *machine_get(const char *key);
+
+/* A key of the machine as the file gives it at this moment, without a step; NULL if it has none. */
+const json *machine_now(const char *key);
 const char *machine_text(const char *key, const char *fallback);
 uint64_t machine_number(const char *key, uint64_t fallback);
 
