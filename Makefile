@@ -71,10 +71,10 @@ vm: $(VENV)/.dev ## boot emulated machines of many kinds, plug and unplug; print
 	@$(BIN)/python -m tests.controlplane.build
 	@NFD_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
 
-peers: $(VENV)/.dev ## take over from the real NFD and GFD whose trees are in SOURCES, and back; prints one table
-	@test -n "$(SOURCES)" || { echo "SOURCES=DIR is required: nfd-0.16, nfd-0.19, gfd-0.20 (docs/testing.md)" >&2; exit 2; }
+peers: $(VENV)/.dev ## take over from the real NFD and GFD, and back; PROGRAMS=DIR has GFD; writes the table of the guide
 	@$(BIN)/python -m tests.controlplane.build > /dev/null
-	@NFD_PEERS=$(SOURCES) $(BIN)/python -m pytest -q tests/peers $(ARGS)
+	@NFD_PEERS=$(or $(PROGRAMS),.state/peers) $(BIN)/python -m pytest -q -rs tests/peers $(ARGS)
+	@$(MAKE) --no-print-directory generate
 
 images: ## build the three images for this machine with DOCKER (docker), as localhost/nfd-…:TAG
 	@for name in $(IMAGES); do \

@@ -25,6 +25,7 @@ from tests.deploy import monitoring
 from tests.docs import labels, vendor_labels
 from tests.faults import injected
 from tests.fleet import dra_table
+from tests.peers import results
 from tests.unsupervised import unsupervised
 from tests.wording import EXCEPTIONS, shrunk, wording
 
@@ -109,6 +110,7 @@ def without_texts(schema: Any) -> Any:
 def tables() -> dict[str, str]:
     """Tables that stand in pages written by hand."""
     found = {consumers.NAME: consumers.page((ROOT / consumers.NAME).read_text()), labels.NAME: labels.page()}
+    found |= {name: results.page(name, found.get(name) or (ROOT / name).read_text()) for name in results.PAGES}
     found[injected.PAGE] = injected.page((ROOT / injected.PAGE).read_text())
     found[vendor_labels.NAME] = vendor_labels.page()
     found[dra_table.NAME] = dra_table.page((ROOT / dra_table.NAME).read_text())

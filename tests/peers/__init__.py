@@ -1,4 +1,5 @@
-"""Taking over from the real NFD and GFD, and back: `make peers SOURCES=DIR`. See docs/testing.md.
+"""Taking over from the real NFD and GFD, and back: `make peers`.
 
-No part of the tests: `DIR` has source trees that only a person can fetch, as `nfd-0.16`, `nfd-0.19` and `gfd-0.20`.
+No part of `make test`. NFD is built from its Go modules. GFD is no Go module: `PROGRAMS` names a folder with it, see
+docs/testing.md. What the last run found is in `results.json` and in the guide.
 """

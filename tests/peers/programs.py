@@ -1,52 +1,48 @@
-"""Builds the programs of the trees in `DIR`."""
+"""The programs of the others: NFD's from Go modules, and those that a person has put into `PROGRAMS`."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
-import tempfile
+import re
 from pathlib import Path
 
-from tests.controlplane.build import BuildError, cache_root, find_go, last_line, print_line
+import pytest
 
-PROGRAMS = {
-    "nfd-0.16": ("nfd-worker", "nfd-master"),
-    "nfd-0.19": ("nfd-worker", "nfd-master"),
-    "gfd-0.20": ("gpu-feature-discovery",),
-}
-"""Tree -> the commands in its folder `cmd`."""
+from tests import nfd016, nfd019
 
-
-def sources() -> Path | None:
-    """The folder with the trees."""
-    return Path(os.environ["NFD_PEERS"]).resolve() if os.environ.get("NFD_PEERS") else None
+VARIABLE = "NFD_PEERS"
+NFD = {"0.16": (nfd016.ensure, nfd016.MODULE), "0.19": (nfd019.ensure, nfd019.MODULE)}
+"""Release -> what builds a program of it, and its Go module."""
 
 
-def program(tree: str, name: str) -> Path:
-    """A program of a tree, built once for each state of its go.sum. Raises: BuildError."""
-    folder = (sources() or Path()) / tree
-    if not (folder / "go.mod").is_file():
-        raise BuildError(f"{folder}: no go.mod there; put the source tree of {tree} into it")
-    digest = hashlib.sha256((folder / "go.sum").read_bytes()).hexdigest()[:16]
-    place = cache_root() / f"{tree}-{digest}" / name
-    if not place.exists():
-        build(folder, place, f"{name} of {tree}")
-    return place
+def folder() -> Path | None:
+    """Where the programs are that are no Go modules; None without `make peers`."""
+    return Path(os.environ[VARIABLE]).resolve() if os.environ.get(VARIABLE) else None
 
 
-def build(folder: Path, place: Path, about: str) -> None:
-    """Beside the final place, and renamed. GFD calls NVML from C."""
-    print_line(f"building {about}: some minutes, once")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    go, vendored = find_go(print_line), (folder / "vendor").is_dir()
-    own = {"CGO_ENABLED": str(int(vendored)), "GOFLAGS": f"-mod={'vendor' if vendored else 'mod'}", "GOWORK": "off"}
-    with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
-        made = Path(temporary, place.name)
-        command = [go.program, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(made)]
-        command.append(f"./cmd/{place.name}")
-        env = os.environ | go.env | own
-        answer = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-        if answer.returncode:
-            raise BuildError(f"go build of {about} failed: {last_line(answer.stderr)}")
-        made.replace(place)
+def nfd(release: str, name: str) -> Path:
+    """`nfd-worker` or `nfd-master` of a release. Raises: BuildError."""
+    ensure, _ = NFD[release]
+    return ensure(name)
+
+
+def nfd_version(release: str) -> str:
+    """The version that its go.mod requires."""
+    _, module = NFD[release]
+    text = (module / "go.mod").read_text()
+    found = re.search(r"sigs\.k8s\.io/node-feature-discovery v([\d.]+)", text)
+    assert found, "go.mod names no version"
+    return found[1]
+
+
+def given(*parts: str) -> Path:
+    """A file or folder below `PROGRAMS`; without it the test is skipped."""
+    path = (folder() or Path()).joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"{path} is missing: see docs/testing.md")
+    return path
+
+
+def given_version(*parts: str) -> str:
+    """What the file `VERSION` beside a program says."""
+    return given(*parts, "VERSION").read_text().strip()
