@@ -17,7 +17,7 @@ DEVICE, PARTITION, SHARE, VIEW = "device", "partition", "share", "view"
 that another resource of the same plug-in offers, too."""
 ANY = "any"
 _PREFIX = f"{FEATURE_NS}/accelerator-"
-_PRODUCT = re.compile(rf"{re.escape(_PREFIX)}[a-z0-9-]+\.product", re.ASCII)
+_OF_ONE = re.compile(rf"{re.escape(_PREFIX)}[a-z0-9-]+\.(product|driver)", re.ASCII)
 _PRESENT = re.compile(rf"{re.escape(_PREFIX)}([a-z0-9.-]+)\.present", re.ASCII)
 
 
@@ -35,9 +35,10 @@ def read_accelerators(labels: Mapping[str, str]) -> tuple[Gpus, ...]:
     return tuple(_read(name, labels) for name in names if name not in own)
 
 
-def is_product_label(key: str) -> bool:
-    """Whether its value is the one product of a vendor's accelerators."""
-    return _PRODUCT.fullmatch(key) is not None
+def fact_of_label(key: str) -> str:
+    """`product` or `driver` if the label's value is that of all accelerators of one vendor, else ""."""
+    found = _OF_ONE.fullmatch(key)
+    return found[1] if found else ""
 
 
 def _read(name: str, labels: Mapping[str, str]) -> Gpus:

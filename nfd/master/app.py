@@ -129,13 +129,8 @@ class Master:
 
 async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
     """Make the master; on a cluster with custom resources and leader election. Raises: ConfigError."""
-    if parsed["replication-token-file"] and not parsed["enable-leader-election"]:
-        raise ConfigError("--replication-token-file needs --enable-leader-election")
+    check_flags(parsed)
     if parsed["node-store"] != "kubernetes":
-        if parsed["node-selector"]:
-            raise ConfigError("--node-selector needs --node-store=kubernetes")
-        if parsed["serve-reports"]:
-            raise ConfigError("--serve-reports needs --node-store=kubernetes, to authorise clients")
         proof = file_key(folder_of(parsed))
         options = replace(options_of(config, parsed, proof), security=make_security(parsed, mode))
         service = Service(FileStore(folder_of(parsed)), options)
@@ -161,16 +156,36 @@ async def open_master(config: Config, parsed: Parsed, mode: str) -> Master:
             ReportsApi(admission, master.state, master.missing, service.reported, service.latest_report).routes()
         )
     if parsed["serve-page"]:
-        serve_page(service, parsed["cluster-name"], admission)
+        serve_page(service, parsed["cluster-name"], admission, client if parsed["page-dra"] else None)
     return master
 
 
-def serve_page(service: Service, cluster: str, admission: ReadAuthorization | None = None) -> None:
-    """Serve the page. It is imported here because it takes 0.7 MiB."""
+def check_flags(parsed: Parsed) -> None:
+    """Raises: ConfigError if a flag lacks another one."""
+    if parsed["replication-token-file"] and not parsed["enable-leader-election"]:
+        raise ConfigError("--replication-token-file needs --enable-leader-election")
+    if parsed["page-dra"] and not parsed["serve-page"]:
+        raise ConfigError("--page-dra needs --serve-page")
+    if parsed["node-store"] == "kubernetes":
+        return
+    if parsed["node-selector"]:
+        raise ConfigError("--node-selector needs --node-store=kubernetes")
+    if parsed["serve-reports"]:
+        raise ConfigError("--serve-reports needs --node-store=kubernetes, to authorise clients")
+    if parsed["page-dra"]:
+        raise ConfigError("--page-dra needs --node-store=kubernetes, to read DRA")
+
+
+def serve_page(
+    service: Service, cluster: str, admission: ReadAuthorization | None = None, client: KubeClient | None = None
+) -> None:
+    """Serve the page, with DRA if there is a client to read it. It is imported here because it takes 0.7 MiB."""
+    from nfd.master.page.dra import DraReader
     from nfd.master.page.server import Knowledge, Page
 
     check, knowledge = admission.check if admission else None, Knowledge(cluster, service.age, service.origins)
-    service.serve(Page(service.nodes, service.starting, check, knowledge=knowledge).routes())
+    dra = DraReader(client) if client else None
+    service.serve(Page(service.nodes, service.starting, check, knowledge=knowledge, dra=dra).routes())
 
 
 async def open_election(config: Config, parsed: Parsed) -> Election:

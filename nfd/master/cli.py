@@ -92,6 +92,9 @@ FLAGS = (
     ),
     Extra("serve-reports", "serve /reports to authorised clients, for nfd plan", False, switch=True),
     Extra("serve-page", "show the fleet in a browser, at /page/ of the HTTP port", False, switch=True),
+    Extra(
+        "page-dra", "with --serve-page: show devices of DRA drivers, which needs RBAC permission", False, switch=True
+    ),
     Extra("cluster-name", "name of the cluster, which the page shows", ""),
     Extra("grpc-health", "accepted, without effect: health is served on the gRPC port", 8082, parse_port, hidden=True),
     Extra("instance", "prefix of the bookkeeping annotations, for several masters in one cluster", "", _instance),

@@ -168,10 +168,10 @@ def test_components(cluster: ControlPlane) -> None:
     assert {path.name for path in (ROOT / "deploy/kustomize/components").iterdir()} == {
         Path(each).name for each in yaml.safe_load((ALL_COMPONENTS / "kustomization.yaml").read_text())["components"]
     }
-    assert {"--enable-leader-election", "--serve-page"} <= set(
+    assert {"--enable-leader-election", "--serve-page", "--page-dra"} <= set(
         container_of(one(objects, "Deployment", "nfd-master"))["args"]
     )
-    served = {"serveReports": True, "servePage": True}
+    served = {"serveReports": True, "servePage": True, "pageDra": True}
     master = {**RELEASE["master"], **served, "replicaCount": 2, "rbac": {"lookUpPods": True}}
     assert rights(chart_objects({**RELEASE, **BESIDE, "master": master, "postDeleteCleanup": False})) == rights(objects)
 

@@ -7,15 +7,38 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from nfd.fleet.dra import Dra, OnNode
+from nfd.fleet.gpu_resources import Resource
 from nfd.master.http.metrics import Metrics
 from nfd.master.http.server import HttpServer
-from nfd.master.page.server import Knowledge, Page
+from nfd.master.page.server import Knowledge, Page, ReadsDra
 from nfd.store.base import Node
 from tests.controlplane.process import free_ports
 
 
 def make_node(name: str, labels: Mapping[str, str], taints: tuple[Mapping[str, str], ...] = ()) -> Node:
     return Node(name, f"uid-{name}", "1", "boot", labels, {}, {}, taints)
+
+
+class Known:
+    """What DRA has, without an API server."""
+
+    def __init__(self, found: Dra) -> None:
+        self.found: Dra | None = found
+        self._found = found
+
+    async def read(self) -> Dra:
+        return self._found
+
+
+def many_devices(nodes: Sequence[Node]) -> Known:
+    """Eight devices on each of these nodes, of four drivers, some of them taken."""
+
+    def on_node(number: int) -> OnNode:
+        driver = f"gpu-{number % 4}.example.com"
+        return OnNode((Resource(driver, 8, 8, number % 9, by_claim=True),), drivers=(driver,))
+
+    return Known(Dra({node.name: on_node(number) for number, node in enumerate(nodes)}))
 
 
 def many_nodes(count: int) -> list[Node]:
@@ -40,7 +63,12 @@ def many_nodes(count: int) -> list[Node]:
 
 
 @contextmanager
-def served(nodes: Sequence[Node], missing: str = "", knowledge: Knowledge = Knowledge()) -> Iterator[str]:  # noqa: B008
+def served(
+    nodes: Sequence[Node],
+    missing: str = "",
+    knowledge: Knowledge = Knowledge(),  # noqa: B008
+    dra: ReadsDra | None = None,
+) -> Iterator[str]:
     """Its address; each answer is drawn anew."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -52,7 +80,7 @@ def served(nodes: Sequence[Node], missing: str = "", knowledge: Knowledge = Know
     server = HttpServer(Metrics("test", 0.0), lambda: "")
     (port,) = free_ports(1)
     try:
-        server.add(Page(lambda: nodes, lambda: missing, fresh=0.0, knowledge=knowledge).routes())
+        server.add(Page(lambda: nodes, lambda: missing, fresh=0.0, knowledge=knowledge, dra=dra).routes())
         wait(server.start("127.0.0.1", port))
         yield f"http://127.0.0.1:{port}/page/"
         wait(server.stop())

@@ -98,6 +98,9 @@ def test_the_page(fleet: FleetPlace, browser: Browser, request: pytest.FixtureRe
     ours = {"key": key, "operator": "In", "values": [value]}
     browser.open(f"{url}#{quote(json.dumps({'c': 'product', 's': [ours]}))}")
     browser.until(lambda: browser.text("#matches") == str(len(NODES)))
+    assert browser.text("#t-gpus").endswith("accelerators") or browser.text("#t-gpus").endswith("accelerators usable")
+    words = browser.texts("h2, .tiles span, #columns button, #colour option")
+    assert [text for text in words if "GPU" in text] == []
     browser.script("document.querySelector('#product .more')?.click()")
     names, numbers = (browser.texts(f"#product .row .{part}") for part in ("name", "number"))
     assert dict(zip(names, map(int, numbers), strict=True)) == DEVICES
@@ -105,6 +108,13 @@ def test_the_page(fleet: FleetPlace, browser: Browser, request: pytest.FixtureRe
         "[...document.querySelectorAll('#product .row')].find((e) => e.textContent.includes('MI308X')).click()"
     )
     browser.until(lambda: browser.text("#matches") == "1")
+    browser.open(f"{url}#{quote(json.dumps({'c': 'driver', 's': [ours]}))}")
+    drivers = set(browser.texts("#driver .row .name"))
+    assert {"amdgpu", "habanalabs"} <= drivers
+    browser.script(
+        "[...document.querySelectorAll('#driver .row')].find((e) => e.textContent.startsWith('habanalabs')).click()"
+    )
+    browser.until(lambda: set(browser.texts("#rows th")) == {"acc-gaudi2-1", "acc-mixed-1"})
     browser.open(f"{url}#{quote(json.dumps({'c': 'product', 's': [ours, LARGE]}))}")
     browser.until(lambda: browser.text("#matches") == str(len(WITH_80_GB)))
     file = DOCS / "page-accelerators.png"

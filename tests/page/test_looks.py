@@ -12,7 +12,7 @@ import pytest
 
 from nfd.store.base import Node
 from tests.page.browser import Browser, Keys
-from tests.page.serving import make_node, many_nodes, served
+from tests.page.serving import make_node, many_devices, many_nodes, served
 
 HOSTILE = (
     "<img src=x onerror=document.title='taken'>",
@@ -146,10 +146,12 @@ FLUID, SHOWN = 200.0, 3000.0
 
 def test_two_thousand_nodes_are_fluid(browser: Browser) -> None:
     """Each action with the layout that it causes; the shortest of five tries, since other tests run meanwhile."""
-    with served(many_nodes(2000)) as url:
+    nodes = many_nodes(2000)
+    with served(nodes, dra=many_devices(nodes)) as url:
         browser.forget()
         browser.open(url)
         shown = float(browser.script("return performance.getEntriesByName('shown')[0].startTime"))
+        browser.until(lambda: len(browser.texts("#devices li")) == 4)
         took = {}
         for name, action in ACTIONS.items():
             timed = f"const began = performance.now(); {action}; document.body.offsetHeight;"
@@ -175,7 +177,7 @@ def test_mig_devices_are_not_gpus(browser: Browser) -> None:
     ]
     with served(nodes) as url:
         browser.open(url)
-        assert (browser.text("#n-gpus"), browser.text("#t-gpus")) == ("11", "of 12 GPUs usable")
+        assert (browser.text("#n-gpus"), browser.text("#t-gpus")) == ("11", "of 12 accelerators usable")
         assert browser.text("#t-slices") == " and 21 MIG devices"
         assert browser.texts("#product .name") == ["NVIDIA-H200", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"]
         assert browser.texts("#product .number") == ["11", "21"]
@@ -246,8 +248,8 @@ def test_columns_sort(browser: Browser) -> None:
             return browser.texts("#rows th")
 
         assert browser.texts("#columns [aria-sort=ascending]") == ["Node"]
-        assert order("GPUs") == ["n-2", "n-10", "n-1"]
-        assert order("GPUs") == ["n-10", "n-2", "n-1"]
+        assert order("Accelerators") == ["n-2", "n-10", "n-1"]
+        assert order("Accelerators") == ["n-10", "n-2", "n-1"]
         assert order("Kernel") == ["n-2", "n-10", "n-1"]
         assert order("Kernel") == ["n-10", "n-2", "n-1"]
         assert order("Node") == ["n-1", "n-10", "n-2"]

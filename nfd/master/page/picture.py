@@ -6,11 +6,13 @@ the end of the run before. Similar nodes have consecutive names, so that 5,000 o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from nfd.fleet.accelerators import is_product_label
+from nfd.fleet.accelerators import PARTITION, fact_of_label
+from nfd.fleet.dra import MEMORY, NOTHING, Dra
 from nfd.fleet.gpu_labels import Gpus, gpus_on_pci, is_mig_device
+from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.gpus import sharing_of
 from nfd.fleet.nodes import NodeSummary, summarize
 from nfd.names import FEATURE_NS, NVIDIA_NS
@@ -24,7 +26,7 @@ KEYS = {
     "cpu": tuple(f"{FEATURE_NS}/cpu-model.{name}" for name in ("vendor_id", "family", "id")),
     "arch": ("kubernetes.io/arch",),
 }
-"""The labels that select the nodes with a fact."""
+"""The labels that select the nodes with a fact, besides those of other vendors' accelerators."""
 FACTS = ("mig", "sharing", "taint", "problem", "usable", "present", "slices")
 """`usable` and `present` count accelerators; `slices` MIG devices in their place, with the MIG strategy `single`."""
 TAINTS = "node.kubernetes.io"
@@ -38,8 +40,14 @@ Index = dict[Any, list[int]]
 Runs = list[int]
 
 
-def fleet_data(nodes: Iterable[Node], cluster: str = "") -> dict[str, Any]:
-    """All data of the page of the cluster of that name. A fact with several values on a node is in several lists."""
+def fleet_data(
+    nodes: Iterable[Node], cluster: str = "", *, reads_dra: bool = False, dra: Dra | None = None
+) -> dict[str, Any]:
+    """All data of the page of the cluster of that name. A fact with several values on a node is in several lists.
+
+    `reads_dra` says that there is also `dra_data` to ask for; `dra` is what is known of it already.
+    """
+    in_dra = dra.nodes if dra else None
     ordered = sorted(nodes, key=lambda node: node.name)
     labels: dict[str, Index] = {}
     facts: dict[str, Index] = {name: {} for name in (*KEYS, *FACTS)}
@@ -47,7 +55,7 @@ def fleet_data(nodes: Iterable[Node], cluster: str = "") -> dict[str, Any]:
     for number, node in enumerate(ordered):
         for key, value in node.labels.items():
             labels.setdefault(key, {}).setdefault(value, []).append(number)
-        summary = summarize(as_object(node))
+        summary = summarize(as_object(node), known=None if in_dra is None else in_dra.get(node.name, NOTHING))
         for name, values in _facts(summary).items():
             for one in values:
                 facts[name].setdefault(one, []).append(number)
@@ -55,13 +63,46 @@ def fleet_data(nodes: Iterable[Node], cluster: str = "") -> dict[str, Any]:
             models.setdefault((model.product, model.count, model.memory), []).append(number)
     return {
         "cluster": cluster,
+        "dra": reads_dra,
         "nodes": [node.name for node in ordered],
-        "keys": {name: list(keys) for name, keys in KEYS.items()}
-        | {"product": [*KEYS["product"], *filter(is_product_label, sorted(labels))]},
+        "keys": {
+            name: [*keys, *(key for key in sorted(labels) if fact_of_label(key) == name)] for name, keys in KEYS.items()
+        },
         "labels": [[key, _listed(labels[key])] for key in sorted(labels)],
         "facts": {name: _listed(index) for name, index in facts.items()},
         "models": [[*model, runs(numbers), int(is_mig_device(model[0]))] for model, numbers in sorted(models.items())],
     }
+
+
+def dra_data(dra: Dra, names: Collection[str]) -> dict[str, Any]:
+    """Devices of DRA drivers on these nodes, by resource; node lists count in the nodes that are named here.
+
+    A resource is `[name, unit, [[all, offered, taken, nodes], …]]`; `pools` is how many pools cannot be counted.
+    """
+    here = {name: one for name, one in sorted((dra.nodes or {}).items()) if name in names}
+    units: dict[str, str] = {}
+    found: dict[str, Index] = {}
+    for number, one in enumerate(here.values()):
+        for each in one.resources:
+            units[each.name] = _unit(each)
+            amounts = each.capacity, each.allocatable, each.allocated
+            found.setdefault(each.name, {}).setdefault(amounts, []).append(number)
+    return {
+        "note": dra.note,
+        "pools": len({text for one in here.values() for text in one.problems}),
+        "nodes": list(here),
+        "resources": [
+            [name, units[name], [[*amounts, runs(numbers)] for amounts, numbers in sorted(index.items())]]
+            for name, index in sorted(found.items())
+        ],
+    }
+
+
+def _unit(one: Resource) -> str:
+    """What one of a resource is, "" for a device."""
+    if one.sharing:
+        return "MiB" if one.name.endswith(f"/{MEMORY}") else "shares"
+    return "partitions" if one.unit.kind == PARTITION else ""
 
 
 def as_object(node: Node) -> dict[str, Any]:
@@ -101,7 +142,7 @@ def _facts(summary: NodeSummary) -> Mapping[str, Iterable[Any]]:
     gpus = summary.gpus
     single = {
         "product": " + ".join(one.product for one in summary.accelerators if one.product),
-        "driver": gpus.driver,
+        "driver": " + ".join(dict.fromkeys(one.driver for one in summary.accelerators if one.driver)),
         "kernel": summary.kernel,
         "os": summary.os,
         "cpu": summary.cpu,

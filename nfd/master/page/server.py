@@ -16,12 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from ipaddress import ip_address
+from typing import Protocol
 
 from aiohttp import web
 
+from nfd.fleet.dra import Dra
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import CLAIMED, Origin
-from nfd.master.page.picture import fleet_data
+from nfd.master.page.picture import dra_data, fleet_data
 from nfd.store.base import Node
 
 PATH = "/page/"
@@ -77,10 +79,19 @@ class Knowledge:
     origins: Callable[[Node], Mapping[str, Origin]] = _nobody
 
 
+class ReadsDra(Protocol):
+    """`found` is the last reading, None if there is none yet."""
+
+    found: Dra | None
+
+    async def read(self) -> Dra: ...
+
+
 class Page:
     """`missing` is the reason why nodes are not known yet, "" if they are.
 
     `admit` authorises a client by its token, None if there is no API server. An answer is reused for `fresh` seconds.
+    `dra` reads what DRA has, None if the page does not show it.
     """
 
     def __init__(
@@ -90,14 +101,17 @@ class Page:
         admit: Admit | None = None,
         fresh: float = FRESH,
         knowledge: Knowledge = Knowledge(),
+        dra: ReadsDra | None = None,
     ) -> None:
         self._nodes = nodes
         self._missing = missing
         self._admit = admit
         self._fresh = fresh
         self._knowledge = knowledge
+        self._dra = dra
         self._packed = b""
-        self._drawn: list[Shown] | None = None
+        self._drawn: tuple[list[Shown], Dra | None] | None = None
+        self._packed_dra: tuple[Dra, bytes] | None = None
         self._until = 0.0
         self._drawing = asyncio.Lock()
 
@@ -117,6 +131,8 @@ class Page:
             packed = _compress({"ages": self._ages()})
         elif "node" in request.query:
             packed = _compress(self._reasons(request.query["node"]))
+        elif "dra" in request.query:
+            packed = await self._pack_dra()
         else:
             packed = await self._pack()
         return _answer(request, packed, "application/json", "no-store")
@@ -138,15 +154,29 @@ class Page:
         """Rebuild the answer if something changed, in a thread, since the event loop serves thousands of workers."""
         async with self._drawing:
             if time.monotonic() >= self._until:
-                nodes = self._nodes()
-                shown = [(node.name, node.labels, node.resources, node.taints) for node in nodes]
+                nodes, dra = self._nodes(), self._dra.found if self._dra else None
+                shown = [(node.name, node.labels, node.resources, node.taints) for node in nodes], dra
                 if shown != self._drawn:
-                    self._packed, self._drawn = await asyncio.to_thread(self._packed_fleet, nodes), shown
+                    self._packed, self._drawn = await asyncio.to_thread(self._packed_fleet, nodes, dra), shown
                 self._until = time.monotonic() + self._fresh
             return self._packed
 
-    def _packed_fleet(self, nodes: Sequence[Node]) -> bytes:
-        return _compress(fleet_data(nodes, self._knowledge.cluster))
+    def _packed_fleet(self, nodes: Sequence[Node], dra: Dra | None) -> bytes:
+        return _compress(fleet_data(nodes, self._knowledge.cluster, reads_dra=self._dra is not None, dra=dra))
+
+    async def _pack_dra(self) -> bytes:
+        """What DRA has. The problems of nodes depend on it, so the fleet is drawn anew after a new reading.
+
+        Raises: web.HTTPNotFound.
+        """
+        if self._dra is None:
+            raise web.HTTPNotFound(text="the page does not show DRA\n")
+        found = await self._dra.read()
+        if self._packed_dra is None or self._packed_dra[0] is not found:
+            names = {node.name for node in self._nodes()}
+            packed = await asyncio.to_thread(lambda: _compress(dra_data(found, names)))
+            self._packed_dra, self._until = (found, packed), 0.0
+        return self._packed_dra[1]
 
 
 def origin_text(origin: Origin) -> str:

@@ -19,6 +19,12 @@
 {{- if .Values.master.servePage }}
 - --serve-page
 {{- end }}
+{{- if .Values.master.pageDra }}
+{{- if not .Values.master.servePage }}
+{{- fail "master.pageDra=true needs master.servePage=true" }}
+{{- end }}
+- --page-dra
+{{- end }}
 {{- with .Values.master.clusterName }}
 - {{ printf "--cluster-name=%s" . | quote }}
 {{- end }}

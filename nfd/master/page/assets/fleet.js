@@ -18,6 +18,7 @@ export class Fleet {
   constructor(data) {
     this.nodes = data.nodes;
     this.cluster = data.cluster;
+    this.dra = data.dra;
     this.size = data.nodes.length;
     this.keys = new Map(Object.entries(data.keys));
     this.labels = new Map(data.labels.map(([key, values]) => [key, new Map(values)]));
@@ -126,7 +127,7 @@ export class Fleet {
     return found;
   }
 
-  /** Devices by product, GPUs before MIG devices, the most numerous first: [product, devices, whether these are MIG devices]. */
+  /** Devices by product, whole ones before MIG devices, the most numerous first: [product, devices, whether these are MIG devices]. */
   products(chosen) {
     const found = new Map();
     for (const [product, count, , runs, mig] of this.models) {
@@ -160,6 +161,34 @@ export class Fleet {
       const found = [...(this.labels.get(key) ?? [])].filter(([, runs]) => this.count(runs, nodes));
       return { key, operator: "In", values: found.map(([value]) => value) };
     }).filter((one) => one.values.length);
+  }
+}
+
+/** Devices of DRA drivers (`dra_data` of picture.py); `nodes` numbers those of `fleet`. */
+export class Devices {
+  constructor(data, fleet) {
+    const numbers = new Map(fleet.nodes.map((name, node) => [name, node]));
+    const places = data.nodes.map((name) => numbers.get(name));
+    Object.assign(this, { note: data.note, pools: data.pools });
+    this.resources = data.resources.map(([name, unit, groups]) => [name, unit, groups.map(([all, offered, taken, runs]) => {
+      const nodes = [];
+      walk(runs, (place) => { if (places[place] !== undefined) nodes.push(places[place]); });
+      return [all, offered, taken, nodes];
+    })]);
+  }
+
+  /** Over the chosen nodes: [resource, unit, all, offered, taken]; without resources of which there are none. */
+  sums(chosen) {
+    return this.resources.map(([name, unit, groups]) => {
+      const sums = [0, 0, 0];
+      let nodes = 0;
+      for (const [all, offered, taken, places] of groups) {
+        const count = places.reduce((sum, node) => sum + chosen[node], 0);
+        nodes += count;
+        [all, offered, taken].forEach((amount, index) => { sums[index] += amount * count; });
+      }
+      return [name, unit, ...sums, nodes];
+    }).filter((row) => row.pop());
   }
 }
 

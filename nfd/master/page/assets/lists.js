@@ -50,6 +50,23 @@ export function bars(place, rows, { all, pressed, chosen, colour, noun }) {
   replace(place, ...items);
 }
 
+/** `12 taken · 52 free`, and what cannot be had: devices with a taint, or partitions that no longer fit. */
+export function takenText([, unit, all, offered, taken]) {
+  const number = (count) => count.toLocaleString("en");
+  const rest = all > offered ? ` · ${number(all - offered)} not available` : "";
+  return `${number(taken)} taken · ${number(Math.max(0, offered - taken))} free${rest}${unit ? ` (${unit})` : ""}`;
+}
+
+/** Resources with a bar of what is taken; `rows` are [name, unit, all, offered, taken]. */
+export function takenBars(place, rows) {
+  replace(place, ...rows.map((row) => {
+    const [name, , , offered, taken] = row, bar = element("span", { className: "bar" });
+    bar.style.width = `${offered ? Math.min(100, (100 * taken) / offered) : 0}%`;
+    return element("li", {}, element("div", { className: "row" }, element("span", { className: "name", title: name }, name),
+      element("span", { className: "number" }, takenText(row)), element("span", { className: "bar whole" }), bar));
+  }));
+}
+
 /** Labels whose key or value has all words of the search; `open` are keys that show their values. */
 export function labels(place, fleet, { words, conditions, open, has, toggle, refresh }) {
   const found = [], chosen = fleet.select(conditions);

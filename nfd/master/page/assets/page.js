@@ -1,21 +1,22 @@
 // The page: asks the master for the fleet, keeps what is chosen, and shows it.
 
 import { Builder } from "./builder.js";
-import { Fleet } from "./fleet.js";
-import { STEP, ageText, bars, element, fitting, gpuTexts, headings, labels, plural, replace, sorted, table } from "./lists.js";
+import { Devices, Fleet } from "./fleet.js";
+import { STEP, ageText, bars, element, fitting, gpuTexts, headings, labels, plural, replace, sorted, table, takenBars, takenText } from "./lists.js";
 import { COLOURS, Picture, colours } from "./picture.js";
 
 const EVERY = 30_000;
-const FACTS = { driver: "GPU drivers", kernel: "kernels", os: "systems", cpu: "processors", problem: "problems" };
-const NOUNS = { nodes: "node", gpus: "GPU", products: "GPU product", kernels: "kernel", drivers: "GPU driver" };
-const COLUMNS = [["name", "Node"], ["gpus", "GPUs"], ["driver", "Driver"], ["kernel", "Kernel"], ["os", "System"], ["cpu", "Processor"],
+const FACTS = { driver: "accelerator drivers", kernel: "kernels", os: "systems", cpu: "processors", problem: "problems" };
+const NOUNS = { nodes: "node", gpus: "accelerator", products: "accelerator product", kernels: "kernel",
+  drivers: "accelerator driver" };
+const COLUMNS = [["name", "Node"], ["gpus", "Accelerators"], ["driver", "Driver"], ["kernel", "Kernel"], ["os", "System"], ["cpu", "Processor"],
   ["report", "Last report"], ["problems", "Problems"]];
 const NUMBERS = ["gpus", "problems"];
 const THEMES = ["auto", "light", "dark"];
 const $ = (id) => document.getElementById(id);
 const words = (input) => input.value.toLowerCase().split(/\s+/).filter(Boolean);
 const state = { fleet: null, tag: "", token: "", limit: STEP, open: new Set(), all: new Set(), chosen: null, busy: false,
-  sort: { by: "name", down: false }, reports: { ages: {} }, node: "" };
+  sort: { by: "name", down: false }, reports: { ages: {} }, node: "", dra: null, draTag: "", devices: null };
 
 const builder = new Builder({
   rows: $("conditions"), keys: $("keys"), values: $("values"), output: $("output"), note: $("note"), copied: $("copied"), changed: () => { state.limit = STEP; choose(); },
@@ -42,6 +43,7 @@ async function load() {
     } else if (answer.status !== 304) throw new Error((await answer.text()).trim().slice(0, 200) || `status ${answer.status}`);
     tell(`as of ${new Date().toLocaleTimeString()}`);
     loadReports();
+    if (state.fleet.dra) loadDevices();
   } catch (error) {
     tell(`The master does not respond${state.fleet ? ", the data is old" : ""} (${error.message})`, true);
   } finally {
@@ -57,6 +59,37 @@ async function loadReports() {
     state.reports = await answer.json();
     nodes();
   } catch { /* the next look says that the master does not respond */ }
+}
+
+/** What DRA has takes a while to read, so it is an answer of its own. It may also tell more about problems of nodes. */
+async function loadDevices() {
+  const first = !state.dra;
+  try {
+    const answer = await get("?dra", state.draTag ? { "If-None-Match": state.draTag } : {});
+    if (!answer.ok) return;
+    state.dra = await answer.json();
+    state.draTag = answer.headers.get("ETag") ?? "";
+    place();
+    devices();
+    if ($("node").open) about(state.fleet.nodes.indexOf(state.node));
+    if (first) load();
+  } catch { /* the next look says that the master does not respond */ }
+}
+
+/** Find the nodes of DRA devices in the fleet. */
+function place() {
+  state.devices = state.dra && new Devices(state.dra, state.fleet);
+}
+
+/** Devices of DRA drivers on the chosen nodes. */
+function devices() {
+  const found = state.devices;
+  $("dra").hidden = !found;
+  if (!found) return;
+  const rows = found.sums(state.chosen), none = rows.length || found.note || found.pools ? "" : "No devices on the selected nodes.";
+  takenBars($("devices"), rows);
+  const pools = found.pools ? `${plural(found.pools, "pool")} cannot be counted: nfd nodes --problems says why` : "";
+  $("dra-note").textContent = [found.note, pools, none].filter(Boolean).join(" · ");
 }
 
 function tell(text, bad = false) {
@@ -83,6 +116,7 @@ function take(fleet) {
   $("main").hidden = false;
   $("cluster").textContent = fleet.cluster;
   document.title = ["Fleet", fleet.cluster, "Node Feature Discovery"].filter(Boolean).join(" · ");
+  place();
   builder.suggest("");
   if (first) builder.render();
   choose();
@@ -105,6 +139,7 @@ function choose() {
   remember();
   numbers(count);
   facts();
+  devices();
   paint();
   search();
   nodes();
@@ -118,7 +153,7 @@ function numbers(count) {
     $(`t-${name}`).textContent = text ?? plural(value, NOUNS[name]).replace(/^\S+ /, "");
   };
   set("nodes", count);
-  set("gpus", usable, usable === present ? undefined : `of ${plural(present, "GPU")} usable`);
+  set("gpus", usable, usable === present ? undefined : `of ${plural(present, "accelerator")} usable`);
   const slices = fleet.sum("slices", chosen);
   $("t-slices").textContent = slices ? ` and ${plural(slices, "MIG device")}` : "";
   set("products", fleet.products(chosen).length);
@@ -136,7 +171,7 @@ function facts() {
   const colour = (value) => `c${palette.get(value)}`;
   const products = fleet.products(free("product")).map(([product, devices]) => [product, devices, devices.toLocaleString("en")]);
   const options = (name, noun) => ({ all, noun, pressed: (value) => pressed(name, value), chosen: (value) => flip(name, value) });
-  bars($("product"), products, { ...options("product", "GPUs"), colour });
+  bars($("product"), products, { ...options("product", "accelerators"), colour });
   for (const [name, noun] of Object.entries(FACTS)) {
     const rows = fleet.values(name, free(name)).map(([value, count]) => [value, count, count.toLocaleString("en")]);
     bars($(name), rows, options(name, noun));
@@ -234,14 +269,24 @@ function sortBy(name) {
   nodes();
 }
 
-function showNode(node) {
+/** Its accelerators, what is taken of its DRA devices, problems and taints. */
+function about(node) {
   const { fleet, columns } = state;
+  if (node < 0) return;
+  const only = fleet.none();
+  only[node] = 1;
+  const held = state.devices?.sums(only).map((row) => `${row[0]} ${takenText(row)}`) ?? [];
+  const taints = [...fleet.facts.get("taint")].filter(([, runs]) => fleet.members(runs)[node]).map(([taint]) => `taint ${taint}`);
+  $("node-about").textContent = [columns.gpus[node], ...held, ...columns.problems[node], ...taints].filter(Boolean).join(" · ");
+}
+
+function showNode(node) {
+  const { fleet } = state;
   state.node = fleet.nodes[node];
   remember();
   const why = {};
   $("node-name").textContent = fleet.nodes[node];
-  const taints = [...fleet.facts.get("taint")].filter(([, runs]) => fleet.members(runs)[node]).map(([taint]) => taint);
-  $("node-about").textContent = [columns.gpus[node], ...columns.problems[node], ...taints.map((one) => `taint ${one}`)].filter(Boolean).join(" · ");
+  about(node);
   const found = fleet.labelsOf(node), field = $("node-search");
   const list = () => replace($("node-labels"), ...found.filter(([key, value]) =>
     words(field).every((word) => `${key}=${value} ${why[key] ?? ""}`.toLowerCase().includes(word)))

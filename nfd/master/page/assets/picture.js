@@ -79,7 +79,7 @@ export class Picture {
     pen.globalAlpha = 1;
   }
 
-  /** A square for each GPU, hollow for those that cannot be used; a narrow bar for each MIG device. */
+  /** A square for each accelerator, hollow for those that cannot be used; a narrow bar for each MIG device. */
   pips(node, x, y, side, paint) {
     const [gpus, usable, slices] = this.gpus(node), pen = this.pen, named = this.size >= NAMED, present = gpus + slices;
     const across = Math.max(Math.ceil(present / 2), named ? 8 : 4), room = side - (named ? 16 : 8);
