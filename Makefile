@@ -71,7 +71,7 @@ vm: $(VENV)/.dev ## boot emulated machines of many kinds, plug and unplug; print
 	@$(BIN)/python -m tests.controlplane.build
 	@NFD_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
 
-peers: $(VENV)/.dev ## take over from the real NFD and GFD, and back; PROGRAMS=DIR has GFD; writes the table of the guide
+peers: $(VENV)/.dev ## take over from the real NFD and GFD, and back, run the GPU operator; PROGRAMS=DIR has the last two
 	@$(BIN)/python -m tests.controlplane.build > /dev/null
 	@NFD_PEERS=$(or $(PROGRAMS),.state/peers) $(BIN)/python -m pytest -q -rs tests/peers $(ARGS)
 	@$(MAKE) --no-print-directory generate

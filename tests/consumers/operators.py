@@ -2,7 +2,7 @@
 
 Facts of NVIDIA/gpu-operator controllers/state_manager.go (hasGPULabels, hasMIGCapableGPU, gpuStateLabels) and of
 Mellanox/network-operator docs (operator.mofed.wait). Only what depends on labels of ours is here: default workload
-`container`, nothing paused.
+`container`, nothing paused. `gpu_operator.json` has what the operator itself decided (test_recorded_decisions.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ OPERANDS = (
     "dcgm-exporter",
     "node-status-exporter",
     "operator-validator",
+    "client",
 )
 MIG_BY_PRODUCT = ("h100", "a100", "a30")
 
@@ -33,8 +34,10 @@ def gpu_operator(labels: Mapping[str, str]) -> dict[str, str]:
     """Without a PCI label `gpu.present` becomes `false` where it was written, and all deploy labels go."""
     if not any(labels.get(key) == "true" for key in PCI):
         return {"nvidia.com/gpu.present": "false"} if "nvidia.com/gpu.present" in labels else {}
-    operands = OPERANDS + (("mig-manager",) if mig_capable(labels) else ())
-    return {"nvidia.com/gpu.present": "true"} | {DEPLOY + name: "true" for name in operands}
+    capable = mig_capable(labels)
+    operands = OPERANDS + (("mig-manager",) if capable else ())
+    config = {"nvidia.com/mig.config": "all-disabled"} if capable and not labels.get("nvidia.com/mig.config") else {}
+    return {"nvidia.com/gpu.present": "true"} | {DEPLOY + name: "true" for name in operands} | config
 
 
 def mig_capable(labels: Mapping[str, str]) -> bool:

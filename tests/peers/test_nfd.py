@@ -14,7 +14,7 @@ from tests.e2e.nodes import Node
 from tests.e2e.programs import Program, eventually
 from tests.peers.conftest import AddRow, Start
 from tests.peers.history import KINDS, look, settled
-from tests.peers.nfd import EVERYTHING, PHASE, RULES, Nfd, options
+from tests.peers.nfd import EVERYTHING, PHASE, RULES, Nfd, options, patiently
 from tests.peers.switch import Switch
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -26,9 +26,9 @@ HALF = f"{OURS} on half of the nodes"
 
 @pytest.fixture
 def rule(control_plane: ControlPlane, definitions: None) -> Iterator[None]:
-    control_plane.request("POST", RULES, EVERYTHING)
+    patiently(control_plane, "POST", RULES, EVERYTHING)
     yield
-    control_plane.request("DELETE", f"{RULES}/{EVERYTHING['metadata']['name']}")
+    patiently(control_plane, "DELETE", f"{RULES}/{EVERYTHING['metadata']['name']}")
 
 
 @pytest.mark.parametrize(("release", "old"), [("0.16", True), ("0.16", False), ("0.19", False)])
@@ -89,7 +89,9 @@ def test_there_and_back(
 
 def take_over(masters: MakeMaster, nfd: Nfd) -> Program:
     """Our master, where NFD's old workers report to."""
-    return masters("-enable-taints", *([f"-port={nfd.port}"] if nfd.old else []))
+    master = masters("-enable-taints", *([f"-port={nfd.port}"] if nfd.old else []), wait=False)
+    eventually(master.ready, 120)
+    return master
 
 
 def begin(workers: StartWorker, node: Node, master: Program, phase: int) -> Program:
