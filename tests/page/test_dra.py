@@ -121,7 +121,7 @@ def test_on_a_telephone(url: str, browser: Browser) -> None:
 
 async def test_what_was_read_stays_while_the_api_server_does_not_answer(plane: ControlPlane) -> None:
     client = await connect(str(plane.kubeconfig))
-    reader = DraReader(client, fresh=0.0)
+    reader = DraReader(client, fresh=0.0, share=0.0)
     before = await reader.read()
     assert before.nodes is not None
     assert CASES.keys() <= before.nodes.keys()

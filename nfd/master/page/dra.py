@@ -20,11 +20,11 @@ PAGE = 50
 
 
 class DraReader:
-    """`found` is the last reading, None if there is none yet."""
+    """`found` is the last reading, None if there is none yet; `fresh` and `share` say for how long it is reused."""
 
-    def __init__(self, client: KubeClient, fresh: float = FRESH) -> None:
+    def __init__(self, client: KubeClient, fresh: float = FRESH, share: float = SHARE) -> None:
         self._client = client
-        self._fresh = fresh
+        self._fresh, self._share = fresh, share
         self._until = 0.0
         self._reading = asyncio.Lock()
         self.found: Dra | None = None
@@ -42,7 +42,7 @@ class DraReader:
                 before = self.found.nodes if self.found else None
                 found = Dra(before, f"DRA cannot be read{', the numbers are old' if before else ''}: {error}")
             ended = time.monotonic()
-            self._until = ended + max(self._fresh, SHARE * (ended - began))
+            self._until = ended + max(self._fresh, self._share * (ended - began))
             if self.found is None or found != self.found:
                 self.found = found
             return self.found
