@@ -27,6 +27,7 @@ MIG_STATE = f"{names.NVIDIA_NS}/mig.config.state"
 PENDING = "pending"
 PAUSED = "paused-for-"
 """In values of the GPU operator's deploy labels, before `mig-change` or `driver-upgrade`."""
+UNKNOWN = "the labels of the Node are not known yet: NVML is not opened"
 AUTO = "auto"
 NAMED = "default"
 FALLBACKS = ("named", "single", "empty")
@@ -100,6 +101,8 @@ def reason_for_pause(host: Host) -> str:
     Under MIG manager and driver manager an open device blocks the change (NVIDIA/mig-parted,
     deployments/container; NVIDIA/k8s-driver-manager): they mark the Node, then wait until its clients are gone.
     """
+    if host.awaits_labels and has_driver(host):
+        return UNKNOWN
     labels = host.node_labels or {}
     if labels.get(MIG_STATE) == PENDING:
         return f"{MIG_STATE} is {PENDING}: NVML is not opened"

@@ -88,7 +88,8 @@ class Source:
     quiet: float = 1.0
     """Less than a second where one change is one step and no burst."""
     paused: Callable[[Host], str] | None = None
-    """Why it must not run now, by the labels of the Node (`host.node_labels`); empty if it may."""
+    """Why it must not run now, by the labels of the Node (`host.node_labels`), or since these are about to be known
+    (`host.awaits_labels`); empty if it may."""
     program: Callable[[], type[Section]] | None = None
     """Model of the configuration file of a program that comes with the source, for `nfd config`."""
     seconds: float = 30.0

@@ -58,6 +58,8 @@ class Host:
         self._further_notes = 0
         self.node_labels: Mapping[str, str] | None = {}
         """Labels of the Node from the master's latest reply (`nfd.names.choosing`); None before the first."""
+        self.awaits_labels = False
+        """Whether the first of these replies is about to come: what they may forbid waits for it."""
         self._tree = Tree(root)
         self._own = Tree("/") if self.root != Path("/") else self._tree
         self._environment = os.environ if environment is None else environment

@@ -40,6 +40,8 @@ ASK = 2.0
 """Seconds between two reports while a source is paused by a label of the Node, at first."""
 ASK_LESS = 0.1
 """Later that part of the time for which it has been paused, up to the heartbeat interval."""
+FIRST_REPLY = 10.0
+"""Seconds for which sources that labels of the Node may pause wait for the first reply."""
 NEVER = 3600.0
 """Longest single wait in seconds, when there is no timer."""
 REASONS = 10
@@ -115,6 +117,7 @@ class Agent:
     def run(self) -> None:
         """Run until a signal. After an unexpected exception everything is scanned again, with back-off."""
         owed, delay = True, AGAIN[0]
+        self._host.awaits_labels = self._settings.publish
         try:
             while not self._signals.stop:
                 try:
@@ -137,6 +140,8 @@ class Agent:
             return
         self._epoch.look()
         self._report_if_due()
+        if self._host.awaits_labels and time.monotonic() >= self._started + FIRST_REPLY:
+            self._resumed |= self._end_waiting()
         if self._resumed:
             self._scan(self._resumed, timer=False)
             return
@@ -168,6 +173,8 @@ class Agent:
     def _pause(self) -> float:
         """Seconds until the timer or the next report."""
         due = [time.monotonic() + NEVER]
+        if self._host.awaits_labels:
+            due.append(self._started + FIRST_REPLY)
         if self._settings.interval > 0:
             due.append(self._next_scan)
         if self._settings.publish:
@@ -235,14 +242,15 @@ class Agent:
 
     def _log_changes(self, before: Discovery, found: Discovery) -> None:
         """Log the differences from the last scan."""
-        for name, error in found.failed.items():
+        waiting = self._resumed or (self._host.awaits_labels and self._paused())
+        for name, error in () if waiting else found.failed.items():  # those that last are logged after the next scan
             logged = self._reasons.setdefault(name, set())
             if error not in logged and len(logged) < REASONS:
                 logged.add(error)
                 self._log.warning("source failed; its last good result stays", source=name, error=error)
         for name in before.failed.keys() - found.failed.keys():
-            self._reasons.pop(name, None)
-            self._log.info("source works again", source=name)
+            if self._reasons.pop(name, None):
+                self._log.info("source works again", source=name)
         known = frozenset(before.problems)
         for problem in found.problems:
             failure = found.failed.get(problem.source)
@@ -289,16 +297,22 @@ class Agent:
     def _learn(self, labels: Mapping[str, str]) -> None:
         """What the master says of the Node's labels; sources that these configure label anew at once."""
         paused, now = self._paused(), time.monotonic()
+        first, self._host.awaits_labels = self._host.awaits_labels, False
         before, self._host.node_labels = self._host.node_labels or {}, labels
         self._resumed |= paused - self._paused()
         if still := self._paused():
-            self._paused_since = self._paused_since if paused else now
+            self._paused_since = self._paused_since if paused and not first else now
             self._pace.ask(now + max(ASK, (now - self._paused_since) * ASK_LESS))
-            self._resumed -= still
+            self._resumed = self._resumed | still if first else self._resumed - still  # with the reason, at first
         waiting = self._found is not None and self._found.waiting
         chosen = any(source.for_node is not None for source in self._settings.plan.label_sources)
         if waiting or (chosen and labels != before):
             self._scan((), timer=False)
+
+    def _end_waiting(self) -> frozenset[str]:
+        """Do without a reply. Returns: the sources that waited for one."""
+        paused, self._host.awaits_labels = self._paused(), False
+        return paused - self._paused()
 
     def _paused(self) -> frozenset[str]:
         """Sources that must not run, by the labels of the Node."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.controlplane.process import free_ports
 from tests.e2e.conftest import MakeNode, StartWorker
 from tests.e2e.machines import Machine
 from tests.e2e.nodes import Node
@@ -114,6 +115,42 @@ def test_nvml_is_closed_from_the_pause_to_the_resumption(gpu: Gpu) -> None:
     within(resumed, lambda: gpu.product(f"{NAME}-MIG-1g.10gb", "7"))
     assert gpu.opened() == opened + 1
     assert len(gpu.worker.said("source works again")) == 1
+
+
+def test_a_worker_that_starts_during_the_change_does_not_open_nvml(gpu: Gpu) -> None:
+    """It does not know the Node's labels before the master's first reply."""
+    gpu.node.kubectl_label(f"{MIG_STATE}=pending")
+    gpu.worker.kill()
+    opened = gpu.opened()
+    gpu.worker.start()
+    reason = f"{MIG_STATE} is pending: NVML is not opened"
+    eventually(
+        lambda: reason in [line["error"] for line in gpu.worker.said("source failed; its last good result stays")]
+    )
+    assert gpu.opened() == opened
+    assert gpu.product(NAME, "1")
+    gpu.divide(ONE)
+    done = lambda: gpu.node.kubectl_label(f"{MIG_STATE}=success")  # noqa: E731
+    within(done, lambda: gpu.product(f"{NAME}-MIG-1g.10gb", "7"))
+    assert gpu.opened() == opened + 1
+
+
+def test_a_worker_without_a_master_reads_the_gpus_all_the_same(
+    machines: Callable[[str], Machine], tmp_path: Path
+) -> None:
+    libraries = build({"devices": [PLAIN]}, tmp_path / "driver")
+    machine = machines("debian-12-epyc-milan")
+    machine.plug(GPU, "030200", "10de", "20b2")
+    machine.write(f"{CAPABILITIES}/gpu0/mig/config", "")
+    nobody, http_port = free_ports(2)
+    words = (f"--server=localhost:{nobody}", f"--http-port={http_port}", "--config=", f"--host-root={machine.root}")
+    worker = Program("nfd-worker", words, tmp_path / "log", http_port, {"NODE_NAME": "alone", **libraries.env})
+    worker.start()
+    try:
+        eventually(lambda: libraries.calls())
+        assert not worker.said("source failed; its last good result stays")
+    finally:
+        worker.kill()
 
 
 def test_a_driver_that_leaves_and_comes_back(gpu: Gpu) -> None:
