@@ -317,6 +317,9 @@ def test_labels_that_are_left_out_or_undecided_are_no_fault() -> None:
     labels = {PRESENT: "true", STATE: "no-driver"}
     given = replace(report({**labels, PRODUCT: "T4"}), origins={STATE: "nvidia", PRODUCT: "local"})
     assert derived(given)[USABLE] == Condition("True", "Usable", "no accelerator has a fault")
+    failing = replace(given, sources={"nvidia": SourceState(State.FAILED)})
+    assert derived(failing)[USABLE] == Condition("True", "Usable", "no accelerator has a fault"), "GFD reads the GPUs"
+    assert USABLE not in derived(replace(given, sources={"local": SourceState(State.FAILED)}))
     held = Undecided(frozenset((STATE,)), True)
     assert USABLE not in derived(report(labels), undecided=held)
     faulty = derived(report({**labels, A + "amd.state": "degraded"}), undecided=held)[USABLE]

@@ -36,6 +36,7 @@ VFIO = "vfio"
 SOURCES = frozenset(("nvidia", "accelerator", "local"))
 """Feature sources that label accelerators and their states."""
 
+_NVIDIA_STATE = f"{NVIDIA_NS}/gpu.state"
 _STATE = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-([a-z0-9-]+)\.state", re.ASCII)
 _PRESENT = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-[a-z0-9-]+\.present", re.ASCII)
 _log = log.get("master")
@@ -68,13 +69,19 @@ def derive_conditions(
         text = ", ".join(f"{vendor}: {state}" for vendor, state in sorted(faults.items()))
         first = faults.get("nvidia") or faults[min(faults)]
         found[usable] = Condition(FALSE, _camel(first), f"state of accelerators: {text}")
-    elif undecided.states or any(name in SOURCES and one.state is State.FAILED for name, one in report.sources.items()):
+    elif undecided.states or _failed(report, desired):
         return found
     elif labels.get(f"{NVIDIA_NS}/gpu.present") == "true" or any(map(_PRESENT.fullmatch, labels)):
         found[usable] = Condition(TRUE, _camel(VFIO) if states else "Usable", "no accelerator has a fault")
     else:
         found[usable] = None
     return found
+
+
+def _failed(report: Report, desired: Desired) -> frozenset[str]:
+    """The sources of states that failed. Where another program reads the GPUs, a worker's own need not."""
+    failed = frozenset(name for name, one in report.sources.items() if name in SOURCES and one.state is State.FAILED)
+    return failed - {"nvidia"} if _NVIDIA_STATE in desired.disproved else failed
 
 
 def _labels(report: Report, desired: Desired, undecided: Undecided) -> dict[str, str]:
@@ -87,7 +94,7 @@ def _labels(report: Report, desired: Desired, undecided: Undecided) -> dict[str,
 def _states(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Vendor → state."""
     for key, state in labels.items():
-        if key == f"{NVIDIA_NS}/gpu.state":
+        if key == _NVIDIA_STATE:
             yield "nvidia", state
         elif (match := _STATE.fullmatch(key)) and match[1] != "any":
             yield match[1], state
