@@ -31,7 +31,7 @@ GFD_OWN = re.compile(
 """Keys that GFD itself may write."""
 OURS = re.compile(
     r"nvidia\.com/gpu\.(model\..*|memory\.unified|count\.present|count\.failing|state|present|mixed"
-    r"|recovery|remap|fabric\.state|nvlink\.version|numa\.aligned)"
+    r"|recovery|remap|xid|fabric\.state|nvlink\.version|numa\.aligned)"
 )
 
 Case = Mapping[str, Any]
