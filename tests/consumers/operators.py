@@ -22,6 +22,8 @@ OPERANDS = (
     "operator-validator",
     "client",
 )
+DRA_OPERANDS = ("driver", "dra-driver", "dra-validator", "dcgm-dra", "dcgm-exporter-dra")
+"""Of GPUCluster mode, in GPU operator 26.7."""
 MIG_BY_PRODUCT = ("h100", "a100", "a30")
 
 
@@ -38,6 +40,15 @@ def gpu_operator(labels: Mapping[str, str]) -> dict[str, str]:
     operands = OPERANDS + (("mig-manager",) if capable else ())
     config = {"nvidia.com/mig.config": "all-disabled"} if capable and not labels.get("nvidia.com/mig.config") else {}
     return {"nvidia.com/gpu.present": "true"} | {DEPLOY + name: "true" for name in operands} | config
+
+
+def gpu_cluster(labels: Mapping[str, str]) -> dict[str, str | None]:
+    """The labels of GPUCluster mode, which has no device plugin and no feature discovery; those of the others go."""
+    known = {DEPLOY + name for name in DRA_OPERANDS}
+    changes: dict[str, str | None] = {key: None for key in labels if key.startswith(DEPLOY) and key not in known}
+    if any(labels.get(key) == "true" for key in PCI):
+        changes |= {"nvidia.com/gpu.present": "true", **dict.fromkeys(known, "true")}
+    return changes
 
 
 def mig_capable(labels: Mapping[str, str]) -> bool:
