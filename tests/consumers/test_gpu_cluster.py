@@ -33,6 +33,8 @@ pytestmark = needs_compiler
 SETTLED = float(os.environ.get("NFD_TEST_SETTLED_SECONDS", "20"))
 INTERVAL = int(min(60, SETTLED / 4))
 """Of the workers' scans; a Node that changes by itself would do so with one of them."""
+SWITCHED = 180
+"""Seconds: a worker learns the operator's labels with its next report, a heartbeat if nothing changes."""
 N = "nvidia.com/"
 CLIQUE = "7f3c0102-0304-0506-0708-090a0b0c0dff.7"
 FABRIC = {"fabric": {"cluster_uuid": CLIQUE.removesuffix(".7"), "clique": 7}}
@@ -111,7 +113,7 @@ def discovery(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         running.start_master()
         running.start_workers()
         with suppress(AssertionError):  # the first test says what is not in place
-            eventually(lambda: has_acted(cluster), 60)
+            eventually(lambda: has_acted(cluster), SWITCHED)
         yield running
         running.kill()
         clear(cluster)
