@@ -75,7 +75,7 @@ def prepare(case: Case, folder: Path) -> Start:
         config.write_text(fill(case["config"]))
         argv += [] if case.get("plain") else ["--config-file", str(config)]
     argv += [fill(word) for word in case.get("flags") or ()]
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     given = {name: fill(str(value)) for name, value in (case.get("env") or {}).items()}
     return Start(argv, {**kept, **libraries.env, "NFD_HOST_ROOT": str(root), **given}, out)
 

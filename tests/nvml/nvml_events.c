@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { XID_CRITICAL_ERROR = 8, WHOLE_DEVICE = 0xFFFFFFFF, STEP_MS = 10 };
+enum { XID_CRITICAL_ERROR = 8, STEP_MS = 10 };
+
+#define WHOLE_DEVICE 0xFFFFFFFFu
 
 struct event_set {
     size_t taken;            /* events of the file that are over */
