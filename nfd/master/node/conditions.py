@@ -88,7 +88,8 @@ def _labels(report: Report, desired: Desired, undecided: Undecided) -> dict[str,
     """The labels that count: the desired ones, and those of the report that the configuration keeps away from
     Nodes."""
     labels = {full_key(key): value for key, value in report.labels.items()} | dict(desired.of(Kind.LABELS))
-    return {key: value for key, value in labels.items() if key not in {*desired.disproved, *undecided.labels}}
+    left_out = desired.disproved.keys() | undecided.labels
+    return {key: value for key, value in labels.items() if key not in left_out}
 
 
 def _states(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -97,9 +97,10 @@ def _host(scheme: str, text: str) -> str:
 
 def _unescape_host(text: str, escapes: re.Pattern[str]) -> str:
     """`escapes` are what may be escaped there."""
-    if re.search(r"[^%\x80-\U0010ffff]", escapes.sub("", text).translate(_WITHOUT_HOST_LETTERS)):
+    bare = escapes.sub("", text)
+    if re.search(r"[^%\x80-\U0010ffff]", bare.translate(_WITHOUT_HOST_LETTERS)):
         raise TemplateError("invalid character in host name")
-    if "%" in escapes.sub("", text):
+    if "%" in bare:
         raise TemplateError("invalid URL escape")
     return _unescape(text)
 
