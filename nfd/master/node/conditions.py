@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nfd.errors import Forbidden, Invalid, KubeError
+from nfd.fleet.gpu_labels import STATE
 from nfd.master.node.condition_rejections import ConditionRejections
 from nfd.master.node.desired import Desired
 from nfd.master.node.ownership import annotation
@@ -36,9 +37,8 @@ VFIO = "vfio"
 SOURCES = frozenset(("nvidia", "accelerator", "local"))
 """Feature sources that label accelerators and their states."""
 
-_NVIDIA_STATE = f"{NVIDIA_NS}/gpu.state"
-_STATE = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-([a-z0-9-]+)\.state", re.ASCII)
-_PRESENT = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-[a-z0-9-]+\.present", re.ASCII)
+_VENDOR_STATE = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-([a-z0-9-]+)\.state", re.ASCII)
+_VENDOR_PRESENT = re.compile(rf"{re.escape(FEATURE_NS)}/accelerator-[a-z0-9-]+\.present", re.ASCII)
 _log = log.get("master")
 
 
@@ -71,7 +71,7 @@ def derive_conditions(
         found[usable] = Condition(FALSE, _camel(first), f"state of accelerators: {text}")
     elif undecided.states or _failed(report, desired):
         return found
-    elif labels.get(f"{NVIDIA_NS}/gpu.present") == "true" or any(map(_PRESENT.fullmatch, labels)):
+    elif labels.get(f"{NVIDIA_NS}/gpu.present") == "true" or any(map(_VENDOR_PRESENT.fullmatch, labels)):
         found[usable] = Condition(TRUE, _camel(VFIO) if states else "Usable", "no accelerator has a fault")
     else:
         found[usable] = None
@@ -81,7 +81,7 @@ def derive_conditions(
 def _failed(report: Report, desired: Desired) -> frozenset[str]:
     """The sources of states that failed. Where another program reads the GPUs, a worker's own need not."""
     failed = frozenset(name for name, one in report.sources.items() if name in SOURCES and one.state is State.FAILED)
-    return failed - {"nvidia"} if _NVIDIA_STATE in desired.disproved else failed
+    return failed - {"nvidia"} if STATE in desired.disproved else failed
 
 
 def _labels(report: Report, desired: Desired, undecided: Undecided) -> dict[str, str]:
@@ -95,9 +95,9 @@ def _labels(report: Report, desired: Desired, undecided: Undecided) -> dict[str,
 def _states(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Vendor → state."""
     for key, state in labels.items():
-        if key == _NVIDIA_STATE:
+        if key == STATE:
             yield "nvidia", state
-        elif (match := _STATE.fullmatch(key)) and match[1] != "any":
+        elif (match := _VENDOR_STATE.fullmatch(key)) and match[1] != "any":
             yield match[1], state
 
 
