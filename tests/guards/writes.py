@@ -25,8 +25,8 @@ IN_THE_WAY = (
     ),
     Guard(  # a state that another reader of the GPUs disproves is no fault
         "nfd/master/node/conditions.py",
-        "if key not in {*desired.disproved, *undecided.labels}}",
-        "}",
+        "left_out = desired.disproved.keys() | undecided.labels",
+        "left_out: set[str] = set()",
         CONDITIONS + "test_labels_that_are_left_out_or_undecided_are_no_fault",
     ),
     Guard(  # nor is one that an object may disprove that is not known yet

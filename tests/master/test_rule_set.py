@@ -106,7 +106,7 @@ def test_rule_that_asks_for_more_than_a_node_can_hold() -> None:
         {
             "name": "r" * 5000,
             "matchFeatures": ALWAYS,
-            "labelsTemplate": "{{ range until 5000 }}label-of-a-very-long-name-{{ . }}=1\n{{ end }}",
+            "labelsTemplate": "{{ range until 700 }}" + "p" * 200 + ".example/{{ . }}=1\n{{ end }}",
         },
         {"name": "n" * 5000, "labels": {"y": "1"}},
     ).rules
