@@ -14,7 +14,7 @@ from nfd.cli.parsers import path
 from nfd.config.section import parse_duration
 from nfd.errors import ConfigError, Forbidden, KubeError, NotFound, Unavailable
 from nfd.fleet.dra import Dra
-from nfd.fleet.nodes import NodeSummary, summarize_all
+from nfd.fleet.node_summary import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.paths import CONFIG_MAPS, NODES, PODS, in_namespace, object_path
 from nfd.kube.selector import parse_selector

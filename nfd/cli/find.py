@@ -25,8 +25,8 @@ from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
 from nfd.fleet.drift import Deviation, deviations, firmware_of, versions_of
 from nfd.fleet.gpu_resources import Resource
+from nfd.fleet.node_summary import NodeSummary
 from nfd.fleet.node_template import group_nodes
-from nfd.fleet.nodes import NodeSummary
 from nfd.fleet.query import Expression, keys_of, missing_keys, parse_query
 from nfd.message_text import visible
 

@@ -20,7 +20,7 @@ from nfd.errors import ConfigError
 from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
 from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.gpus import Group, group
-from nfd.fleet.nodes import NodeSummary
+from nfd.fleet.node_summary import NodeSummary
 from nfd.message_text import visible
 
 EXAMPLES = (

@@ -18,7 +18,7 @@ from nfd.cli.parsers import node_name, path
 from nfd.errors import ConfigError
 from nfd.fleet.gpu_labels import Gpus
 from nfd.fleet.gpus import sharing_of
-from nfd.fleet.nodes import NodeSummary, summarize, to_json, with_reports
+from nfd.fleet.node_summary import NodeSummary, summarize, to_json, with_reports
 from nfd.kube.paths import NODES
 from nfd.message_text import did_you_mean, known_nodes
 from nfd.names import full_key

@@ -9,7 +9,7 @@ from typing import Any
 from nfd.fleet.accelerators import DEVICE
 from nfd.fleet.gpu_labels import NVIDIA, Gpus
 from nfd.fleet.gpu_resources import Resource
-from nfd.fleet.nodes import NodeSummary
+from nfd.fleet.node_summary import NodeSummary
 
 
 @dataclass(frozen=True, slots=True)

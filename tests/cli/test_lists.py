@@ -15,7 +15,7 @@ import pytest
 from nfd.cli.nodes import natural, order_of
 from nfd.cli.output import Style, Table
 from nfd.errors import ConfigError
-from nfd.fleet.nodes import NodeSummary
+from nfd.fleet.node_summary import NodeSummary
 from tests.controlplane.cluster import ControlPlane
 
 Run = Callable[..., tuple[int, str, str]]

@@ -13,7 +13,7 @@ from nfd.cli.output import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
 from nfd.fleet.dra import NOTHING
 from nfd.fleet.gpus import group
-from nfd.fleet.nodes import summarize, to_json
+from nfd.fleet.node_summary import summarize, to_json
 from nfd.fleet.pods import ask_of
 from nfd.master.page.picture import fleet_data
 from nfd.store.base import Node

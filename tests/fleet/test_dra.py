@@ -11,7 +11,7 @@ import pytest
 
 from nfd.cli import main
 from nfd.fleet.dra import compare
-from nfd.fleet.nodes import NodeSummary, summarize
+from nfd.fleet.node_summary import NodeSummary, summarize
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.dra_lists import GROUP, VERSIONS
 from tests.controlplane.cluster import ControlPlane

@@ -8,7 +8,7 @@ import pytest
 
 from nfd.fleet.gpu_resources import Device, explain_offer
 from nfd.fleet.gpus import Amount, group
-from nfd.fleet.nodes import cpu_name, summarize, summarize_all, to_json, with_reports
+from nfd.fleet.node_summary import cpu_name, summarize, summarize_all, to_json, with_reports
 from nfd.fleet.pods import Ask, ask_of
 
 F = "feature.node.kubernetes.io/"

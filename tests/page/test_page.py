@@ -15,7 +15,7 @@ import yaml
 from nfd.fleet.affinity import parse_terms
 from nfd.fleet.gpu_labels import is_mig_device
 from nfd.fleet.gpus import group
-from nfd.fleet.nodes import summarize_all
+from nfd.fleet.node_summary import summarize_all
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
 from tests.fleet20.place import MARK, FleetPlace, fleet_on

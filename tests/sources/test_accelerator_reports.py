@@ -8,7 +8,7 @@ import pytest
 
 from nfd.discovery import Plan, discover
 from nfd.fleet.dra import NOTHING
-from nfd.fleet.nodes import summarize
+from nfd.fleet.node_summary import summarize
 from nfd.rules.parse import parse_custom
 from nfd.source import Source
 from nfd.sources import accelerator, amd, intel

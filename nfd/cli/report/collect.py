@@ -13,8 +13,8 @@ from nfd.cli.master_reports import authorization, read_reports
 from nfd.cli.report.bundle import Documents
 from nfd.errors import KubeError, NfdError
 from nfd.features import to_json
-from nfd.fleet.nodes import summarize
-from nfd.fleet.nodes import to_json as summary_json
+from nfd.fleet.node_summary import summarize
+from nfd.fleet.node_summary import to_json as summary_json
 from nfd.kube.client import KubeClient, Request
 from nfd.kube.list_pages import list_all, list_if_known
 from nfd.kube.paths import NODE_FEATURES, RULES

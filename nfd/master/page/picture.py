@@ -14,7 +14,7 @@ from nfd.fleet.dra import MEMORY, NOTHING, Dra
 from nfd.fleet.gpu_labels import Gpus, gpus_on_pci, is_mig_device
 from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.gpus import sharing_of
-from nfd.fleet.nodes import NodeSummary, summarize
+from nfd.fleet.node_summary import NodeSummary, summarize
 from nfd.names import FEATURE_NS, NVIDIA_NS
 from nfd.store.base import Node
 
