@@ -13,7 +13,7 @@ from nfd.host import Host
 
 NODES = "dev"
 NODE_PREFIX = "nvidia"
-CAPABILITY_NODES = "dev/nvidia-caps"
+CAPABILITY_FOLDER = "nvidia-caps"
 DRIVER = "proc/driver/nvidia"
 GPUS = f"{DRIVER}/gpus"
 CAPABILITIES = f"{DRIVER}/capabilities"
@@ -22,27 +22,21 @@ GPU_PREFIX = "gpu"
 
 def list_driver_files(host: Host) -> tuple[str, ...]:
     """Their paths, as far as they are visible; what cannot be listed is left out."""
-    nodes = (name for name in _names(host, NODES) if name.startswith(NODE_PREFIX))
-    found = [*nodes, *_names(host, CAPABILITY_NODES)]
-    if driver := _names(host, DRIVER):
-        found += [*driver, *_names(host, GPUS), *_capabilities(host)]
+    found = [name for name in host.listing(NODES) if name.startswith(NODE_PREFIX)]
+    if CAPABILITY_FOLDER in found:
+        found += host.listing(f"{NODES}/{CAPABILITY_FOLDER}")
+    if driver := host.listing(DRIVER):
+        found += [*driver, *host.listing(GPUS), *_capabilities(host)]
     return tuple(found)
 
 
 def _capabilities(host: Host) -> Iterator[str]:
     """`gpu0/mig/gi1/ci0`: the compute instances, and the GPU instances that they are part of."""
-    for gpu in _names(host, CAPABILITIES):
+    for gpu in host.listing(CAPABILITIES):
         if gpu.startswith(GPU_PREFIX):
             for instance in _folders(host, f"{CAPABILITIES}/{gpu}/mig"):
                 yield instance
                 yield from _folders(host, instance)
-
-
-def _names(host: Host, folder: str) -> tuple[str, ...]:
-    try:
-        return host.names(folder)
-    except HostError:
-        return ()
 
 
 def _folders(host: Host, folder: str) -> Iterator[str]:

@@ -34,7 +34,8 @@ UNNAMED = "UNKNOWN_DEVICE"
 
 def read_functions(host: Host) -> Functions:
     """NVIDIA's functions of any class; one whose vendor cannot be read is left out, with a note."""
-    addresses = (one for one in host.names(DEVICES) if host.value(f"{DEVICES}/{one}/vendor") == VENDOR)
+    vendors = host.each(DEVICES, lambda address: host.value(f"{DEVICES}/{address}/vendor"), "vendor")
+    addresses = (one for one, vendor in vendors.items() if vendor == VENDOR)
     return {address: canonical(host.value(f"{DEVICES}/{address}/class") or "") for address in addresses}
 
 

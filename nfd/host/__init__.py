@@ -65,7 +65,7 @@ class Host:
         self._environment = os.environ if environment is None else environment
         self._parsed: dict[str, tuple[tuple[int, ...], object]] = {}
         self._good: dict[str, dict[str, object]] = {}
-        self._each: dict[str, dict[str, tuple[int, object]]] = {}
+        self._each: dict[tuple[str, str], dict[str, tuple[int, object]]] = {}
 
     def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
         """The bytes of a regular file, at most `limit` of them."""
@@ -107,6 +107,13 @@ class Host:
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; empty if nothing is there. Something else in its place is a HostError."""
         return tuple(self._listed(path, lambda: self._tree_of(path).names(path)))
+
+    def listing(self, path: str) -> list[str]:
+        """Names in a directory, in the order of the kernel; empty if it cannot be listed. For frequent comparisons."""
+        try:
+            return self._tree_of(path).listing(path)
+        except OSError:
+            return []
 
     def folders(self, path: str) -> tuple[str, ...]:
         """As `names`, but only directories; a link to one is none."""
@@ -160,21 +167,22 @@ class Host:
             self._parsed[path] = kept
         return kept[1]  # type: ignore[return-value]  # stored under its path by the same parse
 
-    def each(self, folder: str, read: Callable[[str], T | None]) -> dict[str, T]:
+    def each(self, folder: str, read: Callable[[str], T | None], what: str) -> dict[str, T]:
         """`read` of every name in a folder, kept for as long as name and inode number stay the same.
 
         For what cannot change about a thing in sysfs, such as the ids of a PCI device. None is left out and read again.
+        `what` names what `read` reads, as different callers keep different facts of one folder.
         """
         if self.recorded:
             return {name: value for name in self.names(folder) if (value := read(name)) is not None}
-        before = self._each.get(folder, {})
+        before = self._each.get((folder, what), {})
         found: dict[str, tuple[int, object]] = {}
         for name, inode in self.inodes(folder):
             known = before.get(name)
             one: object = known[1] if known is not None and known[0] == inode else read(name)
             if one is not None:
                 found[name] = (inode, one)
-        self._each[folder] = found
+        self._each[folder, what] = found
         return {name: value for name, (_, value) in found.items()}  # type: ignore[misc]  # by the same read
 
     def good(self, folder: str) -> dict[str, object]:

@@ -63,7 +63,11 @@ class Tree:
         return b"".join(parts)
 
     def names(self, path: str) -> list[str]:
-        return self._with(path, LIST, lambda folder: sorted(os.listdir(folder), key=os.fsencode))  # noqa: PTH208
+        return sorted(self.listing(path), key=os.fsencode)
+
+    def listing(self, path: str) -> list[str]:
+        """In the kernel's order."""
+        return self._with(path, LIST, os.listdir)
 
     def folders(self, path: str) -> list[str]:
         """Names of the directories in a directory, links to some not among them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 from nfd.config.section import Distinct, Section
@@ -54,22 +56,29 @@ def read_devices(reader: FeatureReader) -> Features:
     if not host.exists(DEVICES):
         return Features()
     roots = read_roots(host, DEVICES)
-    found = (read_device(reader, name, roots.get(name, "")) for name in host.names(DEVICES))
-    return Features(instances={DEVICE: tuple(device for device in found if device is not None)})
+    found = host.each(DEVICES, lambda name: read_ids(reader, name), DEVICE)
+    devices = tuple(read_device(reader, name, ids, roots.get(name, "")) for name, ids in found.items())
+    return Features(instances={DEVICE: devices})
 
 
-def read_device(reader: FeatureReader, name: str, root: str) -> Instance | None:
-    """One device, None if it lacks a mandatory value."""
-    device: dict[str, str] = {}
-    for field in (*FIELDS, *MORE):
+def read_ids(reader: FeatureReader, name: str) -> Mapping[str, str] | None:
+    """Class, vendor and device, which never change; None if one of them cannot be read."""
+    ids: dict[str, str] = {}
+    for field in FIELDS:
         text = reader.text(f"{DEVICES}/{name}/{field}")
-        if text is not None:
-            device[field] = text.removeprefix("0x").strip(BLANK)
-        elif field in FIELDS:
+        if text is None:
             reader.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
             return None
-    device["class"] = device["class"][:CLASS_DIGITS]
-    return device | place(reader, f"{DEVICES}/{name}/numa_node", root)
+        ids[field] = sys.intern(text.removeprefix("0x").strip(BLANK))
+    return ids | {"class": ids["class"][:CLASS_DIGITS]}
+
+
+def read_device(reader: FeatureReader, name: str, ids: Mapping[str, str], root: str) -> Instance:
+    """The ids, and what may change while the device is there."""
+    folder = f"{DEVICES}/{name}"
+    found = {field: reader.text(f"{folder}/{field}") for field in MORE}
+    more = {field: text.removeprefix("0x").strip(BLANK) for field, text in found.items() if text is not None}
+    return {**ids, **more, **place(reader, f"{folder}/numa_node", root)}
 
 
 def labels(features: Features, config: Config) -> Labelled:

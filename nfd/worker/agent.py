@@ -101,6 +101,7 @@ class Agent:
         self._pace = Pace()
         self._paused_since = 0.0
         self._resumed: frozenset[str] = frozenset()
+        self._released = False
         self._refusal: ReportError | None = None
         self._reasons: dict[str, set[str]] = {}
         self._started = time.monotonic()
@@ -285,14 +286,15 @@ class Agent:
             self.busy_since = None
         if self._pace.failures:
             self._log.info("reports are accepted again", node=self._node)
-        first, self._accepted = self._accepted is None, content
+        self._accepted = content
         self._pace.accepted(time.monotonic(), reply.heartbeat)
         self.metrics.reports += 1
         self.metrics.early_reports += self._epoch.answered()
         self.metrics.taken_at = time.monotonic()
-        if first:
-            release()
         self._learn(reply.node_labels or {})
+        if not (self._released or self._resumed):  # not while sources are still to run for the first time
+            self._released = True
+            release()
 
     def _learn(self, labels: Mapping[str, str]) -> None:
         """What the master says of the Node's labels; sources that these configure label anew at once."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nfd.discovery import Discovery, Plan, discover
+from nfd.host import Host
 from nfd.host.replay import Replay
 from nfd.source import Source
 
@@ -23,7 +24,7 @@ def make_host(root: Path, files: Mapping[str, str | bytes], **environment: str) 
     return Replay(root, environment)
 
 
-def scan(host: Replay, source: Source, previous: Discovery | None = None, **options: Any) -> Discovery:
+def scan(host: Host, source: Source, previous: Discovery | None = None, **options: Any) -> Discovery:
     """One pass of one source, configured with these options."""
     config = source.config.model_validate(options)
     return discover(host, Plan((source,), (source,), {source.name: config}), previous)

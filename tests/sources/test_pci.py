@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd import names
+from nfd.discovery import Discovery
+from nfd.host import Host
 from nfd.sources import pci
 from tests.sources.hosts import labels_of, make_host, scan
 
@@ -115,3 +118,45 @@ def test_a_removed_device_takes_its_labels_along(tmp_path: Path) -> None:
     after = scan(host, pci.SOURCE, before)
     gone = set(before.labels) - set(after.labels)
     assert gone == {f"feature.node.kubernetes.io/pci-{name}.present" for name in ("1002", "0302_1002")}
+
+
+def test_the_ids_of_a_device_are_read_once(tmp_path: Path) -> None:
+    """They cannot change; another device at the address has another inode number."""
+    make_host(tmp_path, device("0000:01:00.0", sriov_totalvfs="8") | device("0000:02:00.0", numa_node="0"))
+    host = Recorder(tmp_path)
+    before = scan(host, pci.SOURCE)
+    host.read.clear()
+    make_host(tmp_path, device("0000:01:00.0", sriov_totalvfs="16"))
+    after = scan(host, pci.SOURCE, before)
+    assert not {path.name for path in map(Path, host.read)} & set(pci.FIELDS)
+    assert [one.get("sriov_totalvfs") for one in instances(before)] == ["8", None]
+    assert [one.get("sriov_totalvfs") for one in instances(after)] == ["16", None]
+    make_host(tmp_path / "other", device("0000:01:00.0", vendor="0x1002"))
+    (tmp_path / FOLDER / "0000:01:00.0").rename(tmp_path / "pulled")
+    (tmp_path / "other" / FOLDER / "0000:01:00.0").rename(tmp_path / FOLDER / "0000:01:00.0")
+    assert [one["vendor"] for one in instances(scan(host, pci.SOURCE, after))] == ["1002", "10de"]
+
+
+def test_a_device_whose_ids_could_not_be_read_is_read_again(tmp_path: Path) -> None:
+    make_host(tmp_path, device("0000:01:00.0", subsystem_device=""))
+    host = Host(tmp_path)
+    before = scan(host, pci.SOURCE)
+    assert instances(before) == ()
+    make_host(tmp_path, device("0000:01:00.0"))
+    assert [one["subsystem_device"] for one in instances(scan(host, pci.SOURCE, before))] == ["12a2"]
+
+
+class Recorder(Host):
+    """A running machine that notes which files are read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read: list[str] = []
+
+    def data(self, path: str, limit: int = 1 << 20) -> bytes | None:
+        self.read.append(path)
+        return super().data(path, limit)
+
+
+def instances(found: Discovery) -> tuple[Mapping[str, str], ...]:
+    return found.features.instances["pci.device"]

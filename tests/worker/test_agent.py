@@ -379,6 +379,26 @@ def test_no_label_that_a_node_label_chooses_before_the_master_has_replied(tmp_pa
     assert machine.runs == {"steady": 1, "moving": 1, "failing": 1}, "nothing is scanned for it"
 
 
+def test_memory_is_released_when_the_sources_that_wait_for_the_reply_have_run(
+    tmp_path: Path, signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a first run needs, and later ones do not, is more than all else."""
+    machine, released = Machine(), list[int]()
+    machine.sources = (
+        replace(machine.sources[0], paused=lambda host: "wait" * host.awaits_labels),
+        *machine.sources[1:],
+    )
+    machine.settings = WorkerSettings(
+        Plan(machine.sources, machine.sources, dict.fromkeys(machine.found)), interval=60.0
+    )
+    master = Master(signals, lambda report: Reply(0.0))
+    master.script += [master.script[0], master.stop]
+    monkeypatch.setattr("nfd.worker.agent.release", lambda: released.append(len(master.reports)))
+    agent_of(tmp_path, machine, master).run()
+    assert [label(one, "steady") for one in master.reports] == [None, "1", "1"]
+    assert released == [2], "once"
+
+
 def test_a_master_that_says_nothing_of_the_node_leaves_the_default(tmp_path: Path, signals: Signals) -> None:
     master = Master(signals, take)
     assert agent_of(tmp_path, ByNode(), master).run_once()
