@@ -19,8 +19,8 @@ from pydantic import AfterValidator, Field
 from gfd.config import check_timeout
 from gfd.discover import MACHINE_TYPE_FILE, TIMEOUT
 from gfd.labels.settings import MIG_STRATEGIES
+from gfd.recent_xids import SAFE
 from gfd.sharing import Entry, FileSharing, resource_name
-from gfd.xids import SAFE
 from nfd.config.flags import Parsed, parse
 from nfd.config.load import file_layer, load, place_of
 from nfd.config.overlay import Layer

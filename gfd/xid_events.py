@@ -17,7 +17,7 @@ from threading import Lock, Thread
 from typing import NamedTuple
 
 from gfd.inventory import Inventory
-from gfd.xids import Xids
+from gfd.recent_xids import Xids
 from nfd.runtime import log
 from nfd.runtime.threads import start_thread
 

@@ -25,7 +25,7 @@ from nfd.master.node.known_rejections import Unwritten
 from nfd.master.node.ownership import Origin, parse_owned
 from nfd.master.node.queue import Queue
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
-from nfd.master.reports.handler import ReportHandler
+from nfd.master.reports.accept_reports import ReportHandler
 from nfd.master.reports.heartbeats import Heartbeats
 from nfd.master.reports.receive_copies import Replication
 from nfd.master.reports.report_request import EpochWriter

@@ -13,7 +13,7 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.master.node import annotation_budget, outcome
-from nfd.master.reports.handler import ReportHandler
+from nfd.master.reports.accept_reports import ReportHandler
 from nfd.master.rules import evaluation, ruleset, status_writer
 from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.service import Service

@@ -11,16 +11,16 @@ OWNERS = "tests/gfd/test_nodefeature.py::"
 
 GPUS = (
     Guard(  # an Xid holds until the driver, asked now, says that nothing has to be done to that GPU
-        "gfd/xids.py",
+        "gfd/recent_xids.py",
         "return age >= SETTLES and all(is_well(gpu) for gpu in gpus)",
         "return age >= SETTLES",
-        "tests/gfd/test_xids.py::test_an_xid_is_over_when_a_reading_shows_it",
+        "tests/gfd/test_recent_xids.py::test_an_xid_is_over_when_a_reading_shows_it",
     ),
     Guard(  # nor does it end since a GPU is off the bus
-        "gfd/xids.py",
+        "gfd/recent_xids.py",
         "return not fresh.node.pci_missing and all(gpu.uuid for gpu in fresh.gpus)",
         "return True",
-        "tests/gfd/test_xids.py::test_an_xid_is_over_when_a_reading_shows_it",
+        "tests/gfd/test_recent_xids.py::test_an_xid_is_over_when_a_reading_shows_it",
     ),
     Guard(  # nor since the process that waits is gone
         "gfd/xid_events.py",

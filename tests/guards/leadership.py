@@ -66,7 +66,7 @@ LEADERSHIP = (
         LEADERS + "test_what_a_deposed_leader_knows_is_forgotten",
     ),
     Guard(  # a report that was not written is not answered as if it were
-        "nfd/master/reports/handler.py",
+        "nfd/master/reports/accept_reports.py",
         "        self._leadership.require()\n        node =",
         "        node =",
         LEADERS + "test_a_report_that_a_deposed_leader_could_not_write_is_not_answered",

@@ -181,7 +181,7 @@ NODES = (
         "tests/faults/test_answers_that_are_late.py::test_a_node_that_goes_while_it_is_written_leaves_nothing_behind",
     ),
     Guard(
-        "nfd/master/reports/handler.py",
+        "nfd/master/reports/accept_reports.py",
         "                self.features.forget(name)\n",
         "                pass\n",
         FLEETS + "test_deleted_nodes_leave_nothing_behind",

@@ -34,13 +34,13 @@ REPLICATION = (
         SHARING + "test_a_leader_with_a_certificate_of_another_authority_gets_no_token",
     ),
     Guard(  # a report that only this master has may be lost with it
-        "nfd/master/reports/handler.py",
+        "nfd/master/reports/accept_reports.py",
         "safe = await self.followers.known(name) and safe",
         "pass",
         SHARING + "test_a_worker_whose_report_no_other_master_has_is_asked_again_soon",
     ),
     Guard(  # what comes in while the leader ends is handed over too
-        "nfd/master/reports/handler.py",
+        "nfd/master/reports/accept_reports.py",
         "            self.followers.note(report.node)\n",
         "            pass\n",
         SHARING + "test_a_follower_has_every_report_and_takes_over_with_it",

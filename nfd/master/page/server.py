@@ -37,7 +37,7 @@ ASSETS = {
     "fleet.js": "text/javascript",
     "picture.js": "text/javascript",
     "builder.js": "text/javascript",
-    "lists.js": "text/javascript",
+    "bars_and_tables.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 _POLICY = {

@@ -1,7 +1,7 @@
 // The selector builder: conditions on labels as rows, how many nodes fulfil them, and the YAML that says so.
 
 import { OPERATORS, asAffinity, asNodeSelector, asText, problem } from "./fleet.js";
-import { element, plural, replace } from "./lists.js";
+import { element, plural, replace } from "./bars_and_tables.js";
 
 const WORDS = {
   In: "is one of", NotIn: "is none of", Exists: "exists", DoesNotExist: "does not exist", Gt: "is greater than", Lt: "is less than",

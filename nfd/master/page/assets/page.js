@@ -2,7 +2,7 @@
 
 import { Builder } from "./builder.js";
 import { Devices, Fleet } from "./fleet.js";
-import { STEP, ageText, bars, element, fitting, gpuTexts, headings, labels, plural, replace, sorted, table, takenBars, takenText } from "./lists.js";
+import { STEP, ageText, bars, element, fitting, gpuTexts, headings, labels, plural, replace, sorted, table, takenBars, takenText } from "./bars_and_tables.js";
 import { COLOURS, Picture, colours } from "./picture.js";
 
 const EVERY = 30_000;

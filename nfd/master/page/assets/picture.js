@@ -1,6 +1,6 @@
 // The picture: one cell for each node on a canvas, so that 5,000 of them are one element.
 
-import { element } from "./lists.js";
+import { element } from "./bars_and_tables.js";
 
 const LARGEST = 119, SMALLEST = 5, TALLEST = 364, NAMED = 72, FLAT = 0.76, PIPPED = 26;
 export const COLOURS = 20;

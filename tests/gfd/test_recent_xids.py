@@ -10,7 +10,7 @@ import pytest
 from gfd.inventory import Driver, Gpu, Inventory, Node, Trouble
 from gfd.labels import label
 from gfd.labels.settings import LabelSettings
-from gfd.xids import ANY, SAFE, SETTLES, Xids
+from gfd.recent_xids import ANY, SAFE, SETTLES, Xids
 
 WELL = Gpu(0, name="x", uuid="GPU-1", recovery="none")
 OTHER = Gpu(1, name="x", uuid="GPU-2", recovery="none")
