@@ -119,6 +119,31 @@ def test_overlays_with_a_mig_strategy(strategy: str) -> None:
     assert parse_options(args, {}).load().config.flags.mig_strategy == strategy
 
 
+@pytest.mark.parametrize(
+    ("affinity", "terms"),
+    [
+        (None, 3),
+        ({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": None}, "podAntiAffinity": {}}, 1),
+    ],
+    ids=["default", "without a term"],
+)
+def test_pods_with_xid_events_leave_paused_nodes(affinity: dict[str, Any] | None, terms: int) -> None:
+    """NVIDIA/mig-parted and NVIDIA/k8s-driver-manager pause GPU feature discovery by these values of the label."""
+    values = {"mode": "daemonset", **({"affinity": affinity} if affinity else {})}
+    usual, pausable = (
+        pod_of(one(chart_objects({"gpu": values | {"xidEvents": on}}), "DaemonSet", WRITES_FEATURES))["affinity"]
+        for on in (False, True)
+    )
+    required = pausable["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    added = [term["matchExpressions"].pop() for term in required]
+    paused = ["paused-for-mig-change", "paused-for-driver-upgrade"]
+    assert (
+        added == [{"key": "nvidia.com/gpu.deploy.gpu-feature-discovery", "operator": "NotIn", "values": paused}] * terms
+    )
+    if affinity is None:
+        assert pausable == usual
+
+
 def test_the_gpu_job_is_gpu_feature_discovery_run_once() -> None:
     job, daemon = one(overlay("gpu-job"), "Job"), one(overlay("gpu"), "DaemonSet", WRITES_FEATURES)
     once, always = container_of(job), container_of(daemon)
@@ -201,6 +226,7 @@ BESIDE: dict[str, Any] = {
     "gc": {"enable": True, "serviceAccount": {"name": "nfd-gc"}},
     "topologyUpdater": {"enable": True, "serviceAccount": {"name": "nfd-topology-updater"}},
 }
+WITH_XID_EVENTS = {"runtimeClassName": "nvidia", "xidEvents": True}
 OF_A_RELEASE = ("--worker-accounts=nfd-worker", "--service-name=nfd-master", "--certificate-objects=nfd-master-ca")
 """Flags of the chart alone: they say what are the defaults where the release is called as the manifests are."""
 
@@ -213,15 +239,16 @@ OF_A_RELEASE = ("--worker-accounts=nfd-worker", "--service-name=nfd-master", "--
         ("default", "Deployment", "master", "nfd-master", {}),
         ("default", "DaemonSet", "worker", "nfd-worker", {}),
         ("gpu", "DaemonSet", "gpu-feature-discovery", "gpu-feature-discovery", {"runtimeClassName": "nvidia"}),
+        (ALL_COMPONENTS, "DaemonSet", "gpu-feature-discovery", "gpu-feature-discovery", WITH_XID_EVENTS),
     ],
 )
 def test_chart_and_manifests_run_the_same_pods(
-    name: str, kind: str, theirs: str, ours: str, values: dict[str, Any]
+    name: str | Path, kind: str, theirs: str, ours: str, values: dict[str, Any]
 ) -> None:
     """Whoever changes one changes both."""
     release = {**RELEASE, **BESIDE, "gpu": {**RELEASE["gpu"], **values, "mode": "daemonset" if values else "worker"}}
     chart = normal(one(chart_objects(release), kind, theirs), {theirs: ours})
-    manifest = normal(one(overlay(name), kind, ours), {})
+    manifest = normal(one(load(kustomized(OVERLAYS / name)), kind, ours), {})
     (container,) = chart["containers"]
     container["args"] = [word for word in container["args"] if word not in OF_A_RELEASE]
     if values:
