@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nfd.errors import ReportError
-from nfd.master.reports import handler
+from nfd.master.reports import accept_reports
 from nfd.store.base import Node, Patch
 from nfd.store.file import FileStore
 from tests.master.conftest import BOOT, Masters, Worker, send
@@ -60,7 +60,7 @@ async def test_only_news_crowd_reports_out(
     place: Folder, tmp_path: Path, masters: Masters, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fleet that is looked at anew turns nobody away; as many reports as a master can hold back do."""
-    monkeypatch.setattr(handler, "CROWDED", 1)
+    monkeypatch.setattr(accept_reports, "CROWDED", 1)
     names = [name, f"{name}-2", f"{name}-3"]
     for one in names:
         place.create(one, {}, {}, BOOT)
