@@ -27,7 +27,7 @@ def terms(control_plane: ControlPlane, kinds: Kinds, tmp_path: Path) -> Iterator
 
 
 @pytest.mark.parametrize(
-    ("program", "lives"), [(name, 12 if name in ("master", "elected") else 3) for name in PROGRAMS], ids=PROGRAMS
+    ("program", "lives"), [(name, 6 if name in ("master", "elected") else 3) for name in PROGRAMS], ids=PROGRAMS
 )
 def test_a_signal_at_any_moment_ends_it(program: str, lives: int, terms: Terms) -> None:
     chance = random.Random(program)
