@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pynvml
 
 from gfd.inventory import Fact, Gpu, MigDevice, join_facts
-from gfd.nvml.health import ABSENT, FAILED, PENDING, RECOVERY, FieldValues, read_fabric, read_links, read_pcie
+from gfd.nvml.health_and_links import ABSENT, FAILED, PENDING, RECOVERY, FieldValues, read_fabric, read_links, read_pcie
 from gfd.nvml.library import REPLACED, UNKNOWN_HERE, error_text, optional, read_text, text_of
 from gfd.nvml.mig import read_mig
 

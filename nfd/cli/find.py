@@ -1,7 +1,7 @@
-"""Print nodes that match an expression over labels, and the same expression as nodeAffinity. A key without a namespace
-is in feature.node.kubernetes.io, /KEY is a key without any. Operators: = != < <= > >=, in (A, B), not in (A, B),
-exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is compared as a
-version. A condition that no selector can express becomes a list of the nodes that match now, with a warning.
+"""Print nodes that match an expression over labels, or, with --drift, nodes that differ from their group. A key without
+a namespace is in feature.node.kubernetes.io, /KEY is a key without any. Operators: = != < <= > >=, in (A, B), not in
+(A, B), exists, =~ and !~ for a pattern; and, or, not and parentheses join conditions. A number with a dot is compared
+as a version. A condition that no selector can express becomes a list of the nodes that match now, with a warning.
 With -o wide and -o json, print also what pods have been given of the accelerators of each node, through device
 plug-ins and through DRA.
 

@@ -1,4 +1,4 @@
-"""The base of all configuration models, and the field types they share."""
+"""The base of all configuration models, and the field types they share, with the checks of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels say about the GPUs of a node: GPU feature discovery's, and this product's own about problems."""
+"""What labels say about the GPUs of a node, and which states do not count because another program reads the GPUs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import json
 import os
-import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -28,16 +27,11 @@ from nfd import __version__
 from nfd.config.named_files import read_bytes
 from nfd.errors import (
     ConfigError,
-    Conflict,
-    Expired,
     Forbidden,
-    Invalid,
-    KubeError,
-    NotFound,
-    Unauthorized,
     Unavailable,
     said,
 )
+from nfd.kube.error_responses import error_of
 from nfd.kube.kubeconfig import SHAPE, Choice, choose, impersonation, listed_files, read_kubeconfigs
 from nfd.runtime import log
 
@@ -56,10 +50,6 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """An answer that is a tenth of the whole object (Kubernetes API concepts, "Metadata-only fetches")."""
 
 _AGENT = f"nfd-master/{__version__}"
-_LONGEST_REASON = 500
-_LONGEST_SAID = 64 * 1024
-_LONGEST_WAIT = 9
-"""Digits of a Retry-After."""
 
 
 class Fence(Protocol):
@@ -285,47 +275,6 @@ async def connect(kubeconfig: str = "", choice: Choice = NO_CHOICE) -> KubeClien
         raise ConfigError(_advice(os.pathsep.join(files), error)) from error
 
 
-_KINDS: dict[int, type[KubeError]] = {
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    410: Expired,
-}
-_CONTENT = (400, 413, 415, 422)
-_WAIT = (408, 429)
-_DENIED = re.compile(
-    r"ValidatingAdmissionPolicy '(?P<policy>[^'\n]{1,253})' with binding '[^'\n]{0,253}' denied request"
-    r'|admission webhook "(?P<webhook>[^"\n]{1,253})" denied the request'
-)
-"""As the API server words it (Kubernetes, apiserver/pkg/admission/plugin: policy/validating/dispatcher.go and
-webhook/errors/statuserror.go)."""
-
-
-def error_of(what: str, status: int, headers: Mapping[str, str], body: bytes) -> KubeError:
-    """An error answer as the exception that says what it means."""
-    answer = _status_object(body)
-    said = str(answer.get("message") or answer.get("reason") or "")[:_LONGEST_SAID]
-    reason = f"{what}: {status} {' '.join(said.split())[:_LONGEST_REASON]}".rstrip()
-    if status in _WAIT or status >= 500:
-        return Unavailable(reason, retry_after=_retry_after(headers))
-    if by := denied_by(said):  # whatever the status: it is the policy's, or the webhook's, to choose
-        return Invalid(reason, fields=_fields(answer), by=by, said=said)
-    if status in _CONTENT:
-        fields = _fields(answer)
-        return Conflict(reason) if "metadata.uid" in fields else Invalid(reason, fields=fields, said=said)
-    return _KINDS.get(status, KubeError)(reason)
-
-
-def denied_by(said: str) -> str:
-    """The admission policy or webhook that a message says has refused a request; "" if it says nothing of the kind."""
-    found = _DENIED.search(said)
-    if found is None:
-        return ""
-    policy, webhook = found["policy"], found["webhook"]
-    return f"ValidatingAdmissionPolicy {policy}" if policy else f"webhook {webhook}"
-
-
 def _advice(path: str, error: Exception) -> str:
     text = " ".join(said(error).removeprefix(f"{path}: ").split())
     if isinstance(error, TypeError | AttributeError | LookupError):  # the loader took another shape for granted
@@ -342,25 +291,6 @@ def _proxy_of_environment(url: str) -> str | None:
     if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
         return None
     return getproxies().get(parts.scheme)
-
-
-def _status_object(body: bytes) -> Mapping[str, Any]:
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        answer = {"message": body[:_LONGEST_REASON].decode(errors="replace").strip()}
-    return answer if isinstance(answer, Mapping) else {}
-
-
-def _fields(answer: Mapping[str, Any]) -> frozenset[str]:
-    details = answer.get("details")
-    causes = details.get("causes") if isinstance(details, Mapping) else None
-    return frozenset(str(cause.get("field")) for cause in causes or () if isinstance(cause, Mapping))
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    text = headers.get("Retry-After", "")
-    return float(text) if len(text) <= _LONGEST_WAIT and text.isascii() and text.isdigit() else None
 
 
 LOOK = 60.0

@@ -1,4 +1,6 @@
-"""Leader election on a Lease (Kubernetes documentation, "Leases"), and the fence that depends on it.
+"""Leader election on a Lease: taking it, renewing it, giving it up at the end; and the fence that depends on it.
+
+Source: Kubernetes documentation, "Leases".
 
 As in client-go, each candidate uses its own clock: a lease is over when it has not changed for its duration since this
 process first saw it. So the holder may write until the renew deadline, counted from before its last renewal was sent.

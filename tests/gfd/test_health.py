@@ -9,7 +9,7 @@ import pytest
 from gfd.inventory import Gpu, Inventory
 from gfd.labels.faults import details, find_faults
 from gfd.labels.settings import LabelSettings
-from gfd.nvml.health import fabric_health
+from gfd.nvml.health_and_links import fabric_health
 from gfd.nvml.library import unload
 from nfd.discovery import Discovery
 from nfd.runtime.http_server import render

@@ -102,13 +102,13 @@ IN_THE_WAY = (
         ROWS,
     ),
     Guard(  # what admission refuses is found, whatever its status
-        "nfd/kube/client.py",
+        "nfd/kube/error_responses.py",
         "    if by := denied_by(said):",
         "    if status == 422 and (by := denied_by(said)):",
         ROWS,
     ),
     Guard(  # a webhook in trouble refuses nothing
-        "nfd/kube/client.py",
+        "nfd/kube/error_responses.py",
         "    if status in _WAIT or status >= 500:",
         "    if status in _WAIT:",
         ADMISSION + "test_a_webhook_in_trouble_is_no_refusal",
