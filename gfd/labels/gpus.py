@@ -1,4 +1,4 @@
-"""Labels about whole GPUs: of the model that the plain labels are about, and of each of several models."""
+"""Labels about whole GPUs: of the model that the plain labels are about, and of each of several, named in the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How device and machine names become part of a label."""
+"""How device and machine names become the value of a label, and how long ones are shortened."""
 
 from __future__ import annotations
 

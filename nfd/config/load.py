@@ -1,4 +1,4 @@
-"""Loads a configuration: layers in order, each merged over the one before, then one validation.
+"""Loads a configuration, layer over layer, then one validation; and says whether the content of its files changed.
 
     layers = [*files("/etc/…/nfd-worker.conf"), *inline(options_text), *parsed.layers]
     config, findings = load(WorkerConfig, layers)

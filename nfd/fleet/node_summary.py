@@ -1,4 +1,4 @@
-"""A Node at a glance: GPUs, processor, kernel, what is in the way of pods, and what is wrong."""
+"""A Node at a glance: GPUs, processor, kernel, what is in the way of pods, and the texts of its PROBLEMS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TokenReview: which pod, on which node, holds this token.
+"""TokenReview: which service account, pod and node this token belongs to, by the API server's word.
 
 A pod's projected service-account token names, since Kubernetes 1.30, the pod and its node (Kubernetes documentation,
 "Managing Service Accounts", bound tokens; KEP-4193). Older clusters name the pod alone, which is then looked up.

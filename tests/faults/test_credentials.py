@@ -20,7 +20,8 @@ from kubernetes.aio import client as aio
 from kubernetes.aio.config.kube_config import load_kube_config
 
 from nfd.errors import Forbidden
-from nfd.kube.client import LOOK, Credentials, KubeClient, connect
+from nfd.kube.client import KubeClient, connect
+from nfd.kube.credentials import LOOK, Credentials
 from nfd.master.service import Options, Service
 from nfd.store.kube import KubeStore
 from tests.controlplane.cluster import ControlPlane

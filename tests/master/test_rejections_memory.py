@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from nfd.errors import Conflict, Forbidden, Invalid, KubeError, Unauthorized, Unavailable
-from nfd.kube.client import error_of
+from nfd.kube.error_responses import error_of
 from nfd.master.node.known_rejections import AT_MOST_EVERY, EVERYTHING, LASTS, MOST, RETRY, Rejections
 from nfd.master.node.plan import Act
 from nfd.master.node.writer import _named

@@ -1,4 +1,4 @@
-"""Accelerators of every vendor: feature `accelerator.device`, one instance for each PCI function.
+"""Accelerators of every vendor: feature `accelerator.device`, one instance for each PCI function; options, labels.
 
 The devices of each vendor are described by a data file (`nfd.accelerators`). Labels are the same few for all of them,
 and those that the vendor's own labeller writes.

@@ -1,4 +1,4 @@
-"""AMD GPUs: features `amd.gpu` (PCI functions), `amd.partition` (what a pod can get) and `amd.driver`.
+"""AMD GPUs: features `amd.gpu`, `amd.partition` and `amd.driver`, options, and what makes the worker read them again.
 
 Labels are those of AMD's node labeller (ROCm/k8s-device-plugin, cmd/k8s-node-labeller), from sysfs alone. Its flags are
 the options of the same names.

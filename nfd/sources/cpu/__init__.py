@@ -1,4 +1,4 @@
-"""Processors: instruction set flags, model, topology, power, cache allocation, trusted execution.
+"""Processors: instruction set flags, model, topology, power, cache allocation, trusted execution; options, labels.
 
 Features `cpu.cpuid` (flags; attributes on x86), `cpu.coretype` (flags), and as attributes `cpu.model`, `cpu.topology`,
 `cpu.cstate`, `cpu.pstate`, `cpu.sst`, `cpu.rdt`, `cpu.security`, `cpu.coprocessor`; names and values are NFD's. Beyond

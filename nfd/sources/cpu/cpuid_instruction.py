@@ -1,4 +1,4 @@
-"""The CPUID and XGETBV instructions of the running machine, executed through py-cpuinfo's machine code runner.
+"""Executes CPUID and XGETBV on the running machine, on every core of a hybrid processor, through py-cpuinfo.
 
 The code is put into private memory that is writable and executable. Where a security policy forbids that (SELinux
 `execmem`, PaX), the kernel rejects the mapping, which is reported; nothing here can crash the process.

@@ -1,4 +1,4 @@
-"""Intel's GPUs, NPUs, SGX and accelerators inside processors: feature `intel.device`.
+"""Intel's GPUs, NPUs, SGX and accelerators inside processors: feature `intel.device`, its options and labels.
 
 Labels are those of the NodeFeatureRules that Intel's device plug-ins ship, with right numbers where GPUs differ.
 """

@@ -1,4 +1,4 @@
-"""The kernel: version, configuration, modules, security modules, SELinux and KVM.
+"""The kernel: version, configuration, modules, security modules, SELinux and KVM; options and labels.
 
 Features `kernel.version`, `kernel.config`, `kernel.selinux`, `kernel.kvm` (attributes), `kernel.loadedmodule`,
 `kernel.enabledmodule` and `kernel.lsm` (flags).

@@ -1,4 +1,4 @@
-"""Labels and features from files that others leave on the node.
+"""Labels and features from files that others leave on the node: folder, options, sizes, expiry.
 
 Features `local.label` (entries that become labels as they stand) and `local.feature` (entries for rules). (NFD
 documentation, "Customization guide", feature files.)

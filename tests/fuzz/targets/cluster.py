@@ -8,7 +8,7 @@ from typing import Any
 
 from nfd.errors import Expired, Unavailable
 from nfd.features import from_json, to_json
-from nfd.kube.client import error_of
+from nfd.kube.error_responses import error_of
 from nfd.master.node.desired import Desired, derive_desired
 from nfd.master.node.ownership import annotation, bookkeeping, parse_owned, render_owned
 from nfd.master.node.patch import patches
