@@ -29,7 +29,7 @@ test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 	@$(BIN)/python -m tests.controlplane.build
 	@$(BIN)/python -m tests.compat.build
 	@$(BIN)/python -m tests.planners.build > /dev/null
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup $(ARGS)
+	@$(BIN)/python -m pytest $(ARGS)
 
 dev: $(VENV)/.dev ## everything that work on the project needs: tools, commit hook, control plane
 	@$(BIN)/pre-commit install

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from gfd.inventory import Gpu, Inventory
@@ -34,9 +35,14 @@ UNNAMED = "UNKNOWN_DEVICE"
 
 def read_functions(host: Host) -> Functions:
     """NVIDIA's functions of any class; one whose vendor cannot be read is left out, with a note."""
-    vendors = host.each(DEVICES, lambda address: host.value(f"{DEVICES}/{address}/vendor"), "vendor")
-    addresses = (one for one, vendor in vendors.items() if vendor == VENDOR)
+    known = host.each(DEVICES, partial(_is_nvidia, host), VENDOR)
+    addresses = (address for address, is_nvidia in known if is_nvidia)
     return {address: canonical(host.value(f"{DEVICES}/{address}/class") or "") for address in addresses}
+
+
+def _is_nvidia(host: Host, address: str) -> bool | None:
+    vendor = host.value(f"{DEVICES}/{address}/vendor")
+    return None if vendor is None else vendor == VENDOR
 
 
 def canonical(pci_class: str) -> str:

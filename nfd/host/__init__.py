@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -167,14 +167,14 @@ class Host:
             self._parsed[path] = kept
         return kept[1]  # type: ignore[return-value]  # stored under its path by the same parse
 
-    def each(self, folder: str, read: Callable[[str], T | None], what: str) -> dict[str, T]:
-        """`read` of every name in a folder, kept for as long as name and inode number stay the same.
+    def each(self, folder: str, read: Callable[[str], T | None], what: str) -> Iterator[tuple[str, T]]:
+        """Names in a folder, sorted, each with `read` of it, kept for as long as name and inode number are the same.
 
         For what cannot change about a thing in sysfs, such as the ids of a PCI device. None is left out and read again.
         `what` names what `read` reads, as different callers keep different facts of one folder.
         """
         if self.recorded:
-            return {name: value for name in self.names(folder) if (value := read(name)) is not None}
+            return ((name, value) for name in self.names(folder) if (value := read(name)) is not None)
         before = self._each.get((folder, what), {})
         found: dict[str, tuple[int, object]] = {}
         for name, inode in self.inodes(folder):
@@ -183,7 +183,7 @@ class Host:
             if one is not None:
                 found[name] = (inode, one)
         self._each[folder, what] = found
-        return {name: value for name, (_, value) in found.items()}  # type: ignore[misc]  # by the same read
+        return ((name, value) for name, (_, value) in found.items())  # type: ignore[misc]  # by the same read
 
     def good(self, folder: str) -> dict[str, object]:
         """What the files of a folder said when they could be used last, by path; the reader of the folder writes it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 from nfd.config.section import Distinct, Section
@@ -56,9 +57,10 @@ def read_devices(reader: FeatureReader) -> Features:
     if not host.exists(DEVICES):
         return Features()
     roots = read_roots(host, DEVICES)
-    found = host.each(DEVICES, lambda name: read_ids(reader, name), DEVICE)
-    devices = tuple(read_device(reader, name, ids, roots.get(name, "")) for name, ids in found.items())
-    return Features(instances={DEVICE: devices})
+    devices: list[Instance] = []
+    for name, ids in host.each(DEVICES, partial(read_ids, reader), DEVICE):
+        devices.append({**ids, **read_rest(reader, name, roots.get(name, ""))})
+    return Features(instances={DEVICE: tuple(devices)})
 
 
 def read_ids(reader: FeatureReader, name: str) -> Mapping[str, str] | None:
@@ -73,12 +75,12 @@ def read_ids(reader: FeatureReader, name: str) -> Mapping[str, str] | None:
     return ids | {"class": ids["class"][:CLASS_DIGITS]}
 
 
-def read_device(reader: FeatureReader, name: str, ids: Mapping[str, str], root: str) -> Instance:
-    """The ids, and what may change while the device is there."""
+def read_rest(reader: FeatureReader, name: str, root: str) -> dict[str, str]:
+    """What may change while the device is there."""
     folder = f"{DEVICES}/{name}"
     found = {field: reader.text(f"{folder}/{field}") for field in MORE}
     more = {field: text.removeprefix("0x").strip(BLANK) for field, text in found.items() if text is not None}
-    return {**ids, **more, **place(reader, f"{folder}/numa_node", root)}
+    return {**more, **place(reader, f"{folder}/numa_node", root)}
 
 
 def labels(features: Features, config: Config) -> Labelled:

@@ -46,7 +46,7 @@ class Function(NamedTuple):
 def read_functions(reading: FeatureReader, wanted: Callable[[Ids], bool]) -> list[Function]:
     """The functions that are wanted, by address. One whose ids cannot be read leaves the feature incomplete."""
     found = reading.host.each(DEVICES, lambda address: _read_ids(reading, address), "ids")
-    return [_read_function(reading, address, ids) for address, ids in found.items() if wanted(ids)]
+    return [_read_function(reading, address, ids) for address, ids in found if wanted(ids)]
 
 
 def _read_ids(reading: FeatureReader, address: str) -> Ids | None:

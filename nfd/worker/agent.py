@@ -292,7 +292,7 @@ class Agent:
         self.metrics.early_reports += self._epoch.answered()
         self.metrics.taken_at = time.monotonic()
         self._learn(reply.node_labels or {})
-        if not (self._released or self._resumed):  # not while sources are still to run for the first time
+        if not (self._released or self._resumed or self._paused()):  # not while a source is still to run
             self._released = True
             release()
 

@@ -23,16 +23,8 @@ KUBELET = f"system:node:{KUBELET_NODE}"
 USERS = {"alice": ("testers",), "bob": ("testers",), KUBELET: ("system:nodes",)}
 """Two users without rights, for tests that tell callers apart or bind roles, and a kubelet."""
 
-ON_CONTROL_PLANE = pytest.mark.xdist_group("control plane")
 LEFTOVERS = pytest.StashKey[Leftovers]()
 _numbers = count(1)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on the control plane run in one process, all others in another one (pytest-xdist, `--dist=loadgroup`)."""
-    for item in items:
-        if "control_plane" in getattr(item, "fixturenames", ()):
-            item.add_marker(ON_CONTROL_PLANE)
 
 
 @pytest.fixture(scope="session")

@@ -136,7 +136,8 @@ def test_pods_with_xid_events_leave_paused_nodes(affinity: dict[str, Any] | None
     )
     required = pausable["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     added = [term["matchExpressions"].pop() for term in required]
-    paused = ["paused-for-mig-change", "paused-for-driver-upgrade"]
+    mig, driver = "paused-for-mig-change", "paused-for-driver-upgrade"
+    paused = ["false", mig, driver, f"{mig}_{driver}"]
     assert (
         added == [{"key": "nvidia.com/gpu.deploy.gpu-feature-discovery", "operator": "NotIn", "values": paused}] * terms
     )

@@ -23,7 +23,6 @@ from nfd.rpc.client import Reporter
 from nfd.rules.policy import Policy
 from nfd.store.base import Node, NodeStore
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.fixtures import ON_CONTROL_PLANE
 from tests.master.custom_resources import KINDS, Kinds
 from tests.master.places import PROOF, Cluster, Folder, Place
 
@@ -106,7 +105,7 @@ async def send(service: Service, report: Report) -> Reply:
     return await asyncio.to_thread(Reporter(f"127.0.0.1:{service.port}").send, report)
 
 
-@pytest.fixture(params=["file", pytest.param("cluster", marks=ON_CONTROL_PLANE)])
+@pytest.fixture(params=["file", "cluster"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "file":
         return Folder(tmp_path)
