@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
@@ -56,12 +57,19 @@ def _read(reader: FeatureReader, feature: str, files: dict[str, str], *, hardwar
         return Features()
     found: list[Instance] = []
     roots = read_roots(host, INTERFACES) if hardware else {}
-    for name in host.names(INTERFACES):
+    for name, has_device in host.each(INTERFACES, partial(_has_device, reader), "device"):
         folder = f"{INTERFACES}/{name}"
-        if name != NO_INTERFACE and reader.has(f"{folder}/device") == hardware:
+        if has_device == hardware:
             where = place(reader, f"{folder}/device/numa_node", roots.get(name, "")) if hardware else {}
             found.append({"name": printable(name), **dict(reader.values(folder, files)), **where})
     return Features(instances={feature: tuple(found)})
+
+
+def _has_device(reader: FeatureReader, name: str) -> bool | None:
+    """Whether there is hardware behind an interface, which never changes; None for what is no interface or unknown."""
+    errors = len(reader.errors)
+    found = reader.has(f"{INTERFACES}/{name}/device")
+    return None if name == NO_INTERFACE or len(reader.errors) > errors else found
 
 
 def read_rdma(reader: FeatureReader) -> Features:

@@ -32,6 +32,17 @@ def test_interfaces_with_a_device_are_told_from_virtual_ones(tmp_path: Path) -> 
     assert found["network.virtual"] == ({"name": "bond0", "operstate": "up"}, {"name": "lo", "mtu": "65536"})
 
 
+def test_an_interface_whose_kind_cannot_be_read_is_neither(tmp_path: Path) -> None:
+    """Its features are incomplete, so nothing that was known of it is removed."""
+    files = {f"{NET}/ens1/mtu": "9000\n", f"{NET}/ens1/device/sriov_totalvfs": "8\n", f"{NET}/lo/mtu": "65536\n"}
+    host = make_host(tmp_path, files)
+    before = scan(host, network.SOURCE)
+    lost = {"unreachable": {f"{NET}/ens1/device": [5, "Input/output error"]}}
+    after = scan(make_host(tmp_path, {"host.json": json.dumps(lost)}), network.SOURCE, before)
+    assert (after.labels, after.features) == (before.labels, before.features)
+    assert "ens1/device" in after.failed["network"]
+
+
 @pytest.mark.parametrize(
     ("total", "made", "expected"),
     [
