@@ -17,7 +17,7 @@ from typing import Self
 
 from tests.controlplane import build, objects, pki
 from tests.controlplane.api import Api, ApiError
-from tests.controlplane.audit import POLICY, AuditLog
+from tests.controlplane.audit import POLICY, AuditLog, Event
 from tests.controlplane.flags import Ports, apiserver_flags, component_flags, etcd_flags
 from tests.controlplane.process import Process, free_ports
 
@@ -44,6 +44,8 @@ class Servers:
     audit_log: AuditLog = field(init=False)
     tokens: dict[str, str] = field(init=False, repr=False)
     beside: list[Process] = field(init=False, default_factory=list)
+    provoked: list[Event] = field(init=False, default_factory=list)
+    """Refused requests that tests have caused on purpose."""
 
     def __enter__(self) -> Self:
         self.start()
