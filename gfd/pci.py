@@ -35,7 +35,7 @@ UNNAMED = "UNKNOWN_DEVICE"
 
 def read_functions(host: Host) -> Functions:
     """NVIDIA's functions of any class; one whose vendor cannot be read is left out, with a note."""
-    known = host.each(DEVICES, partial(_is_nvidia, host), VENDOR)
+    known = host.each(DEVICES, partial(_is_nvidia, host), "is NVIDIA's")
     addresses = (address for address, is_nvidia in known if is_nvidia)
     return {address: canonical(host.value(f"{DEVICES}/{address}/class") or "") for address in addresses}
 

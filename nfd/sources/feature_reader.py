@@ -56,9 +56,13 @@ class FeatureReader:
 
     def has(self, path: str) -> bool:
         """Whether it exists; an error counts as no, and leaves the feature incomplete."""
+        return bool(self.exists(path))
+
+    def exists(self, path: str) -> bool | None:
+        """As `has`, but None after an error, for an answer that is kept."""
         with self._isolated():
             return self.host.exists(path)
-        return False
+        return None
 
     def has_dir(self, path: str) -> bool:
         """As `has`, for a directory."""

@@ -67,9 +67,7 @@ def _read(reader: FeatureReader, feature: str, files: dict[str, str], *, hardwar
 
 def _has_device(reader: FeatureReader, name: str) -> bool | None:
     """Whether there is hardware behind an interface, which never changes; None for what is no interface or unknown."""
-    errors = len(reader.errors)
-    found = reader.has(f"{INTERFACES}/{name}/device")
-    return None if name == NO_INTERFACE or len(reader.errors) > errors else found
+    return None if name == NO_INTERFACE else reader.exists(f"{INTERFACES}/{name}/device")
 
 
 def read_rdma(reader: FeatureReader) -> Features:

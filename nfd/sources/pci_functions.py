@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from nfd.sources.feature_reader import FeatureReader
@@ -45,7 +46,7 @@ class Function(NamedTuple):
 
 def read_functions(reading: FeatureReader, wanted: Callable[[Ids], bool]) -> list[Function]:
     """The functions that are wanted, by address. One whose ids cannot be read leaves the feature incomplete."""
-    found = reading.host.each(DEVICES, lambda address: _read_ids(reading, address), "ids")
+    found = reading.host.each(DEVICES, partial(_read_ids, reading), "ids")
     return [_read_function(reading, address, ids) for address, ids in found if wanted(ids)]
 
 

@@ -34,3 +34,19 @@ def labels_of(found: Discovery, source: Source) -> dict[str, str]:
     """The labels without the prefix of the source."""
     prefix = f"feature.node.kubernetes.io/{source.name}-"
     return {key.removeprefix(prefix): value for key, value in found.labels.items()}
+
+
+class Counting(Host):
+    """A running machine of which each access is noted; of a folder with a slash at the end."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.seen: list[str] = []
+
+    def data(self, path: str, limit: int = 1 << 20) -> bytes | None:
+        self.seen.append(path)
+        return super().data(path, limit)
+
+    def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
+        self.seen.append(f"{path}/")
+        return super().inodes(path)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from nfd.accelerators.vendors import BUILT_IN, entries, load, parse
-from nfd.host import Host
 from nfd.sources import accelerator
-from tests.sources.hosts import labels_of, make_host, scan
+from tests.sources.hosts import Counting, labels_of, make_host, scan
 
 PCI = "sys/bus/pci/devices"
 
@@ -133,22 +132,6 @@ def test_memory_is_kept_while_there_is_no_driver(tmp_path: Path) -> None:
     unloaded = make_host(tmp_path / "b", device("0000:05:00.0", "1002:7999", ""))
     found = labels_of(scan(unloaded, accelerator.SOURCE, before), accelerator.SOURCE)
     assert (found["amd.memory"], found["amd.state"]) == ("16384", "no-driver")
-
-
-class Counting(Host):
-    """A running machine of which each access is noted."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.seen: list[str] = []
-
-    def data(self, path: str, limit: int = 1 << 20) -> bytes | None:
-        self.seen.append(path)
-        return super().data(path, limit)
-
-    def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
-        self.seen.append(f"{path}/")
-        return super().inodes(path)
 
 
 def test_without_an_accelerator_a_scan_is_one_listing(tmp_path: Path) -> None:

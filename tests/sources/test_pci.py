@@ -13,7 +13,7 @@ from nfd import names
 from nfd.discovery import Discovery
 from nfd.host import Host
 from nfd.sources import pci
-from tests.sources.hosts import labels_of, make_host, scan
+from tests.sources.hosts import Counting, labels_of, make_host, scan
 
 FOLDER = "sys/bus/pci/devices"
 
@@ -123,12 +123,12 @@ def test_a_removed_device_takes_its_labels_along(tmp_path: Path) -> None:
 def test_the_ids_of_a_device_are_read_once(tmp_path: Path) -> None:
     """They cannot change; another device at the address has another inode number."""
     make_host(tmp_path, device("0000:01:00.0", sriov_totalvfs="8") | device("0000:02:00.0", numa_node="0"))
-    host = Recorder(tmp_path)
+    host = Counting(tmp_path)
     before = scan(host, pci.SOURCE)
-    host.read.clear()
+    host.seen.clear()
     make_host(tmp_path, device("0000:01:00.0", sriov_totalvfs="16"))
     after = scan(host, pci.SOURCE, before)
-    assert not {path.name for path in map(Path, host.read)} & set(pci.FIELDS)
+    assert not {path.name for path in map(Path, host.seen)} & set(pci.FIELDS)
     assert [one.get("sriov_totalvfs") for one in instances(before)] == ["8", None]
     assert [one.get("sriov_totalvfs") for one in instances(after)] == ["16", None]
     make_host(tmp_path / "other", device("0000:01:00.0", vendor="0x1002"))
@@ -144,18 +144,6 @@ def test_a_device_whose_ids_could_not_be_read_is_read_again(tmp_path: Path) -> N
     assert instances(before) == ()
     make_host(tmp_path, device("0000:01:00.0"))
     assert [one["subsystem_device"] for one in instances(scan(host, pci.SOURCE, before))] == ["12a2"]
-
-
-class Recorder(Host):
-    """A running machine that notes which files are read."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.read: list[str] = []
-
-    def data(self, path: str, limit: int = 1 << 20) -> bytes | None:
-        self.read.append(path)
-        return super().data(path, limit)
 
 
 def instances(found: Discovery) -> tuple[Mapping[str, str], ...]:

@@ -399,6 +399,24 @@ def test_memory_is_released_when_the_sources_that_wait_for_the_reply_have_run(
     assert released == [2], "once"
 
 
+def test_memory_is_not_released_while_the_node_labels_pause_a_source(
+    tmp_path: Path, signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, released = Machine(), list[int]()
+
+    def paused(host: Host) -> str:
+        return "wait" if host.awaits_labels or (host.node_labels or {}).get(CHOICE) == "pause" else ""
+
+    sources = (replace(machine.sources[0], paused=paused), *machine.sources[1:])
+    machine.settings = WorkerSettings(Plan(sources, sources, dict.fromkeys(machine.found)), interval=60.0)
+    master = Master(signals, telling("pause"), telling("pause"), telling("go"), telling("go"))
+    master.script.append(master.stop)
+    monkeypatch.setattr("nfd.worker.agent.release", lambda: released.append(len(master.reports)))
+    agent_of(tmp_path, machine, master).run()
+    first = next(number for number, one in enumerate(master.reports, 1) if label(one, "steady") == "1")
+    assert released == [first]
+
+
 def test_a_master_that_says_nothing_of_the_node_leaves_the_default(tmp_path: Path, signals: Signals) -> None:
     master = Master(signals, take)
     assert agent_of(tmp_path, ByNode(), master).run_once()
