@@ -7,7 +7,6 @@ Every `*_problem` function returns None for a legal text, else one phrase that s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 FEATURE_NS = "feature.node.kubernetes.io"
 PROFILE_NS = "profile.node.kubernetes.io"
@@ -18,8 +17,6 @@ API_GROUP = "nfd.k8s-sigs.io"
 """The API group of NFD's custom resources."""
 API_VERSION = f"{API_GROUP}/v1alpha1"
 
-CHOOSING_LABELS = frozenset({f"{NVIDIA_NS}/device-plugin.config", f"{NVIDIA_NS}/mig.config.state"})
-"""Labels of a Node that the master sends to its worker, besides those that begin with `DEPLOY_LABELS`."""
 DEPLOY_LABELS = f"{NVIDIA_NS}/gpu.deploy."
 """Labels by which the GPU operator chooses what it runs on a node."""
 
@@ -85,15 +82,6 @@ def clean(text: str) -> str:
 def full_key(key: str) -> str:
     """The key as it stands on the Node: one without a namespace belongs to NFD's."""
     return key if "/" in key else f"{FEATURE_NS}/{key}"
-
-
-def choosing(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those labels of a Node that the master sends to its worker; illegal keys and values are left out."""
-    return {
-        key: value
-        for key, value in labels.items()
-        if (key in CHOOSING_LABELS or key.startswith(DEPLOY_LABELS)) and not (key_problem(key) or value_problem(value))
-    }
 
 
 def namespace_of(key: str) -> str:

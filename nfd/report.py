@@ -1,4 +1,7 @@
-"""What a worker reports about its node, as values; `nfd.rpc.convert` is their form on the wire."""
+"""The report of a worker and the reply of the master, with the Node's labels that it carries, as values.
+
+`nfd.rpc.convert` is their form on the wire.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nfd import names
 from nfd.features import Features, Labels
 
 
@@ -103,8 +107,22 @@ class Report:
 class Reply:
     """The master's answer: seconds until the next heartbeat, if nothing changes before.
 
-    `node_labels` are those of the Node that `nfd.names.choosing` lets through; None if the master says nothing of them.
+    `node_labels` are those of the Node that `labels_for_worker` returns; None if the master says nothing of them.
     """
 
     heartbeat: float
     node_labels: Mapping[str, str] | None = None
+
+
+LABELS_FOR_WORKERS = frozenset({f"{names.NVIDIA_NS}/device-plugin.config", f"{names.NVIDIA_NS}/mig.config.state"})
+"""Labels of a Node that the master sends to its worker, besides those that begin with `nfd.names.DEPLOY_LABELS`."""
+
+
+def labels_for_worker(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those labels of a Node that the master sends to its worker. Invalid keys and values are left out."""
+    return {
+        key: value
+        for key, value in labels.items()
+        if (key in LABELS_FOR_WORKERS or key.startswith(names.DEPLOY_LABELS))
+        and not (names.key_problem(key) or names.value_problem(value))
+    }

@@ -1,4 +1,4 @@
-"""What is wrong with GPUs: one label for each kind of fault that has several forms."""
+"""What is wrong with GPUs (recovery, row remapping, fabric, NVLinks, PCIe width), and the labels of these faults."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Host:
         self.notes: list[tuple[str, str]] = []
         self._further_notes = 0
         self.node_labels: Mapping[str, str] | None = {}
-        """Labels of the Node from the master's latest reply (`nfd.names.choosing`); None before the first."""
+        """Labels of the Node from the master's latest reply (`nfd.report.labels_for_worker`); None before the first."""
         self.awaits_labels = False
         """Whether the first of these replies is about to come: what they may forbid waits for it."""
         self._tree = Tree(root)

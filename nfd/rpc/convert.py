@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nfd import names
 from nfd.features import Features, Instance
-from nfd.report import MAX_FEATURES, Order, Report, SourceState, State
+from nfd.report import MAX_FEATURES, Order, Report, SourceState, State, labels_for_worker
 from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.message_size import check_blob, check_domains, check_elements, check_entries, check_plain, check_report
 
@@ -223,7 +223,7 @@ def encode_answer(answer: Answer) -> bytes:
 def decode_answer(data: bytes) -> Answer:
     message = parse(pb.ReportReply, data)
     known = message.HasField("node_labels")
-    labels = names.choosing(_entries(message.node_labels.labels, "node labels")) if known else None
+    labels = labels_for_worker(_entries(message.node_labels.labels, "node labels")) if known else None
     return Answer(message.beat, tuple(message.missing), labels)
 
 

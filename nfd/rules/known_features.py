@@ -11,7 +11,7 @@ _OF_SOURCES = {
     " topology vulnerability",
     "fake": "attribute flag instance",
     "intel": "device",
-    "kernel": "config enabledmodule kvm loadedmodule selinux version",
+    "kernel": "config enabledmodule kvm loadedmodule lsm selinux version",
     "local": "feature label",
     "memory": "hugepages numa nv swap tier",
     "network": "device virtual",

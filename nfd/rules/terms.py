@@ -1,4 +1,4 @@
-"""Matching one term of `matchFeatures` against a node's features.
+"""Matches one term of `matchFeatures` against features, and compares names (`-` is `_` in names of kernel modules).
 
 A feature may exist as flags, attributes and instances at once. Flags and attributes are looked at as a union, instances
 one by one; upstream: api/nfd/v1alpha1/expression.go, "MatchMulti".

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+import nfd.sources
 from nfd.rules.check import remarks_on, validate_text
 from nfd.rules.keys import stated_by
 from nfd.rules.known_features import ATTRIBUTES, KNOWN
@@ -125,6 +128,18 @@ def test_features_that_no_source_gives() -> None:
         "f:10: warning: feature 'kernel.konfig': no source of nfd provides it; did you mean kernel.config?",
     ]
     assert remarks_on([("f", rule_file(*lines))], features=False) == {}
+
+
+def test_features_that_sources_name_are_known() -> None:
+    """Also those that no recorded machine has: every text in a source such as `kernel.lsm`, with its own name."""
+    folder = Path(nfd.sources.__file__).parent
+    named = set()
+    for path in folder.rglob("*.py"):
+        source = path.relative_to(folder).parts[0].removesuffix(".py")
+        texts = (one.value for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Constant))
+        named |= {text for text in texts if isinstance(text, str) and re.fullmatch(rf"{source}\.[a-z_]+", text)}
+    assert len(named) > 30
+    assert named - KNOWN == set()
 
 
 def test_what_recorded_machines_have_is_known() -> None:

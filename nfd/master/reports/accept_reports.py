@@ -17,7 +17,7 @@ from nfd.master.reports.heartbeats import Heartbeats
 from nfd.master.reports.send_copies import Followers
 from nfd.master.reports.snapshot import Snapshot
 from nfd.master.reports.store import Inherited, ReportInterner, ReportStore, same_content
-from nfd.report import Reply, Report
+from nfd.report import Reply, Report, labels_for_worker
 from nfd.rpc.caller import Peer
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rpc.replication_messages import Part
@@ -89,7 +89,7 @@ class ReportHandler:
             safe = await self.followers.known(name) and safe
         self._leadership.require()
         node = self._store.get(name)
-        labels = None if node is None else names.choosing(node.labels)
+        labels = None if node is None else labels_for_worker(node.labels)
         return Reply(self._heartbeats.next_heartbeat(name, soon=not safe), labels)
 
     def passed(self, name: str, *, written: bool) -> None:

@@ -19,7 +19,7 @@ from nfd.master.node.desired import derive_desired, derive_freshness
 from nfd.master.node.patch import patches
 from nfd.master.node.plan import Goal, plan_node
 from nfd.master.reports.store import ReportStore
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Order, Report, SourceState, State, labels_for_worker
 from nfd.rpc import LEADER, RETRY_AFTER, client, convert, master_calls
 from nfd.rpc.convert import digest
 from nfd.rpc.feature_cache import FeatureCache
@@ -131,7 +131,7 @@ def run_answer(data: bytes) -> Made:
     pace.accepted(100.0, answer.heartbeat)
     check(100.0 < pace.heartbeat_at < 1e5, f"the next heartbeat is at {pace.heartbeat_at}")
     labels = answer.node_labels
-    check(labels is None or labels == names.choosing(labels), f"labels of the Node: {labels}")
+    check(labels is None or labels == labels_for_worker(labels), f"labels of the Node: {labels}")
     return f"{len(answer.missing)}", (str(answer.heartbeat), answer.missing, labels)
 
 
