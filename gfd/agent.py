@@ -128,7 +128,7 @@ class Agent:
         self._signals = signals
         self._last: Inventory | None = None
         self._remembered: Labels = {}
-        self._said: dict[tuple[str, str], None] = {}
+        self._logged: dict[tuple[str, str], None] = {}
         self._labelled: dict[str, Output] = {}
         """Outputs that have labels of this program, by place: the current one, and those of earlier configurations."""
         self._files = Settling(())
@@ -289,9 +289,9 @@ class Agent:
     def _log_new(self, notes: list[tuple[str, str]]) -> None:
         """Log each note once while it stays the same."""
         for subject, reason in notes:
-            if (subject, reason) not in self._said:
+            if (subject, reason) not in self._logged:
                 _log.warning("incomplete", path=subject, error=reason)
-        self._said = dict.fromkeys(notes)
+        self._logged = dict.fromkeys(notes)
 
 
 def is_unread(error: NfdError) -> bool:

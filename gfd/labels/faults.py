@@ -81,9 +81,9 @@ def _expected_links(gpu: Gpu, gpus: Sequence[Gpu]) -> int:
     """
     if gpu.nvlink_up is None:
         return 0
-    alike = [one for one in gpus if one.name == gpu.name and one.nvlink_up]
-    switched = any(one.nvlink_peer == "switch" for one in alike)
-    return max((one.nvlink_up or 0 for one in alike), default=0) if gpu.nvlink_up or switched else 0
+    same_model = [one for one in gpus if one.name == gpu.name and one.nvlink_up]
+    switched = any(one.nvlink_peer == "switch" for one in same_model)
+    return max((one.nvlink_up or 0 for one in same_model), default=0) if gpu.nvlink_up or switched else 0
 
 
 def details(inventory: Inventory, settings: LabelSettings) -> Labelled:

@@ -75,10 +75,10 @@ def _likely_name(gpu: Gpu, gpus: Sequence[Gpu]) -> str | None:
     no model, or more than one, is like it.
     """
     named = [one for one in gpus if Fact.NAME not in one.unknown]
-    alike = {one.name for one in named if _traits(one) == _traits(gpu)}
+    same = {one.name for one in named if _traits(one) == _traits(gpu)}
     if not named:
         return ""
-    return alike.pop() if len(alike) == 1 else None
+    return same.pop() if len(same) == 1 else None
 
 
 def _traits(gpu: Gpu) -> tuple[int | None, int | None, int | None]:

@@ -156,11 +156,11 @@ def named(name: str) -> Vendor:
 def parse(name: str, data: Mapping[str, Any]) -> Vendor:
     """A vendor from the mapping that its file holds. Raises: TypeError, AttributeError."""
     known = dict(data)
-    title, status = known.pop("name", name), known.pop("status", None)
+    title, bad = known.pop("name", name), known.pop("status", None)
     lists: dict[str, Any] = {key: tuple(map(str, known.pop(key, ()))) for key in ("classes", "drivers", "dra")}
     devices = {str(key).lower(): _model(row) for key, row in known.pop("devices", {}).items()}
-    told = Status(tuple(status["files"]), tuple(status["bad"])) if status else None
-    return Vendor(name, title, status=told, devices=devices, **lists, **known)
+    status = Status(tuple(bad["files"]), tuple(bad["bad"])) if bad else None
+    return Vendor(name, title, status=status, devices=devices, **lists, **known)
 
 
 def _model(row: Mapping[str, Any], base: Model | None = None) -> Model:

@@ -104,7 +104,7 @@ class Events:
         self._next_poll = time.monotonic() + poll
         self._missed: dict[str, frozenset[str]] = {}
         self._busy_since = time.monotonic()
-        self._deaf_until = -math.inf
+        self._failed_until = -math.inf
         self._signal = select.poll()
         self._signal.register(signals.fileno(), select.POLLIN)
         self._poller = select.poll()
@@ -114,7 +114,7 @@ class Events:
 
     def covers(self, source: Source) -> bool:
         """Whether a change of anything the source wakes on is noticed without reading the source itself."""
-        return not self._is_deaf() and source.wakes <= POLLED | self._kernel_subsystems
+        return not self._has_failed() and source.wakes <= POLLED | self._kernel_subsystems
 
     @property
     def followed(self) -> frozenset[str]:
@@ -162,7 +162,7 @@ class Events:
             if now >= until:
                 break
             comparing = min(self._next_poll, self._followed.due)
-            burst.add(self._poll_for(min(until, max(comparing, self._deaf_until)) - now))
+            burst.add(self._poll_for(min(until, max(comparing, self._failed_until)) - now))
             self._signals.drain()  # also after a signal that asks for nothing, such as that of a timer
         self._signals.drain()
         if self._signals.reload:
@@ -176,22 +176,22 @@ class Events:
 
     def _poll_for(self, seconds: float) -> dict[str, frozenset[str]]:
         """What comes within that time, or sooner."""
-        poller = self._signal if (deaf := self._is_deaf()) else self._poller
+        poller = self._signal if (paused := self._has_failed()) else self._poller
         ready = poller.poll(max(0, math.ceil(seconds * 1000)))
-        if deaf:
+        if paused:
             return {}
         try:
             return self._read({descriptor for descriptor, _ in ready})
         except Exception as error:
-            return self._turn_deaf(error)
+            return self._fail(error)
 
-    def _is_deaf(self) -> bool:
-        return time.monotonic() < self._deaf_until
+    def _has_failed(self) -> bool:
+        return time.monotonic() < self._failed_until
 
-    def _turn_deaf(self, error: Exception) -> dict[str, frozenset[str]]:
+    def _fail(self, error: Exception) -> dict[str, frozenset[str]]:
         """Events failed with an unexpected error, so any change is possible; they are watched again after a while."""
         failed("events", error)
-        self._deaf_until = time.monotonic() + max(self._interval, rest_after(error))
+        self._failed_until = time.monotonic() + max(self._interval, rest_after(error))
         named = frozenset(source.name for source in self._sources if source.wakes or source.watches)
         return {"events failed": named, **{f"{topic} may have changed": frozenset({topic}) for topic in self._topics}}
 
@@ -222,12 +222,12 @@ class Events:
         return concerned
 
     def _compare(self) -> dict[str, frozenset[str]]:
-        if self._is_deaf():
+        if self._has_failed():
             return {}
         try:
             return {f"listing of {one} changed": self._waking(one) for one in self._listings.changed()}
         except Exception as error:
-            return self._turn_deaf(error)
+            return self._fail(error)
 
     def _waking(self, subsystem: str) -> frozenset[str]:
         return frozenset(source.name for source in self._sources if subsystem in source.wakes)

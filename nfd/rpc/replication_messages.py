@@ -180,11 +180,11 @@ class Encoder:
         """Add a copy and what the receiver lacks. Returns the bytes, about."""
         report, users = one.report, self._uses.users
         shared, own, features = self._digests.split(report.node, report.features)
-        alike = not any(state.since for state in report.sources.values())
-        content = self._digests.content(report, shared, sources=alike)
+        shared_sources = not any(state.since for state in report.sources.values())
+        content = self._digests.content(report, shared, sources=shared_sources)
         brought = []
         if content.digest not in users:
-            brought.append(encode_content(report, shared, sources=alike))
+            brought.append(encode_content(report, shared, sources=shared_sources))
             message.contents.append(brought[0])
         keys = dict.fromkeys(key for _, key in (*shared, *own))
         blobs = [to_blob(to_set(features[key])) for key in keys if key not in users]
@@ -195,7 +195,7 @@ class Encoder:
         for key in self._uses.replace(report.node, (content.digest, *(key for _, key in own))):
             if (refs := self._refs.pop(key, None)) is not None:
                 self._uses.release(key for _, key in refs)
-        _fill(message.copies.add(content=content.digest), one, own, sources=not alike)
+        _fill(message.copies.add(content=content.digest), one, own, sources=not shared_sources)
         return EACH + sum(map(len, (*brought, *blobs)))
 
 

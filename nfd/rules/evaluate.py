@@ -60,7 +60,7 @@ class CustomGiven:
 
 
 @dataclass(slots=True)
-class Room:
+class LabelBudget:
     """What the rules of a worker may still give, so that a master accepts the report and the Node can list it."""
 
     labels: int = MAX_LABELS
@@ -69,11 +69,12 @@ class Room:
     def take(self, given: Given) -> None:
         """Raises: RuleError if it is too much; then nothing is taken."""
         labels, letters = len(given.labels), sum(len(key) + len(value) for key, value in given.labels.items())
-        room, most = min(self.labels, MAX_LABELS // PER_RULE), min(self.letters, MAX_LETTERS // PER_RULE)
-        if labels > room:
-            raise RuleError(f"gives {labels} labels; at most {room} are allowed here")
-        if letters > most:
-            raise RuleError(f"gives {letters} letters of labels; at most {most} are allowed here")
+        most_labels = min(self.labels, MAX_LABELS // PER_RULE)
+        most_letters = min(self.letters, MAX_LETTERS // PER_RULE)
+        if labels > most_labels:
+            raise RuleError(f"gives {labels} labels; at most {most_labels} are allowed here")
+        if letters > most_letters:
+            raise RuleError(f"gives {letters} letters of labels; at most {most_letters} are allowed here")
         self.labels -= labels
         self.letters -= letters
 
@@ -87,10 +88,10 @@ def run_custom(
     watch: Watch | None = None,
 ) -> CustomGiven:
     """Run the worker's own rules."""
-    view, found, ledger, room = View(features, meter, watch), CustomGiven(), Ledger(), Room()
+    view, found, ledger, budget = View(features, meter, watch), CustomGiven(), Ledger(), LabelBudget()
     for rule in rules:
         try:
-            given = run_rule(rule, view, clock, room)
+            given = run_rule(rule, view, clock, budget)
         except RuleError as error:
             found.errors.append(Failure(rule.name, str(error)))
             continue
@@ -102,16 +103,18 @@ def run_custom(
     return found
 
 
-def run_rule(rule: CompiledRule, view: View, clock: Clock | None = None, room: Room | None = None) -> Given | None:
-    """Evaluate one rule, and let those after it see what it gave; None if it does not hold. `room` limits its labels.
+def run_rule(
+    rule: CompiledRule, view: View, clock: Clock | None = None, budget: LabelBudget | None = None
+) -> Given | None:
+    """Evaluate one rule, and let those after it see what it gave; None if it does not hold. `budget` limits its labels.
 
     Raises: RuleError, whatever it was that went wrong: a rule spoils only itself.
     """
     view.meter.start()
     try:
         given = _derive_given(rule, view, clock)
-        if room is not None and given is not None:
-            room.take(given)
+        if budget is not None and given is not None:
+            budget.take(given)
     except Exception as error:
         kind = Exhausted if isinstance(error, Endless) else RuleError
         failure = error if isinstance(error, RuleError) else kind(reason_of(error))

@@ -2,8 +2,8 @@
 
 It keeps what others put there: foreign labels, unknown fields, numbers as numbers; comments alone are lost when it
 writes. Files are replaced whole (temporary file, fsync, rename), and writers of this kind keep apart by a lock on the
-folder. Edits by hand are noticed through inotify, and by a look at the folder every ten seconds where that is deaf
-(network file systems). A Node's version is a digest of its file, so an edit in between is a Conflict.
+folder. Edits by hand are noticed through inotify, and by a look at the folder every ten seconds where inotify does not
+work (network file systems). A Node's version is a digest of its file, so an edit in between is a Conflict.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class FaultMasters:
 def remembered(master: Service) -> set[str]:
     """The nodes that passes remember anything of."""
     passes = master._reconciler
-    memories = (passes._settled, passes._said, passes._resting, passes._contradicted, passes._foreign)
+    memories = (passes._settled, passes._logged, passes._unchanged, passes._contradicted, passes._foreign)
     return set().union(*memories, passes._rejections.nodes(), passes.drift._nodes)
 
 

@@ -61,7 +61,7 @@ RULES = (
     ),
     Guard(  # a rule of the worker gives what a master accepts, or nothing
         "nfd/rules/evaluate.py",
-        "            room.take(given)\n",
+        "            budget.take(given)\n",
         "            pass\n",
         "tests/sources/test_custom.py::test_a_rule_that_gives_too_much_fails_alone",
     ),

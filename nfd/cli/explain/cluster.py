@@ -138,7 +138,7 @@ def _rules(found: Found, key: str, *, missing: bool) -> Iterator[str]:
             status = statuses[index] if index < len(statuses) and statuses[index].get("name") == one.name else {}
             if named or (one.rule.labels_template and (missing or _speaks_of(status, key))):
                 does = "sets it" if named else "sets labels by a template, perhaps this one"
-                yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _said(status)
+                yield f"rule {one.name!r} of NodeFeatureRule {parsed.name} {does}" + _status_text(status)
 
 
 def _speaks_of(status: Json, key: str) -> bool:
@@ -147,7 +147,7 @@ def _speaks_of(status: Json, key: str) -> bool:
     return any(str(problem.get("message")).startswith(start) for problem in status.get("problems") or ())
 
 
-def _said(status: Json) -> str:
+def _status_text(status: Json) -> str:
     """The status of a rule as text."""
     if not status:
         return ""

@@ -121,11 +121,11 @@ def as_markdown(outcomes: Sequence[PlannedNode], warnings: Sequence[str]) -> str
         head = _cells("", "Kind", "Key", "Before", "After", "Nodes")
         blocks.append("\n".join([head, "| --- | --- | --- | --- | --- | ---: |", *lines]))
     if refused := not_done(outcomes):
-        told = [
+        reasons = [
             f"- {kind} {_code(key)}: {_code(reason)} ({_nodes(names, wide=False)})"
             for (kind, key, reason), names in refused
         ]
-        blocks.append("\n".join(["**Not done**", "", *told]))
+        blocks.append("\n".join(["**Not done**", "", *reasons]))
     if warnings:
         blocks.append("\n".join(["**Warnings**", "", *(f"- {_code(one)}" for one in warnings)]))
     return "\n\n".join(blocks) + "\n"

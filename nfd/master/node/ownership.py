@@ -42,7 +42,7 @@ ORIGINS = "origins"
 LEGACY = ("master.version", "worker.version")
 """Written by NFD up to 0.14; it is only removed."""
 
-ALIKE = 256
+CACHED_LISTS = 256
 """Parsed lists that are cached: thousands of nodes have equal ones."""
 LONGEST = 32 * 1024
 """Letters of the longest list that is cached. A list of 61 labels has 2,000; a forged one may fill the annotations."""
@@ -172,7 +172,7 @@ def implied_origin(key: str) -> Origin:
     return source if dash and key.startswith(_DEFAULT) else None
 
 
-@lru_cache(ALIKE)
+@lru_cache(CACHED_LISTS)
 def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str, list[str]]]:
     """The list of the keys, and origin → short keys for all keys whose origin is not implied."""
     keys = dict(owned)
@@ -212,7 +212,7 @@ def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
     )
 
 
-@lru_cache(ALIKE)
+@lru_cache(CACHED_LISTS)
 def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin], ...] | None) -> Mapping[str, Origin]:
     """The keys of a list, each with its origin; without `explicit` all are CLAIMED."""
     keys = dict(_parse_taints(text)) if are_taints else [_full(item) for item in text.split(",") if item]

@@ -73,7 +73,7 @@ class ReconcileOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class _Unchanged:
     """A node without changes to make, and what the check was based on."""
 
     node: Node
@@ -160,10 +160,10 @@ class Reconciler:
         self._startup = self._startup_taints()
         self._contradicted: dict[str, tuple[Unwritten, ...]] = {}
         self._foreign: dict[str, frozenset[str]] = {}
-        self._said: dict[str, int] = {}
-        self._resting: dict[str, _Rest] = {}
+        self._logged: dict[str, int] = {}
+        self._unchanged: dict[str, _Unchanged] = {}
         self._derivations = DesiredCache()
-        self._era = object()
+        self._generation = object()
         self._pause_until = 0.0
 
     async def reconcile(self, name: str) -> float | None:
@@ -212,10 +212,10 @@ class Reconciler:
         self._settings = settings
         self._startup = self._startup_taints()
         self._derivations = DesiredCache()
-        self._era = object()
+        self._generation = object()
         self._rejections.clear()
         self._condition_rejections.clear()
-        for memory in (self._settled, self._said, self._resting, self._contradicted, self._foreign):
+        for memory in (self._settled, self._logged, self._unchanged, self._contradicted, self._foreign):
             memory.clear()
 
     def forget(self, name: str) -> None:
@@ -224,7 +224,7 @@ class Reconciler:
         self._rejections.forget(name)
         self._startup.forget(name)
         self._condition_rejections.forget(name)
-        for memory in (self._settled, self._said, self._resting, self._contradicted, self._foreign):
+        for memory in (self._settled, self._logged, self._unchanged, self._contradicted, self._foreign):
             memory.pop(name, None)
 
     def refused(self) -> list[Unwritten]:
@@ -256,12 +256,12 @@ class Reconciler:
         return replace(asked, fresh=asked.fresh.for_inherited()) if carried and asked is not None else asked
 
     async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
-        rest, speaks = self._resting.pop(node.name, None), self._speaks(node, asked)
+        rest, speaks = self._unchanged.pop(node.name, None), self._speaks(node, asked)
         if rest is not None and rest.holds(node, asked, speaks=speaks):
             self._settled[node.name] = _Settled(asked, rest.conditions)
-            self._resting[node.name] = replace(rest, node=node, asked=asked)
+            self._unchanged[node.name] = replace(rest, node=node, asked=asked)
             return None
-        generation, goal = self._era, self._goal(node, asked)
+        generation, goal = self._generation, self._goal(node, asked)
         planned, goal = fitting_plan(goal, node)
         settled = self._settled.get(node.name)
         if settled is not None and (drifted := settled.drifted(asked, planned)):
@@ -279,9 +279,9 @@ class Reconciler:
         else:
             return await self._write(goal, planned, budget, generation, asked)
         self._settle(node, generation, asked, goal, frozenset())
-        if not (planned or goal.contested or goal.desired.dropped) and generation is self._era:
+        if not (planned or goal.contested or goal.desired.dropped) and generation is self._generation:
             contributions = tuple(asked.evaluation.contributions)
-            self._resting[node.name] = _Rest(node, asked, contributions, goal.conditions, speaks)
+            self._unchanged[node.name] = _Unchanged(node, asked, contributions, goal.conditions, speaks)
         return self.drift.wait(node.name, self._now())
 
     def _took(self, began: float) -> None:
@@ -321,7 +321,7 @@ class Reconciler:
 
     def _settle(self, node: Node, generation: object, asked: Outcome, goal: Goal, left: frozenset[Act]) -> None:
         """Record the result of the pass, without these acts."""
-        if generation is self._era:
+        if generation is self._generation:
             contested = ((kind, key) for kind, keys in goal.contested.items() for key in keys)
             left_out = self._condition_rejections.waits(node.name)
             keys = frozenset[Key]((*contested, *(act[:2] for act in left)))
@@ -389,10 +389,10 @@ class Reconciler:
             self._metrics.reject(dropped.kind)
         refused = {key: kind for kind, change in planned.changes.items() for key in change.refused}
         others = _contradictions(node, desired, planned)
-        said = hash((desired.dropped, frozenset(refused), planned.before.doubt, planned.left, others))
-        if self._said.get(node.name) == said:
+        problems = hash((desired.dropped, frozenset(refused), planned.before.doubt, planned.left, others))
+        if self._logged.get(node.name) == problems:
             return
-        self._said[node.name] = said
+        self._logged[node.name] = problems
         self._contradicted.pop(node.name, None)
         if others:
             self._contradicted[node.name] = others

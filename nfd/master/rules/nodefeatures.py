@@ -306,21 +306,21 @@ class Ignored:
     """The ignored objects of each node, as NAMESPACE/NAME, with their reasons; each is logged once."""
 
     def __init__(self) -> None:
-        self._said: dict[str, Mapping[str, str]] = {}
+        self._logged: dict[str, Mapping[str, str]] = {}
         self._surplus: dict[str, frozenset[str]] = {}
 
     def log_new(self, node: str, reasons: Mapping[str, str]) -> None:
         """Log objects that are new or have a new reason."""
-        before = self._said.get(node, {})
+        before = self._logged.get(node, {})
         if reasons == before:
             return
         for path, reason in reasons.items():
             if before.get(path) != reason:
                 _log.info("NodeFeature ignored", path=path, node=node, error=reason)
         if reasons:
-            self._said[node] = reasons
+            self._logged[node] = reasons
         else:
-            del self._said[node]
+            del self._logged[node]
 
     def log_surplus(self, node: str, surplus: Collection[FeatureObject]) -> None:
         """Log the surplus objects of a node when their namespaces change."""
@@ -344,5 +344,5 @@ class Ignored:
 
     def forget(self, node: str) -> None:
         """The Node is gone."""
-        self._said.pop(node, None)
+        self._logged.pop(node, None)
         self._surplus.pop(node, None)

@@ -69,12 +69,12 @@ def _load(entry: Entry) -> Vendor | str:
 
 def read_device(reading: FeatureReader, function: Function, vendor: Vendor) -> Instance:
     model = vendor.model(function.ids.device, function.revision)
-    told = first_value(reading, function.path, vendor.product) if vendor.product else None
+    product = first_value(reading, function.path, vendor.product) if vendor.product else None
     device = {
         "address": function.address,
         "vendor": vendor.name,
         "device": function.ids.device,
-        "product": told or model.product,
+        "product": product or model.product,
         "family": model.family,
         "memory": "" if model.integrated else read_memory(reading, function, vendor) or str(model.memory or ""),
         "driver": function.driver,

@@ -39,9 +39,9 @@ def with_readings(devices: Iterable[Instance], gpus: Iterable[Instance]) -> list
     found: list[Instance] = []
     for one in devices:
         gpu = known.get(one["address"], {})
-        told = {"product": gpu.get("name", "").replace(" ", "-")}
-        told["memory"] = "" if gpu.get("memory.unified") == "true" else gpu.get("memory", "")
-        found.append({**one, **{key: value for key, value in told.items() if value}})
+        reading = {"product": gpu.get("name", "").replace(" ", "-")}
+        reading["memory"] = "" if gpu.get("memory.unified") == "true" else gpu.get("memory", "")
+        found.append({**one, **{key: value for key, value in reading.items() if value}})
     return found
 
 

@@ -36,8 +36,8 @@ def _is_live(reading: FeatureReader, driver: str) -> bool:
 def _is_broken(reading: FeatureReader, function: Function, vendor: Vendor) -> bool:
     if vendor.status is None:
         return False
-    told = (first_value(reading, function.path, one) for one in vendor.status.files)
-    return (next(filter(None, told), "") or "").lower() in vendor.status.bad
+    statuses = (first_value(reading, function.path, one) for one in vendor.status.files)
+    return (next(filter(None, statuses), "") or "").lower() in vendor.status.bad
 
 
 def whole_devices(devices: Sequence[Instance]) -> list[Instance]:

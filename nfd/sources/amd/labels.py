@@ -33,16 +33,16 @@ def derive_labels(features: Features, config: Any) -> Labels:
 def counted(gpus: Sequence[Instance], partitions: Sequence[Instance]) -> dict[str, list[str]]:
     """Property → the values that GPUs, or partitions, have; those that do not tell it are left out."""
     return {
-        "device-id": told(gpus, "device"),
-        "product-name": list(filter(None, map(clean_name, told(gpus, "product")))),
-        "family": told(gpus, "family"),
-        "vram": [f"{round(int(size) / 1024)}G" for size in told(partitions, "memory")],
-        "simd-count": told(partitions, "simd.count"),
-        "cu-count": told(partitions, "cu.count"),
+        "device-id": values_of(gpus, "device"),
+        "product-name": list(filter(None, map(clean_name, values_of(gpus, "product")))),
+        "family": values_of(gpus, "family"),
+        "vram": [f"{round(int(size) / 1024)}G" for size in values_of(partitions, "memory")],
+        "simd-count": values_of(partitions, "simd.count"),
+        "cu-count": values_of(partitions, "cu.count"),
     }
 
 
-def told(instances: Iterable[Instance], name: str) -> list[str]:
+def values_of(instances: Iterable[Instance], name: str) -> list[str]:
     return [one[name] for one in instances if name in one]
 
 
@@ -88,6 +88,6 @@ def firmware(gpus: Sequence[Instance]) -> dict[str, str]:
     """Under the older name alone, as AMD's labeller has it; sysfs does not tell versions of features."""
     found: dict[str, str] = {}
     for name in FIRMWARE:
-        for version, number in Counter(told(gpus, f"firmware.{name}")).items():
+        for version, number in Counter(values_of(gpus, f"firmware.{name}")).items():
             found[f"{BETA}firmware.{name}.fw.{version}"] = str(number)
     return found
