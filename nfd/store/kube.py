@@ -56,7 +56,7 @@ class KubeStore:
 
     async def read(self, name: str) -> Node:
         answer = await self._client.json("GET", object_path(NODES, name))
-        return self._learn(_node_of(answer, place_of(object_path(NODES, name)), "GET"))
+        return self._learn(self._node_of(answer, place_of(object_path(NODES, name)), "GET"))
 
     async def ensure(self, name: str) -> Node | None:
         """Nodes of a cluster are made by their kubelets."""
@@ -80,9 +80,9 @@ class KubeStore:
             answer = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise Unavailable(f"PATCH {object_path(NODES, name)}: the answer is not JSON: {error}") from error
-        node = _node_of(answer, place_of(object_path(NODES, name), metadata_only=not whole), "PATCH")
+        node = self._node_of(answer, place_of(object_path(NODES, name), metadata_only=not whole), "PATCH")
         known = self.get(name)
-        if not whole and known is not None and known.uid == node.uid:
+        if not whole and known is not None and known.uid == node.uid and known is not node:
             rest = ("boot_id", "resources", "allocatable", "taints", "spec", "conditions")
             node = replace(node, **{name: getattr(known, name) for name in rest})
         return self._learn(node)
@@ -97,12 +97,30 @@ class KubeStore:
 
         Raises: ValueError.
         """
+        if (same := self._same_version(item)) is not None:
+            return same
         node = trim(item)
         known = self.get(node.name)
         if known is not None and known.same_content(node):
             offered = known.allocatable if known.allocatable == node.allocatable else node.allocatable
             node = replace(known, version=node.version, writer=node.writer, allocatable=offered)
         return self._newer(node)
+
+    def _node_of(self, answer: Any, place: Place, method: str) -> Node:
+        """Raises: Unavailable for what is not that Node."""
+        try:
+            item = check_object(answer, place, method)
+            return self._same_version(item) or trim(item)
+        except ValueError as error:
+            raise Unavailable(f"{method} {place.path}: {error}") from error
+
+    def _same_version(self, item: Mapping[str, Any]) -> Node | None:
+        """The Node, if the answer to a PATCH or the watch has brought this version already."""
+        metadata = item.get("metadata") or {}
+        known = self.get(metadata.get("name") or "")
+        if known is None or (known.uid, known.version) != (metadata.get("uid"), metadata.get("resourceVersion")):
+            return None
+        return known
 
     def _node_changed(self, before: Node | None, now: Node | None) -> None:
         if (node := now or before) is not None:
@@ -121,14 +139,6 @@ class KubeStore:
         """The Node, or what is known of it if that is newer."""
         known = self.get(node.name)
         return known if known is not None and known.uid == node.uid and _older(node, known) else node
-
-
-def _node_of(answer: Any, place: Place, method: str) -> Node:
-    """Raises: Unavailable for what is not that Node."""
-    try:
-        return trim(check_object(answer, place, method))
-    except ValueError as error:
-        raise Unavailable(f"{method} {place.path}: {error}") from error
 
 
 def _older(one: Node, other: Node) -> bool:

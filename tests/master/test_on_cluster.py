@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from nfd.master.node.desired import Contribution
 from nfd.master.node.outcome import Outcome
 from nfd.report import Report
 from nfd.runtime.http_server import render
-from nfd.store.base import FIELD_MANAGER, Node, Patch
+from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
@@ -75,6 +76,30 @@ async def test_lost_race_is_a_conflict_and_planned_again(place: Cluster, masters
     await send(master, Worker(name).report({F + "cpu-a": "1"}))
     assert labels_of(place, name) == {"foo": "bar", F + "cpu-a": "1"}
     assert render(master.metrics.families(), openmetrics=False).count('node_patches_total{result="conflict"} 3')
+
+
+async def test_a_version_is_parsed_once(place: Cluster, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever comes first, the answer to a PATCH or the event of the watch, which repeats it. A later version is
+    parsed, and so is a Node of the same name with another uid."""
+    parsed: list[tuple[str, str]] = []
+
+    def note(item: Mapping[str, Any], version: str | None = None) -> Node:
+        node = trim(item, version)
+        parsed.append((node.name, node.version))
+        return node
+
+    place.create(name, {}, {}, BOOT)
+    store = await place.open()
+    monkeypatch.setattr("nfd.store.kube.trim", note)
+    await store.start(lambda _: None)
+    answer = await store.patch(name, Patch({"metadata": {"labels": {F + "cpu-a": "1"}}}))
+    place.edit(name, {"metadata": {"labels": {"foo": "bar"}}})
+    await until(lambda: (node := store.get(name)) is not None and "foo" in node.labels)
+    assert parsed.count((name, answer.version)) == 1
+    place.delete(name)
+    uid = place.create(name, {}, {}, BOOT)["metadata"]["uid"]
+    await until(lambda: (node := store.get(name)) is not None and node.uid == uid)
+    await store.close()
 
 
 async def test_recreated_node_behind_our_back_is_not_written(place: Cluster, masters: Masters, name: str) -> None:

@@ -81,6 +81,10 @@ class Rejections:
         self.remembered: dict[str, Owned] = {}
         """Managed keys of nodes on which the bookkeeping is rejected."""
 
+    def __bool__(self) -> bool:
+        """Whether any change is rejected on any node."""
+        return bool(self._refused)
+
     def left_out(self, node: Node, acts: Mapping[Act, str], now: float) -> frozenset[Act]:
         """The acts of a plan that are not to be tried now. Acts that the plan no longer has are forgotten."""
         if not self._refused:

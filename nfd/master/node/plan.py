@@ -283,12 +283,12 @@ def _holds(key: str, origin: Origin, desired: Desired, kind: Kind) -> bool:
 
 def _own(goal: Goal, before: Owned, change: Change, kind: Kind) -> dict[str, Origin]:
     """The managed keys after the change: desired keys that the Node has, and kept keys with their old origin."""
-    earlier, desired = before.of(kind), goal.desired
+    earlier, desired, origins = before.of(kind), goal.desired, goal.desired.origins.get(kind, {})
     wanted = () if kind is Kind.TAINTS and goal.unlisted(kind) else desired.of(kind)
     left = change.refused | change.kept | goal.refused.get(kind, _NONE)
     left |= goal.contested.get(kind, _NONE) - earlier.keys()
     kept = {key: earlier[key] for key in change.kept if key in earlier}
-    return {key: desired.origin(kind, key) for key in wanted if key not in left} | kept
+    return {key: origins.get(key) for key in wanted if key not in left} | kept
 
 
 def _spelt(actual: str, wanted: str | None) -> str:

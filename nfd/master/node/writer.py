@@ -66,13 +66,12 @@ class Writer:
 
         Returns what is left out, and after how many seconds the node needs another pass for it. Raises: KubeError.
         """
-        acts, name = planned.acts(), planned.node.name
-        aside: Mapping[str, Condition | None] = {}
-        left = self.rejections.left_out(planned.node, acts, self.now())
+        name, aside = planned.node.name, dict[str, Condition | None]()
+        left = self.rejections.left_out(planned.node, planned.acts(), self.now()) if self.rejections else ()
         if planned.conditions and (self.conditions.is_doubtful(name) or self.conditions.waits(name)):
-            aside = planned.conditions if self.conditions.claim(name) else {}
+            aside = dict(planned.conditions) if self.conditions.claim(name) else {}
             goal = replace(goal, conditions={})
-        work, again = _Pass(self, goal, planned.node, budget, digest(acts), set(left), set_aside=aside), None
+        work, again = _Pass(self, goal, planned.node, budget, planned, set(left), set_aside=aside), None
         try:
             await work.carry_out()
             await work.write_set_aside()
@@ -83,13 +82,14 @@ class Writer:
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass over one node; `node` is its state after the last PATCH, `left` are the acts that are left out."""
+    """One pass over one node; `node` is its state after the last PATCH, `first` the plan at the beginning of the pass,
+    `left` are the acts that are left out."""
 
     writer: Writer
     goal: Goal
     node: Node
     budget: Budget
-    wanted: str
+    first: NodePlan
     left: set[Act]
     got: bool = False
     """Whether a part of the plan was accepted."""
@@ -296,7 +296,8 @@ class _Pass:
 
     def _record_written(self, planned: NodePlan) -> None:
         self.got = True
-        self._accept({**planned.acts(), EVERYTHING: ""})
+        if self.writer.rejections:
+            self._accept({**planned.acts(), EVERYTHING: ""})
         if planned.conditions:
             self.writer.conditions.accept(self.node.name)
         for change in planned.changes.values():
@@ -308,6 +309,8 @@ class _Pass:
     def _planned(self, aside: Collection[Act] = ()) -> NodePlan:
         """The remaining plan, without the acts that are left out or in `aside`."""
         acts = (*self.left, *aside)
+        if not acts and self.node is self.first.node and self.goal is self.first.goal:
+            return self.first
         return plan_node(self.goal.without(acts) if acts else self.goal, self.node)
 
     def _is_bookkeeping(self, act: Act) -> bool:
@@ -315,7 +318,7 @@ class _Pass:
 
     def _blame(self, acts: Collection[Act], *, sure: bool) -> None:
         """Record that the API server rejects these, each for sure or some of them; they are left out from now on."""
-        known = {**self._planned().acts(), EVERYTHING: self.wanted}
+        known = {**self._planned().acts(), EVERYTHING: digest(self.first.acts())}
         values = {act: known.get(act, "") for act in acts}
         news = self.writer.rejections.refuse(self.node.name, values, self.error, self.writer.now(), sure=sure)
         self.left.update(acts)
