@@ -1,4 +1,4 @@
-"""What keeps a worker small: a process on every node, so each MiB counts as often as there are nodes."""
+"""What keeps processes small: memory that was freed, or that can be read again, goes back to the kernel."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ def absent(*modules: str) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
-def release() -> None:
-    """Give back to the kernel what a first pass needed and later ones do not, 14 MiB in all."""
-    gc.collect()
-    libc = ctypes.CDLL(None, use_errno=True)
+def trim_heap() -> None:
+    """Give memory that was freed back to the kernel (malloc_trim(3), of the GNU C library)."""
+    libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)  # freed memory, malloc_trim(3)
+        libc.malloc_trim(0)
+
+
+def release() -> None:
+    """Give back to the kernel what a worker's first pass needed and later ones do not, 14 MiB in all."""
+    gc.collect()
+    trim_heap()
+    libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "madvise"):
         advise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(("madvise", libc))
         for start, size in unchanged():

@@ -17,6 +17,7 @@ from nfd.rpc.master_calls import replicate
 from nfd.rpc.replication_messages import Copy, Decoder
 from nfd.rpc.tls import ServerTls
 from nfd.runtime import log
+from nfd.runtime.malloc import trim_heap
 
 LOOK = 0.2
 """Seconds between two looks at who leads."""
@@ -127,6 +128,7 @@ class Replication:
                 await stream.confirm(message.number)
                 if message.complete:
                     self._problem, self._copied = "", True
+                    trim_heap()  # the messages of a whole fleet were in memory
                     self.settled.set()
                     seconds = round(monotonic() - began, 3)
                     _log.info("the leader's reports are copied", reports=copies, bytes=size, seconds=seconds)
