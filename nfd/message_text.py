@@ -1,4 +1,4 @@
-"""Text in messages: foreign text made safe to print, long text shortened, the name that was probably meant."""
+"""Text in messages and log lines: made safe to print, shortened if long; "did you mean", the name probably meant."""
 
 from __future__ import annotations
 

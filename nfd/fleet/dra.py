@@ -1,4 +1,4 @@
-"""Accelerators that DRA hands out: what ResourceSlices offer on a node, and what allocated ResourceClaims hold of it.
+"""DRA devices on a node: what ResourceSlices offer (pools, which may be incomplete), and what ResourceClaims hold.
 
 Kubernetes API reference, resource.k8s.io (v1, v1beta2 and v1beta1); Kubernetes documentation, "Dynamic Resource
 Allocation". A pool counts only when all slices of its newest generation are there. Drivers are those that the vendors'

@@ -46,8 +46,6 @@ DRAIN = 7.0
 """Seconds for calls and passes in progress when the master stops; releasing the lease also fits in the grace period."""
 TICK = 10.0
 """Seconds between two checks of the periodic tasks."""
-COPIED_WITHIN = 20.0
-"""Seconds that a new master waits for the reports of the leader before it is Ready."""
 SLICE = 50
 """Nodes that are counted at a time; their proofs take some milliseconds."""
 SWEEP = 3600.0
@@ -233,9 +231,7 @@ class Service:
             await options.election.lease.start(options.election.identity(self.port), self._leadership_changed)
         if self._replication is not None:
             self._tasks.append(tasks.start("replication", self._replication.run))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(COPIED_WITHIN):
-                    await self._replication.settled.wait()
+            await self._replication.wait()
         self.leadership.started()
         self._leadership_changed()
         await self._labeler.serving(True)

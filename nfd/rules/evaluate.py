@@ -1,4 +1,4 @@
-"""Evaluating rules over the features of one node, one after the other.
+"""Evaluates rules over the features of one node, one after the other, and limits how many labels a worker's rule gives.
 
 `run_rule` is one rule among others, `run_custom` all of the worker's own rules, names and values untouched. What a node
 gets of the rules of a cluster is `nfd.master.node.outcome`.

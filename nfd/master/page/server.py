@@ -1,4 +1,4 @@
-"""The page over HTTP: its files for anyone, the data of the fleet for authorised clients.
+"""The page over HTTP: its files for anyone; the data of the fleet, cached for seconds, for authorised clients.
 
 A client on this machine uses `kubectl port-forward`, so the API server has authorised it for the pod. Its Host name
 rules out requests of other web sites. Any other client needs a token.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
@@ -23,6 +24,8 @@ LOOK = 0.2
 """Seconds between two looks at who leads."""
 BACKOFF = (0.5, 30.0)
 """Seconds until the next attempt, at first and at most."""
+COPIED_WITHIN = 20.0
+"""Seconds that a new master waits for the leader's reports before it is Ready."""
 LASTING = 3
 """Failures in a row after which one is logged."""
 OLDER = 6
@@ -110,6 +113,12 @@ class Replication:
                 self._log_failure(leader, ReportError(said(error), retry=True), failures)
             delay = min(BACKOFF[0] * 2**failures, BACKOFF[1])
             await self._wait(leader, delay * random.uniform(1.0, 1.25))
+
+    async def wait(self) -> None:
+        """Wait until it is settled, for `COPIED_WITHIN` seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COPIED_WITHIN):
+                await self.settled.wait()
 
     async def _copy(self, leader: str) -> None:
         """Until another master leads. Raises: ReportError, OSError, ValueError."""

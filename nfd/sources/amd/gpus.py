@@ -1,4 +1,4 @@
-"""AMD's GPUs as PCI and the kernel's driver show them.
+"""AMD's GPUs as PCI and the kernel's driver show them, and their families.
 
 Reads: sys/bus/pci/devices/*/{product_name,mem_info_vram_total,current_compute_partition,current_memory_partition,
 available_compute_partition,available_memory_partition} (kernel gpu/amdgpu/driver-misc), ip_discovery/die/0/GC/0/{major,

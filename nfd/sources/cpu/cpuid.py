@@ -1,4 +1,4 @@
-"""What the CPUID instruction says, as a value; its text form; who the processor is.
+"""What the CPUID instruction says, as a value; its text form; names of processors' and hypervisors' signatures.
 
 The text is the same whether it comes from the running machine, a recording or a hand-made one: lines
 `LEAF SUBLEAF EAX EBX ECX EDX` in hexadecimal and one line `xcr0 HEX` for XGETBV(0); `#` starts a comment.

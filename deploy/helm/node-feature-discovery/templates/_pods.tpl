@@ -1,4 +1,4 @@
-{{/* What pods of all components have in common: `root` is the chart's context, `component` a block of the values. */}}
+{{/* What pods of all components have in common, such as tolerations, probes and resources: `root` is the chart's context, `component` a block of the values. */}}
 
 {{- define "nfd.podMetadata" -}}
 labels:
