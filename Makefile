@@ -17,7 +17,7 @@ TO = $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PYTHON_IMAGE),--base=$(PYTH
 	$(if $(COSIGN_KEY),--cosign-key=$(COSIGN_KEY))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test dev install-test cluster check format generate bench chaos fuzz vm peers images kind-load lock version release publish clean
+.PHONY: help up test programs dev install-test cluster check format generate bench chaos fuzz vm peers images kind-load lock version release publish clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,10 @@ test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 	@$(BIN)/python -m tests.compat.build
 	@$(BIN)/python -m tests.planners.build > /dev/null
 	@$(BIN)/python -m pytest $(ARGS)
+
+programs: $(VENV)/.dev ## build what only some tests need: scheduler, controller manager, NFD 0.19
+	@$(BIN)/python -m tests.controlplane.build etcd kube-apiserver kube-controller-manager kube-scheduler > /dev/null
+	@$(BIN)/python -c 'from tests.nfd019 import ensure; ensure("nfd-worker"), ensure("nfd-master")'
 
 dev: $(VENV)/.dev ## everything that work on the project needs: tools, commit hook, control plane
 	@$(BIN)/pre-commit install
