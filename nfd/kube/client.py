@@ -29,6 +29,7 @@ from nfd.errors import (
 from nfd.kube.credentials import Credentials
 from nfd.kube.error_responses import error_of
 from nfd.kube.kubeconfig import SHAPE, Choice, choose, impersonation, listed_files, read_kubeconfigs
+from nfd.kube.server_time import ServerTime
 
 NO_CHOICE = Choice()
 CONNECTIONS = 36
@@ -96,6 +97,7 @@ class KubeClient:
         """That of the kubeconfig's context; "" if it names none."""
         self.timeout: float | None = TIMEOUT
         """Seconds for a request; None waits without a limit."""
+        self.server_time = ServerTime()
         self._configuration = api.configuration
         self._rest = api.rest_client
         self._credentials = Credentials(api, loader)
@@ -138,6 +140,7 @@ class KubeClient:
                 allow_redirects=False,
                 **self._connection_options(),
             ) as response:
+                self.server_time.note(response.headers.get("Date", ""))
                 with _cut_off_on_error(response):
                     if response.status >= 300:
                         error = error_of(what, response.status, response.headers, await response.read())

@@ -69,10 +69,11 @@ class TokenReviews:
     server is unavailable, only the tokens that it has accepted before are accepted.
     """
 
-    def __init__(self, client: KubeClient, audience: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, client: KubeClient, audience: str, now: Callable[[], float] | None = None) -> None:
+        """Times are of the API server's clock, which has made the tokens, unless `now` gives another one."""
         self._client = client
         self._audience = audience
-        self._now = now
+        self._now = now = now or client.server_time.now
         self._good: ExpiringCache[Pod] = ExpiringCache(KNOWN, now)
         self._bad: ExpiringCache[str] = ExpiringCache(REFUSED, now)
         self._asking: dict[bytes, asyncio.Task[Pod]] = {}

@@ -15,6 +15,7 @@ import pytest
 from nfd.errors import Forbidden, KubeError, Unavailable
 from nfd.kube.client import KubeClient, connect
 from nfd.kube.jwt import KEYS
+from nfd.kube.server_time import ServerTime
 from nfd.kube.token_review_queue import WAITING
 from nfd.kube.token_reviews import BAD_SECONDS, REVIEWS, TokenReviews
 from tests.controlplane.cluster import ControlPlane
@@ -227,6 +228,20 @@ async def test_token_is_asked_about_again_once_it_has_expired(
     clock.ahead = 3700
     await tokens.review(token)
     assert reviews(control_plane, mark) == 2
+
+
+@pytest.mark.parametrize("ahead", [7200.0, -7200.0, 400 * 86_400.0])
+async def test_the_clock_of_the_machine_does_not_matter(
+    ahead: float, control_plane: ControlPlane, client: KubeClient, node: str
+) -> None:
+    """It may be set while the master runs: a token that was refused meanwhile would be refused for hours after that."""
+    client.server_time = ServerTime(lambda: time.time() + ahead)
+    await client.json("GET", "/version")
+    tokens, token = TokenReviews(client, AUDIENCE), token_for(control_plane, node)
+    mark = control_plane.mark()
+    for _ in range(2):
+        assert (await tokens.review(token)).node == node
+    assert reviews(control_plane, mark) == 1
 
 
 async def test_api_server_is_away(control_plane: ControlPlane, client: KubeClient, node: str) -> None:

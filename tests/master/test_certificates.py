@@ -16,6 +16,7 @@ import pytest
 from cryptography import x509
 
 from nfd.kube.client import KubeClient, connect
+from nfd.kube.server_time import ServerTime
 from nfd.master.security.authority import Authority, Lifetimes, read_authorities
 from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.report import Reply, Report
@@ -149,6 +150,31 @@ async def test_emptied_secret_makes_a_new_authority_at_once(objects: Objects, ma
     assert objects.authorities() == (signer,)
     assert signer.name != old.name
     assert objects.bundle().encode() == signer.certificate
+
+
+@pytest.mark.parametrize("days", [400, -400])
+async def test_a_master_whose_clock_is_wrong_replaces_no_authority(
+    days: int, objects: Objects, make: Make, control_plane: ControlPlane
+) -> None:
+    """And what it makes is valid now, the first authority of the cluster as well as its certificate."""
+    wrong = await connect(str(control_plane.kubeconfig))
+    wrong.server_time = ServerTime(lambda: time.time() + days * 86_400)
+    certificates = Certificates(wrong, objects.namespace, "nfd-master-ca", ("localhost",))
+    try:
+        await certificates.start()
+        (made,), right = objects.authorities(), make()
+        await right.start()
+        assert objects.authorities() == (made,)
+        objects.plane.request("PATCH", objects.path("secrets"), {"data": None})
+        signer = await right.advance(fresh=True)
+        await certificates.advance()
+        assert objects.authorities() == (signer,)
+    finally:
+        await certificates.stop()
+        await wrong.close()
+    leaf = x509.load_pem_x509_certificate(certificates.read().cert or b"")
+    assert leaf.not_valid_before_utc.timestamp() < time.time() < leaf.not_valid_after_utc.timestamp()
+    assert abs(made.made - time.time()) < 600
 
 
 async def test_waits_for_objects_that_are_missing(

@@ -13,7 +13,6 @@ import base64
 import binascii
 import math
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -50,7 +49,11 @@ _log = log.get("master")
 
 
 class Certificates:
-    """A `ServerTls` for these names. Call `start` before `read`."""
+    """A `ServerTls` for these names. Call `start` before `read`.
+
+    Times are of the API server's clock, so that a master whose own clock is wrong replaces no authority; unless `now`
+    gives another one.
+    """
 
     def __init__(
         self,
@@ -59,14 +62,14 @@ class Certificates:
         name: str,
         names: Sequence[str],
         timing: Lifetimes | None = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self._client = client
         self._secret = ObjectInformer(client, in_namespace(SECRETS, namespace), name)
         self._config_map = ObjectInformer(client, in_namespace(CONFIG_MAPS, namespace), name)
         self._names = names
         self._timing = timing or Lifetimes()
-        self._now = now
+        self._now = now or client.server_time.now
         self._signer: Authority | None = None
         self._leaf: Leaf | None = None
         self._bundle = b""
