@@ -7,6 +7,7 @@ import shutil
 import sys
 from itertools import groupby, islice
 
+from tests.chaos import knowledge
 from tests.chaos.checker import KINDS, Violation
 from tests.chaos.driver import Run, RunOptions
 from tests.chaos.schedule import CHANGES, FAULTS
@@ -47,7 +48,7 @@ def carry_out(run: Run) -> int:
         report(run)
     finally:
         run.close()
-    if run.checker.violations or run.wrong:
+    if run.violations() or run.wrong:
         run.say(f"logs are in {run.folder}")
         return 1
     shutil.rmtree(run.folder)
@@ -66,14 +67,26 @@ def report(run: Run) -> None:
     run.say("restarts: " + ", ".join(f"{number} {kind}" for kind, number in sorted(run.restarts.items())))
     if run.fleet.library is None:
         run.say("clocks were not stepped: there is no C compiler")
-    together = groupby(run.checker.violations, key=lambda one: (one.kind, one.node, one.version))
-    for _, violations in islice(together, MOST):
-        tell(run, list(violations))
-    for kind in KINDS:
-        run.say(f"  {sum(one.kind == kind for one in run.checker.violations):5d} {kind}")
+    tell_terms(run)
+    violations = run.violations()
+    together = groupby(violations, key=lambda one: (one.kind, one.node, one.version))
+    for _, found in islice(together, MOST):
+        tell(run, list(found))
+    for kind in (*KINDS, *knowledge.KINDS):
+        run.say(f"  {sum(one.kind == kind for one in violations):5d} {kind}")
     for line in run.wrong:
         run.say(f"wrong: {line}")
-    run.say(f"violations: {len(run.checker.violations) + len(run.wrong)}")
+    run.say(f"violations: {len(violations) + len(run.wrong)}")
+
+
+def tell_terms(run: Run) -> None:
+    """What leaders knew of what was acknowledged, and what was done to them in detail."""
+    for line in run.knowledge.summary():
+        run.say(line)
+    asked, unanswered = sum(run.observer.asked.values()), run.observer.unanswered
+    run.say(f"  all workers asked to report: {asked:.0f} times; looks that a leader did not answer: {unanswered}")
+    for what, number in sorted(run.faults.details.items()):
+        run.say(f"  {number:5d} {what}")
 
 
 def tell(run: Run, violations: list[Violation]) -> None:
@@ -82,7 +95,7 @@ def tell(run: Run, violations: list[Violation]) -> None:
     run.say(f"VIOLATION at {one.at:.2f} s: {one.kind}: node {one.node}, version {one.version or 'at the end'}")
     for key, seen, wanted in ((each.key, each.seen, each.wanted) for each in violations):
         run.say(f"  {key}: {seen}; it should be {wanted}")
-    crew = next(unit.name for unit in run.fleet.crews if one.node in unit.members)
+    crew = next((unit.name for unit in run.fleet.crews if one.node in unit.members), "")
     masters = [unit.name for unit in run.fleet.masters]
     for line in run.history:
         if one.at - BEFORE <= line.at <= one.at and line.whom in ("", one.node, crew, *masters):

@@ -45,6 +45,8 @@ class Member:
     crew: Unit
     foreign: dict[str, str] = field(default_factory=dict)
     failed_at: float = -AFTERMATH
+    made_at: float = 0.0
+    """When its Node was made."""
 
 
 @dataclass
@@ -53,6 +55,8 @@ class Changes:
     checker: Checker
     server: Undisturbed
     faults: Faults
+    join: Callable[[Mapping[str, Any], Unit], None]
+    """Called for each Node that was made."""
     rules: dict[str, Rule] = field(default_factory=dict)
     asked: dict[str, Rule | None] = field(default_factory=dict)
     """Vendor → what its rule will be, once no node waits for anything that has to do with the vendor.
@@ -103,7 +107,10 @@ class Changes:
         room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
         status = {"capacity": room, "allocatable": room, "nodeInfo": _info(member.machine.truth.boot)}
         body = {"metadata": {"name": name, "labels": labels, "annotations": notes}, "spec": {"taints": taints}}
-        self.server.request("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **body, "status": status})
+        node = {"apiVersion": "v1", "kind": "Node", **body, "status": status}
+        made = self.server.request("POST", "/api/v1/nodes", node)
+        member.made_at = time.monotonic()
+        self.join(made, member.crew)
 
     def _become(self, member: Member, truth: Truth, *, joined: bool = False) -> None:
         wanted = wanted_of(truth, self.rules.values(), member.foreign)

@@ -14,13 +14,16 @@ from itertools import count
 from pathlib import Path
 
 from tests.chaos.changes import RULES_OF, Changes, Member, other_devices, other_release, other_wave
-from tests.chaos.checker import Checker
+from tests.chaos.checker import Checker, Violation
+from tests.chaos.crew import ACKNOWLEDGED
 from tests.chaos.faults import Faults
 from tests.chaos.fleet import Fleet, Undo
 from tests.chaos.hostile import Hostile
+from tests.chaos.knowledge import EVERYBODY, Disturbances, Knowledge, Place
 from tests.chaos.machines import Machine
 from tests.chaos.model import VENDORS, Rule, Truth
-from tests.chaos.schedule import CHANGES, NEIGHBOURS, Event, digest, make_schedule
+from tests.chaos.observer import Observer
+from tests.chaos.schedule import CHANGES, CREW_ENDS, NEIGHBOURS, REPORTS_PASS, Event, digest, make_schedule
 from tests.chaos.watcher import Undisturbed, Watcher
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
@@ -69,6 +72,8 @@ class Run:
         self.begun = time.monotonic()
         self.folder = Path(tempfile.mkdtemp(prefix="nfd-chaos-"))
         self.checker = Checker(self.now)
+        self.disturbances = Disturbances()
+        self.knowledge = Knowledge(self.disturbances, self._where, self.now)
         self.schedule = make_schedule(self.options.seed, self.options.seconds)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
@@ -80,18 +85,21 @@ class Run:
         """Everything runs, and every Node is as the model says."""
         options, begun = self.options, time.monotonic()
         self.server = Undisturbed(self.plane)
-        self.fleet = Fleet(self.plane, self.folder, options.seed)
         eventually(self.server.ready, 90)
+        self.fleet = Fleet(self.plane, self.server, self.folder, options.seed)
         self.fleet.prepare()
         self.watcher = Watcher(self.server, self.checker.see)
         self.fleet.start_masters()
         machines = self._machines()
         self.fleet.start_crews([(name, machine.root) for name, machine in machines.items()], options.crew)
         crew_of = {name: unit for unit in self.fleet.crews for name in unit.members}
-        members = [Member(name, machine, crew_of[name]) for name, machine in machines.items()]
+        self.members = {name: Member(name, machine, crew_of[name]) for name, machine in machines.items()}
+        members = list(self.members.values())
         self.faults = Faults(self.fleet, self.restarts, self.checker.restarted)
         self.hostile = Hostile(self.server, self.checker)
-        self.changes = Changes(members, self.checker, self.server, self.faults)
+        self.changes = Changes(members, self.checker, self.server, self.faults, self.fleet.join)
+        files = [unit.folder / ACKNOWLEDGED for unit in self.fleet.crews]
+        self.observer = Observer(self.fleet.masters, files, self.plane.token(), self.knowledge)
         for member in members:
             self.checker.expect_node(member.name, self.changes.wanted(member), member.machine.truth.boot)
             self.changes.create(member)
@@ -125,28 +133,39 @@ class Run:
         written = self.checker.written
         time.sleep(self.options.quiet)
         self.checker.final()
+        self.knowledge.final(time.monotonic())
         if self.checker.written != written:
             self.wrong.append(
                 f"{self.checker.written - written} writes in {self.options.quiet:.0f} s although nothing changed"
             )
         self.wrong += self.fleet.failures()
-        if self.watcher.failed:
-            self.wrong.append(self.watcher.failed)
+        self.wrong += [part.failed for part in (self.watcher, self.observer) if part.failed]
 
     def await_calm(self) -> None:
-        """What was asked for is still done."""
+        """What was asked for is still done, and a leader knows all that was acknowledged."""
         deadline = time.monotonic() + CALM
-        while (
-            (self.checker.unsettled() or self.changes.asked) and time.monotonic() < deadline and not self.watcher.failed
-        ):
+        while self._unsettled() and time.monotonic() < deadline and not self.watcher.failed:
             self.changes.put_rules()
             time.sleep(LOOK)
 
+    def violations(self) -> list[Violation]:
+        return sorted((*self.checker.violations, *self.knowledge.violations), key=lambda one: one.at)
+
     def close(self) -> None:
         self.plane.start_apiserver()
-        for name in ("watcher", "fleet", "changes", "hostile", "server"):
+        for name in ("observer", "watcher", "fleet", "changes", "hostile", "server"):
             if (part := getattr(self, name, None)) is not None:
                 part.stop()
+
+    def _unsettled(self) -> bool:
+        return bool(self.checker.unsettled() or self.changes.asked or self.knowledge.unsettled())
+
+    def _where(self, node: str) -> Place | None:
+        """None for a Node that does not exist, or is about to be deleted."""
+        if not self.checker.exists(node):
+            return None
+        member = self.members[node]
+        return Place(member.made_at, self.checker.settled(node), member.crew.name)
 
     def _machines(self) -> dict[str, Machine]:
         dice, machines = random.Random(f"machines {self.options.seed}"), {}
@@ -170,10 +189,22 @@ class Run:
         self.injected[event.kind] += 1
         whom = self.changes.member(event).name if ours else "" if theirs else self.faults.whom(event)
         self.history.append(Happened(self.now(), event.kind, whom))
-        self._at(self.now() + event.seconds, partial(self._undo, event, whom, undo))
+        if (kept := self._keeps_reports_from(event, whom)) is not None:
+            self.disturbances.begin(kept)
+        self._at(self.now() + event.seconds, partial(self._undo, event, whom, kept, undo))
 
-    def _undo(self, event: Event, whom: str, undo: Undo) -> None:
+    def _keeps_reports_from(self, event: Event, whom: str) -> str | None:
+        """Whose reports do not come while it lasts: those of a process of workers, or of everybody; None of nobody."""
+        if event.kind in CHANGES:
+            return self.changes.member(event).crew.name if event.kind in CREW_ENDS else None
+        if event.kind in REPORTS_PASS:
+            return None
+        return whom if whom in (unit.name for unit in self.fleet.crews) else EVERYBODY
+
+    def _undo(self, event: Event, whom: str, kept: str | None, undo: Undo) -> None:
         undo()
+        if kept is not None:
+            self.disturbances.end(kept, time.monotonic())
         if event.seconds:
             self.history.append(Happened(self.now(), f"over: {event.kind}", whom))
 

@@ -6,12 +6,16 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.fleet import Fleet, Undo, Unit
+from tests.chaos.master import RELEASES, THIS
+from tests.chaos.relay import BOTH, Relay, Way
 from tests.chaos.schedule import Event
+from tests.chaos.snapshots import spoil
 from tests.faults.proxy import Fault, FaultProxy, Rule
 from tests.faults.trouble import (
     NO_EVENTS,
@@ -34,6 +38,10 @@ SIGNALS = {"killed": signal.SIGKILL, "terminated": signal.SIGTERM}
 API_REST = 20.0
 """Seconds between two restarts of the API server, which needs some to get ready."""
 STEPS = (-400 * 86400.0, -7200.0, -90.0, 90.0, 7200.0, 400 * 86400.0)
+RATES = (1_000, 3_000, 10_000)
+"""Bytes in a second of a slow stream, on which a TLS handshake takes 4 kB."""
+LATENCY = 0.5
+"""Seconds that a piece of a slow stream takes at most."""
 
 ANY: Filters = {}
 CALLS: Filters = {"watch": False}
@@ -70,7 +78,11 @@ class Faults:
     fleet: Fleet
     restarts: dict[str, int]
     restarted: Callable[[], None]
+    details: Counter[str] = field(default_factory=Counter)
+    """What exactly was done, as far as the kind does not say it."""
     _api_rests_until: float = 0.0
+    _streams: set[str] = field(default_factory=set)
+    """Streams between masters that are disturbed."""
 
     def begin(self, event: Event) -> Undo | None:
         """Raises: KeyError for what is no fault of a process, the network or the API server."""
@@ -84,8 +96,14 @@ class Faults:
             return self._reset(unit)
         if kind == "master cut off from the API server":
             return self._freeze(unit)
+        if kind in ("masters cut off from each other", "follower is slow", "replication stream reset"):
+            return self._disturb_streams(unit, kind, dice)
         if unit.busy or not unit.program.alive():
             return None
+        if kind == "snapshot spoilt while its master is down":
+            return self._spoil_snapshot(unit, dice)
+        if kind == "master restarted as another release":
+            return self._change_release(unit, dice)
         return unit.hold(self._disturb(unit, kind.split()[-1], dice))
 
     def whom(self, event: Event) -> str:
@@ -108,8 +126,52 @@ class Faults:
         unit.relay.fail(silent=dice.random() < 0.5)
         return unit.relay.mend
 
-    def end(self, unit: Unit, number: signal.Signals) -> Undo:
-        """End a process; to undo that is to start it again."""
+    def _spoil_snapshot(self, unit: Unit, dice: random.Random) -> Undo | None:
+        """Impossible without one: an older release writes none."""
+        if not (unit.snapshot.is_file() and unit.snapshot.stat().st_size):
+            return None
+
+        def change() -> None:
+            self.details[f"snapshot: {spoil(unit.snapshot, self._other(unit).snapshot, dice)}"] += 1
+
+        return unit.hold(self.end(unit, dice.choice(tuple(SIGNALS.values())), change))
+
+    def _change_release(self, unit: Unit, dice: random.Random) -> Undo:
+        release = next_release(unit.release, self._other(unit).release, dice)
+
+        def change() -> None:
+            self.details[f"release: {unit.release} to {release}, beside {self._other(unit).release}"] += 1
+            unit.become(release)
+
+        return unit.hold(self.end(unit, dice.choice(tuple(SIGNALS.values())), change))
+
+    def _disturb_streams(self, unit: Unit, kind: str, dice: random.Random) -> Undo | None:
+        """One master cannot copy the reports of the other one, or neither can."""
+        if kind == "replication stream reset":
+            _stream(unit).reset()
+            return lambda: None
+        both = kind == "masters cut off from each other" and dice.random() < 0.5
+        units = self.fleet.masters if both else [unit]
+        names = {one.name for one in units}
+        if self._streams & names:
+            return None
+        self._streams |= names
+        undone = [
+            _slow(_stream(one), dice) if kind == "follower is slow" else _cut(_stream(one), dice) for one in units
+        ]
+
+        def undo() -> None:
+            for one in undone:
+                one()
+            self._streams -= names
+
+        return undo
+
+    def _other(self, unit: Unit) -> Unit:
+        return next(one for one in self.fleet.masters if one is not unit)
+
+    def end(self, unit: Unit, number: signal.Signals, change: Callable[[], None] = lambda: None) -> Undo:
+        """End a process; to undo that is to start it again, after a change while it is down."""
         unit.program.signal(number)
         if number == signal.SIGKILL:
             unit.program.wait()
@@ -119,6 +181,7 @@ class Faults:
                 unit.program.wait(0.01 if number == signal.SIGKILL else 15)
             except Exception:  # it takes too long to end: as a kubelet, after the grace period
                 unit.program.kill()
+            change()
             unit.program.start()
             kind = "masters" if unit.proxy is not None else "worker processes"
             self.restarts[kind] += 1
@@ -166,6 +229,28 @@ class Faults:
     def _reset(self, unit: Unit) -> Undo:
         _proxy(unit).cut_all()
         return lambda: None
+
+
+def next_release(own: str, other: str, dice: random.Random) -> str:
+    """Another release than its own, one minor release from that of the other master at most."""
+    return dice.choice([one for one in RELEASES if one != own and (one == other or THIS in (one, other))])
+
+
+def _slow(stream: Relay, dice: random.Random) -> Undo:
+    stream.slow(dice.uniform(0, LATENCY), dice.choice(RATES))
+    return stream.slow
+
+
+def _cut(stream: Relay, dice: random.Random) -> Undo:
+    """In both directions or in one."""
+    stream.fail(silent=dice.random() < 0.7, ways=dice.choice((BOTH, {Way.OUT}, {Way.BACK})))
+    return stream.mend
+
+
+def _stream(unit: Unit) -> Relay:
+    if unit.stream is None:
+        raise LookupError(f"{unit.name} copies no reports")
+    return unit.stream
 
 
 def _proxy(unit: Unit) -> FaultProxy:

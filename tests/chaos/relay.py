@@ -1,16 +1,30 @@
-"""A TCP relay on loopback that can cut connections, refuse them, or swallow what they bring: a network between pods."""
+"""A TCP relay on loopback that can reset and refuse connections, drop their data or slow it: a network between pods."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 Address = tuple[str, int]
+CHUNK = 65536
+SLOW_CHUNK = 1024
+"""Bytes that are passed on at a time; few on a slow network, so that its rate is even."""
+
+
+class Way(StrEnum):
+    """The direction of data, as seen by who opened the connection."""
+
+    OUT = "out"
+    BACK = "back"
+
+
+BOTH = frozenset(Way)
 
 
 class Network:
@@ -49,28 +63,42 @@ class Relay:
     ) -> None:
         self._network, self._targets, self._random = network, targets, random.Random(seed)
         self._open: set[asyncio.StreamWriter] = set()
-        self._broken = self._silent = False
+        self._refusing = False
+        self._dropped: frozenset[Way] = frozenset()
+        self._delay = self._seconds_per_byte = 0.0
         self._server = network.run(asyncio.start_server(self._serve, host, port))
         network.servers.append(self._server)
         self.port: int = self._server.sockets[0].getsockname()[1]
 
-    def fail(self, *, silent: bool) -> None:
-        """Nothing goes through: what comes is swallowed if `silent`, else connections are reset and refused."""
-        self._network.run(self._fail(silent))
+    def fail(self, *, silent: bool, ways: Collection[Way] = BOTH) -> None:
+        """Nothing goes through: data of these directions are dropped if `silent`, else connections are reset and
+        refused."""
+        self._network.run(self._fail(frozenset(ways) if silent else frozenset()))
 
     def mend(self) -> None:
         self._network.run(self._mend())
 
-    async def _fail(self, silent: bool) -> None:
-        self._broken, self._silent = True, silent
-        if not silent:
+    def reset(self) -> None:
+        """Reset every connection that is open."""
+        self._network.run(self._reset())
+
+    def slow(self, delay: float = 0.0, rate: float = 0.0) -> None:
+        """Each piece takes `delay` seconds, and `rate` bytes go through in a second; 0 is no limit."""
+        self._delay, self._seconds_per_byte = delay, 1 / rate if rate else 0.0
+
+    async def _fail(self, dropped: frozenset[Way]) -> None:
+        self._dropped, self._refusing = dropped, not dropped
+        if self._refusing:
             self._cut()
 
     async def _mend(self) -> None:
-        """What was swallowed is lost: its connections end."""
-        if self._silent:
+        """What was dropped is lost: its connections end."""
+        if self._dropped:
             self._cut()
-        self._broken = self._silent = False
+        self._refusing, self._dropped = False, frozenset()
+
+    async def _reset(self) -> None:
+        self._cut()
 
     def _cut(self) -> None:
         for writer in list(self._open):
@@ -79,14 +107,16 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            if self._broken and not self._silent:
+            if self._refusing:
                 writer.transport.abort()
                 return
             with suppress(OSError):
                 far_reader, far_writer = await asyncio.open_connection(*self._random.choice(self._targets()))
                 self._open.add(far_writer)
                 try:
-                    await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+                    await asyncio.gather(
+                        self._pump(reader, far_writer, Way.OUT), self._pump(far_reader, writer, Way.BACK)
+                    )
                 finally:
                     self._open.discard(far_writer)
                     far_writer.transport.abort()
@@ -94,9 +124,11 @@ class Relay:
             self._open.discard(writer)
             writer.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if not self._silent:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
+        while data := await reader.read(SLOW_CHUNK if self._seconds_per_byte else CHUNK):
+            if self._delay or self._seconds_per_byte:
+                await asyncio.sleep(self._delay + len(data) * self._seconds_per_byte)
+            if way not in self._dropped:
                 writer.write(data)
                 await writer.drain()
         if writer.can_write_eof():

@@ -42,10 +42,17 @@ FAULTS = {
     "source spoilt": (25, 3, 25),
     "admission refuses the keys of a rule": (4, 5, 20),
     "rule is hostile": (4, 3, 15),
+    "masters cut off from each other": (4, 2, 20),
+    "follower is slow": (4, 5, 30),
+    "replication stream reset": (3, 0, 0),
+    "snapshot spoilt while its master is down": (5, 1, 8),
+    "master restarted as another release": (5, 1, 6),
 }
 """Weight, shortest and longest duration in seconds."""
 NEIGHBOURS = ("admission refuses the keys of a rule", "rule is hostile")
 """Faults that come as objects of the cluster."""
+REPORTS_PASS = (*NEIGHBOURS, "source spoilt", "API answers 409 to patches", "watch event is no object")
+"""Faults that keep no report from a leader."""
 CHANGES = {
     "device plugged or unplugged": 30,
     "release changed": 12,
@@ -60,7 +67,9 @@ CHANGES = {
     "list annotations poisoned": 6,
 }
 """Weights of what really changes."""
-FAULT_EVERY, CHANGE_EVERY = 2.5, 0.4
+CREW_ENDS = ("machine changed while its worker was away", "node recreated after a reboot", "machine rebooted")
+"""Changes at which the worker's process ends and starts."""
+FAULT_EVERY, CHANGE_EVERY = 2.2, 0.4
 """Mean seconds between two faults, and between two changes."""
 
 
