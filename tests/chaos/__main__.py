@@ -81,7 +81,7 @@ def report(run: Run) -> None:
 
 def tell_terms(run: Run) -> None:
     """What leaders knew of what was acknowledged, and what was done to them in detail."""
-    for line in run.knowledge.summary():
+    for line in run.knowledge.summary(run.begun):
         run.say(line)
     asked, unanswered = sum(run.observer.asked.values()), run.observer.unanswered
     run.say(f"  all workers asked to report: {asked:.0f} times; looks that a leader did not answer: {unanswered}")

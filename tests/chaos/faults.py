@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.fleet import Fleet, Undo, Unit
-from tests.chaos.master import RELEASES, THIS
+from tests.chaos.master import NEWER, OLDER, THIS
 from tests.chaos.relay import BOTH, Relay, Way
 from tests.chaos.schedule import Event
 from tests.chaos.snapshots import spoil
@@ -33,6 +33,7 @@ from tests.faults.trouble import (
     too_old,
 )
 
+RELEASE = "master restarted as another release"
 Filters = Mapping[str, Any]
 SIGNALS = {"killed": signal.SIGKILL, "terminated": signal.SIGTERM}
 API_REST = 20.0
@@ -102,7 +103,7 @@ class Faults:
             return None
         if kind == "snapshot spoilt while its master is down":
             return self._spoil_snapshot(unit, dice)
-        if kind == "master restarted as another release":
+        if kind == RELEASE:
             return self._change_release(unit, dice)
         return unit.hold(self._disturb(unit, kind.split()[-1], dice))
 
@@ -111,7 +112,10 @@ class Faults:
         return "" if event.kind.startswith("API server") else self._unit(event).name
 
     def _unit(self, event: Event) -> Unit:
+        """A master of another release is the next one whose release changes: it becomes this one again."""
         units = self.fleet.crews if event.kind.startswith(("worker", "clock of a worker")) else self.fleet.masters
+        if event.kind == RELEASE and (others := [unit for unit in units if unit.release != THIS]):
+            return others[0]
         return units[event.target % len(units)]
 
     def _disturb(self, unit: Unit, what: str, dice: random.Random) -> Undo:
@@ -137,10 +141,10 @@ class Faults:
         return unit.hold(self.end(unit, dice.choice(tuple(SIGNALS.values())), change))
 
     def _change_release(self, unit: Unit, dice: random.Random) -> Undo:
-        release = next_release(unit.release, self._other(unit).release, dice)
+        release = THIS if unit.release != THIS else dice.choice((OLDER, NEWER))
 
         def change() -> None:
-            self.details[f"release: {unit.release} to {release}, beside {self._other(unit).release}"] += 1
+            self.details[f"release: {unit.release} to {release}"] += 1
             unit.become(release)
 
         return unit.hold(self.end(unit, dice.choice(tuple(SIGNALS.values())), change))
@@ -229,11 +233,6 @@ class Faults:
     def _reset(self, unit: Unit) -> Undo:
         _proxy(unit).cut_all()
         return lambda: None
-
-
-def next_release(own: str, other: str, dice: random.Random) -> str:
-    """Another release than its own, one minor release from that of the other master at most."""
-    return dice.choice([one for one in RELEASES if one != own and (one == other or THIS in (one, other))])
 
 
 def _slow(stream: Relay, dice: random.Random) -> Undo:

@@ -78,6 +78,7 @@ class Term:
     master: str
     process: int
     since: float
+    release: str = ""
     looks: int = 0
     known: int = 0
     unknown: int = 0
@@ -85,6 +86,13 @@ class Term:
     complete: float | None = None
     over: float | None = None
     complained: set[tuple[str, str]] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        who = f"{self.master}, release {self.release}" if self.release else self.master
+        end = (
+            "ended before all were" if self.complete is None else f"all known after {self.complete - self.since:.1f} s"
+        )
+        return f"{who}: {self.known} known, {self.unknown} unknown, {self.older} older; {end}"
 
 
 @dataclass
@@ -121,13 +129,13 @@ class Knowledge:
             if worker.boots[-1:] != [one.stamp.boot]:
                 worker.boots.append(one.stamp.boot)
 
-    def lead(self, master: str, process: int, at: float) -> None:
+    def lead(self, master: str, process: int, at: float, release: str = "") -> None:
         """That process of a master leads; no other one does any more."""
         with self._lock:
             term = self._term()
             if term is None or (term.master, term.process) != (master, process):
                 self.over(at)
-                self.terms.append(Term(master, process, at))
+                self.terms.append(Term(master, process, at, release))
 
     def over(self, at: float) -> None:
         """The master that led does not any more."""
@@ -178,8 +186,8 @@ class Knowledge:
             for node in self.missing():
                 self._complain(term, LATE, node, "not known at the end", "known", at)
 
-    def summary(self) -> list[str]:
-        """What leaders knew when they began, and how long it took until they knew all."""
+    def summary(self, begun: float) -> list[str]:
+        """What leaders knew when they began, and how long it took until they knew all; `begun` is the time 0."""
         terms = [term for term in self.terms if term.looks]
         known, unknown, older = (sum(getattr(term, kind) for term in terms) for kind in ("known", "unknown", "older"))
         times = [term.complete - term.since for term in terms if term.complete is not None]
@@ -190,6 +198,7 @@ class Knowledge:
             f"  leaderships with all nodes known: {len(times)}, after {slowest:.1f} s at most; others ended before",
             f"  nodes that no leader knew for a time: {len(self.waits)}, for {longest:.1f} s at most,"
             f" {sum(wait > LIMIT for wait in self.waits)} for more than {LIMIT:.0f} s",
+            *(f"    {term.since - begun:8.2f} {term}" for term in terms),
         ]
 
     def _term(self) -> Term | None:

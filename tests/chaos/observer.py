@@ -94,7 +94,8 @@ class Observer:
         """The term of a master that does not answer lasts until it ends, or another one leads."""
         now = time.monotonic()
         if len(leading) == 1:
-            self.knowledge.lead(leading[0].name, leading[0].program.pid, now)
+            unit = leading[0]
+            self.knowledge.lead(unit.name, unit.program.pid, now, unit.release)
             return
         term = self.knowledge.terms[-1] if self.knowledge.terms else None
         for unit in self.masters:

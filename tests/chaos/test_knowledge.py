@@ -180,7 +180,7 @@ def test_how_long_a_node_was_unknown_is_counted_across_leaders() -> None:
     fleet.look(1)
     fleet.knowledge.over(BEGUN + 50)
     fleet.knowledge.look(Look(BEGUN + 60, {}))
-    fleet.knowledge.lead("master-0", 3, BEGUN + 100)
+    fleet.knowledge.lead("master-0", 3, BEGUN + 100, "older")
     fleet.look(201, SECOND)
     assert fleet.knowledge.waits == [200]
     assert [(term.master, term.complete) for term in fleet.knowledge.terms] == [
@@ -188,11 +188,13 @@ def test_how_long_a_node_was_unknown_is_counted_across_leaders() -> None:
         ("master-1", None),
         ("master-0", BEGUN + 201),
     ]
-    assert fleet.knowledge.summary() == [
+    assert fleet.knowledge.summary(BEGUN) == [
         "reports acknowledged: 2; leaderships: 3, of which seen: 2",
         "  nodes at their beginning: 1 known, 1 unknown, 0 with an older report",
         "  leaderships with all nodes known: 1, after 101.0 s at most; others ended before",
         "  nodes that no leader knew for a time: 1, for 200.0 s at most, 1 for more than 180 s",
+        "        0.00 master-1: 0 known, 1 unknown, 0 older; ended before all were",
+        "      100.00 master-0, release older: 1 known, 0 unknown, 0 older; all known after 101.0 s",
     ]
 
 
