@@ -30,6 +30,11 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=100, help="workers that speak at the same time")
     parser.add_argument("--processes", type=int, default=2, help="processes that speak for them")
     parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="API server and etcd have one half of the cores, everything else the other: a master's machine is another",
+    )
+    parser.add_argument(
         "--peer", type=Path, help="NFD's nfd-master: measure it after ours on the same fleet, and nothing else"
     )
     given = parser.parse_args()
@@ -40,7 +45,7 @@ def main() -> None:
 
 
 async def fleet(given: argparse.Namespace) -> None:
-    async with setting(given.processes) as run:
+    async with setting(given.processes, apart=given.apart) as run:
         try:
             await measure(run, given)
         finally:

@@ -11,8 +11,8 @@ from bench.fleet import bare
 from bench.fleet.cluster import NAMESPACE, Link, each
 from bench.fleet.gauges import resident
 from bench.fleet.machines import node_name
-from bench.fleet.run import Run
-from bench.fleet.scenarios import PATIENCE, F
+from bench.fleet.run import Cost, Run
+from bench.fleet.scenarios import PATIENCE, F, per_node
 from nfd.kube.paths import NODES, object_path
 from nfd.master.security.authentication import MASTERS_AUDIENCE
 from tests.e2e.programs import Program
@@ -51,12 +51,14 @@ async def killed(run: Run, at_once: int) -> None:
     run.masters = [other]
     run.watcher.expect(run.names(range(nodes)), lambda labels: labels.get(f"{F}{LABEL}") == "yes")
     began = time.monotonic()
-    await asyncio.to_thread(run.plane.request, "POST", RULES, RULE)
-    times = (await run.watcher.shown(PATIENCE)).values()
+    async with run.cost() as cost:
+        await asyncio.to_thread(run.plane.request, "POST", RULES, RULE)
+        times = (await run.watcher.shown(PATIENCE)).values()
     rate, lost = (nodes - 1) / (max(times) - min(times)), run.watcher.removed - removed
     writes = [event for event in run.plane.writes(mark) if "nfd-master" in event.user]
     other.stop()
-    limit = await same_bodies(run)
+    loop = await same_bodies(run)
+    limit = nodes / loop.seconds
     table.add(f"leader killed with {nodes}: first write of a rule", f"{min(times) - began:.2f} s", "2 s", "")
     table.add(
         "leader killed: rate from the first write on, share of a bare loop",
@@ -64,6 +66,8 @@ async def killed(run: Run, at_once: int) -> None:
         "0.8",
         f"{rate:.0f} of {limit:.0f} nodes/s",
     )
+    table.add("leader killed: the rule", "", "", per_node(cost, nodes))
+    table.add("leader killed: the bare loop", "", "", per_node(loop, nodes))
     table.add(
         "leader killed: labels removed, writes beside the rule's",
         f"{lost}, {len(writes) - nodes}",
@@ -103,8 +107,8 @@ async def copy_all(run: Run, follower: Program) -> None:
     )
 
 
-async def same_bodies(run: Run) -> float:
-    """Writes per second of a loop that sends what the master sent, after it was taken away again."""
+async def same_bodies(run: Run) -> Cost:
+    """What it costs if a loop sends what the master sent, after it was taken away again."""
     link, bodies = Link(run.plane, bare.PARALLEL), dict[int, bytes]()
 
     async def one(number: int) -> None:
@@ -116,6 +120,6 @@ async def same_bodies(run: Run) -> float:
     await each(range(run.nodes), bare.PARALLEL, one)
     await link.close()
     await bare.undo(run.plane, bodies)
-    began = time.monotonic()
-    await bare.send(run.plane, bodies)
-    return run.nodes / (time.monotonic() - began)
+    async with run.cost() as cost:
+        await bare.send(run.plane, bodies)
+    return cost

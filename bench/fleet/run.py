@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,10 +118,26 @@ class Run:
         cost.asked = await asyncio.to_thread(requests, self.plane, mark)
 
 
+@contextmanager
+def control_plane(*, apart: bool) -> Iterator[ControlPlane]:
+    """The control plane; with `apart`, it has one half of the cores, and everything that is started then the other."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    if apart and not half:
+        raise SystemExit("--apart needs two cores")
+    try:
+        os.sched_setaffinity(0, cores[:half] if apart else cores)
+        with ControlPlane() as plane:
+            os.sched_setaffinity(0, cores[half:] if apart else cores)
+            yield plane
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 @asynccontextmanager
-async def setting(processes: int) -> AsyncIterator[Run]:
-    """The control plane, kubelets and a watcher; no master yet."""
-    with ControlPlane() as plane, tempfile.TemporaryDirectory(prefix="nfd-fleet-") as name:
+async def setting(processes: int, *, apart: bool = False) -> AsyncIterator[Run]:
+    """The control plane, kubelets and a watcher; no master yet. `apart` as in `control_plane`."""
+    with control_plane(apart=apart) as plane, tempfile.TemporaryDirectory(prefix="nfd-fleet-") as name:
         folder = Path(name)
         kubeconfig = await asyncio.to_thread(cluster.prepare, plane)
         run = Run(plane, kubeconfig, folder, folder / "tokens", Watcher(plane), Crew(processes), Least(plane))

@@ -32,10 +32,11 @@ class Kind(StrEnum):
     RESOURCES = "extendedResources"
     TAINTS = "taints"
 
-    @property
-    def one(self) -> str:
-        """One of them, as `Dropped` and metrics name it: `label`."""
-        return self.value.removesuffix("s")
+    one: str
+    """One of them, as `Dropped` and metrics name it: `label`."""
+
+    def __init__(self, kind: str) -> None:
+        self.one = kind.removesuffix("s")
 
 
 @dataclass(frozen=True, slots=True)

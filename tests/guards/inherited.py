@@ -16,9 +16,15 @@ INHERITED = (
     ),
     Guard(  # a Node that carries something else has had a newer report
         "nfd/master/node/reconcile.py",
-        "asked = settings.outcome_of(node, report if carried else None)",
-        "asked = settings.outcome_of(node, report)",
+        "asked = self._settings.outcome_of(node, report if carried else None)",
+        "asked = self._settings.outcome_of(node, report)",
         ADDS,
+    ),
+    Guard(  # as long as nothing changes
+        "nfd/master/node/reconcile.py",
+        "known[1] is not report or not (known[0] is node or node.same_content(known[0])):",
+        "known[1] is not report:",
+        PURE + "test_a_node_that_changes_is_compared_again",
     ),
     Guard(  # one that carries it may still be due for a newer one
         "nfd/master/node/reconcile.py",

@@ -276,6 +276,25 @@ async def test_a_rule_that_changes_adds_until_the_worker_has_reported(tmp_path: 
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "edit", [{"labels": {F + "cpu-a": "theirs"}}, {"annotations": UNKNOWN}], ids=["label", "record"]
+)
+async def test_a_node_that_changes_is_compared_again(edit: Json, tmp_path: Path) -> None:
+    store, worker = await opened(tmp_path), Worker(NAME)
+    last = Leader(store)
+    await last.take(report := worker.report({F + "cpu-a": "1"}))
+    following = Leader(store)
+    await following.inherit(report)
+    for _ in range(2):
+        await following.passes.reconcile(NAME)
+        assert following.reports.standing(NAME) is Standing.INHERITED
+    Folder(tmp_path).edit(NAME, {"metadata": edit})
+    await store.read(NAME)
+    await following.passes.reconcile(NAME)
+    assert following.reports.standing(NAME) is Standing.OUTDATED
+    await store.close()
+
+
 async def test_heartbeats_write_nothing_although_the_record_names_a_report(tmp_path: Path) -> None:
     worker, store = Worker(NAME), await opened(tmp_path)
     leader = Leader(store)

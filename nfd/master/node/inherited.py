@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import Origin
-from nfd.master.node.plan import NodePlan
+from nfd.master.node.plan import KeyChanges
 from nfd.report import Order
+from nfd.store.base import Node
 
 
-def is_carried(planned: NodePlan, order: Order | None) -> bool:
+def is_carried(node: Node, planned: KeyChanges, order: Order | None) -> bool:
     """Whether the Node carries exactly what that report gives. `planned` is made of the report alone, without rules.
 
     Keys that a rule or an object has set do not count. The record on the Node must be proven and of the same boot.
     """
-    before, node = planned.before, planned.node
+    before = planned.listed
     if order is None or before.boot_id != order.boot_id or node.boot_id not in ("", order.boot_id):
         return False
     if before.at is not None and before.at > (order.started, order.sequence):

@@ -160,11 +160,27 @@ def plan(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """What a pass changes on a Node without the bookkeeping. `listed` is what the Node's lists say, `ours` without what
+    they name and nfd may not change."""
+
+    listed: Owned
+    ours: Owned
+    changes: Mapping[Kind, Change]
+
+
+def plan_keys(goal: Goal, node: Node) -> KeyChanges:
+    """The changes of all kinds."""
+    listed = _owned_before(goal, node)
+    ours = _ours(listed, goal, node)
+    return KeyChanges(listed, ours, {kind: _plan_kind(kind, goal, ours, node) for kind in Kind})
+
+
 def plan_node(goal: Goal, node: Node) -> NodePlan:
     """The plan of one pass over one Node: all kinds, and the bookkeeping."""
-    desired, listed = goal.desired, _owned_before(goal, node)
-    before = _ours(listed, goal, node)
-    changes = {kind: _plan_kind(kind, goal, before, node) for kind in Kind}
+    desired, planned = goal.desired, plan_keys(goal, node)
+    listed, before, changes = planned.listed, planned.ours, planned.changes
     owned = Owned(
         keys={kind: _own(goal, before, change, kind) for kind, change in changes.items()},
         taints=dict(before.taints)
@@ -200,6 +216,8 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
 
 def _left(kind: Kind, listed: Owned, ours: Owned, goal: Goal, node: Node) -> AbstractSet[str]:
     """Keys that are in the Node's list and on the Node, are not desired, and may not be removed."""
+    if listed is ours:
+        return _NONE
     return (listed.of(kind).keys() - ours.of(kind).keys() - goal.desired.of(kind).keys()) & node.actual(kind).keys()
 
 
@@ -209,15 +227,18 @@ def _ours(listed: Owned, goal: Goal, node: Node) -> Owned:
     Nobody knows who wrote a list without a proof, and a shared label belongs to its latest writer.
     """
     foreign = SHARED & (goal.foreign | node.writers.keys())
-    keys = {
+    others = {
         kind: {
-            key: origin
-            for key, origin in listed.of(kind).items()
-            if may_remove(kind.one, _bare(kind, key), goal.policy, proven=origin != CLAIMED)
-            and not (kind is Kind.LABELS and key in foreign)
+            key
+            for key, origin in keys.items()
+            if not may_remove(kind.one, _bare(kind, key), goal.policy, proven=origin != CLAIMED)
+            or (kind is Kind.LABELS and key in foreign)
         }
-        for kind in Kind
+        for kind, keys in listed.keys.items()
     }
+    if not any(others.values()):
+        return listed
+    keys = {kind: {key: keys[key] for key in keys if key not in others[kind]} for kind, keys in listed.keys.items()}
     return replace(listed, keys=keys)
 
 
@@ -245,20 +266,25 @@ def _owned_before(goal: Goal, node: Node) -> Owned:
 
 def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
     desired = goal.desired
-    owned, wanted, actual = before.of(kind), desired.of(kind), node.actual(kind)
+    owned, wanted = before.of(kind), desired.of(kind)
+    if not owned and not wanted:
+        return Change()
+    actual = node.actual(kind)
     if kind is Kind.RESOURCES:
         actual = {key: _spelt(text, wanted.get(key)) for key, text in actual.items()}
     leaving = goal.leaving(kind)
     if kind is Kind.TAINTS and goal.unlisted(kind):
         leaving = leaving | wanted.keys() | owned.keys()  # an unrecorded taint would never be removed
     silent = {origin for origin in set(owned.values()) if not goal.fresh.proves_absent(origin)}
-    kept = {
-        key
-        for key, origin in owned.items()
-        if origin in silent and key in actual and _holds(key, origin, desired, kind)
-    }
+    kept: set[str] = set()
     if goal.fresh.adds_only:
         kept = {key for key in actual if key in wanted or key not in owned or owned[key] in silent}
+    elif silent:
+        kept = {
+            key
+            for key, origin in owned.items()
+            if origin in silent and key in actual and _holds(key, origin, desired, kind)
+        }
     if goal.fresh.partial:
         kept |= desired.unknown(kind, goal.fresh) & owned.keys() & actual.keys()
     if kind is Kind.LABELS:

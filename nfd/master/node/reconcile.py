@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nfd.errors import Conflict, KubeError, NotFound
 from nfd.master.http.metrics import PLAN, Metrics
@@ -18,7 +19,7 @@ from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
 from nfd.master.node.known_rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node
-from nfd.master.node.plan import CONDITIONS, Act, Goal, NodePlan, plan_node
+from nfd.master.node.plan import CONDITIONS, Act, Goal, NodePlan, plan_keys
 from nfd.master.node.proof import Proof
 from nfd.master.node.shared_labels import SHARED
 from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
@@ -162,6 +163,8 @@ class Reconciler:
         self._foreign: dict[str, frozenset[str]] = {}
         self._logged: dict[str, int] = {}
         self._unchanged: dict[str, _Unchanged] = {}
+        self._carried: dict[str, tuple[Node, Report]] = {}
+        """Inherited reports, each with the Node that carries what it gives."""
         self._derivations = DesiredCache()
         self._generation = object()
         self._pause_until = 0.0
@@ -188,6 +191,7 @@ class Reconciler:
                 if report is not None and self._reports.standing(name) is not Standing.REPORTED:
                     asked = self._evaluate_inherited(node, report)
                 else:
+                    self._carried.pop(name, None)
                     asked = self._settings.outcome_of(node, report)
                 if asked is not None:
                     again = await self._converge(node, asked, began, budget)
@@ -215,7 +219,7 @@ class Reconciler:
         self._generation = object()
         self._rejections.clear()
         self._condition_rejections.clear()
-        for memory in (self._settled, self._logged, self._unchanged, self._contradicted, self._foreign):
+        for memory in self._memories():
             memory.clear()
 
     def forget(self, name: str) -> None:
@@ -224,8 +228,12 @@ class Reconciler:
         self._rejections.forget(name)
         self._startup.forget(name)
         self._condition_rejections.forget(name)
-        for memory in (self._settled, self._logged, self._unchanged, self._contradicted, self._foreign):
+        for memory in self._memories():
             memory.pop(name, None)
+
+    def _memories(self) -> tuple[dict[str, Any], ...]:
+        """What is remembered of nodes, by name."""
+        return self._settled, self._logged, self._unchanged, self._carried, self._contradicted, self._foreign
 
     def refused(self) -> list[Unwritten]:
         """Keys that the API server rejects, with their nodes."""
@@ -247,13 +255,23 @@ class Reconciler:
 
     def _evaluate_inherited(self, node: Node, report: Report) -> Outcome | None:
         """The desired outcome by an inherited report, which counts only if the Node carries what it gives."""
-        settings = self._settings
-        fresh = replace(derive_freshness(report, objects_synced=False), objects_settled=False)
-        alone = Outcome(report, fresh, Evaluation(), settings.policy)
-        carried = is_carried(plan_node(self._goal(node, alone), node), report.order)
+        carried = self._is_carried(node, report)
         self._reports.assess(node.name, carried=carried)
-        asked = settings.outcome_of(node, report if carried else None)
+        asked = self._settings.outcome_of(node, report if carried else None)
         return replace(asked, fresh=asked.fresh.for_inherited()) if carried and asked is not None else asked
+
+    def _is_carried(self, node: Node, report: Report) -> bool:
+        """Whether the Node carries what the report gives. It is not checked again while neither changes."""
+        known = self._carried.pop(node.name, None)
+        if known is None or known[1] is not report or not (known[0] is node or node.same_content(known[0])):
+            fresh = replace(derive_freshness(report, objects_synced=False), objects_settled=False)
+            goal = self._goal(node, Outcome(report, fresh, Evaluation(), self._settings.policy))
+            if not is_carried(node, plan_keys(goal, node), report.order):
+                return False
+            if goal.contested or goal.foreign or goal.remembered is not None:
+                return True
+        self._carried[node.name] = node, report
+        return True
 
     async def _converge(self, node: Node, asked: Outcome, began: float, budget: Budget) -> float | None:
         rest, speaks = self._unchanged.pop(node.name, None), self._speaks(node, asked)
