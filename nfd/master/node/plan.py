@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from nfd import names
 from nfd.master.node.desired import ALL_FRESH, OBJECT_ORIGIN, RULE_ORIGIN, Desired, Freshness
 from nfd.master.node.ownership import (
+    CACHED_LISTS,
     CLAIMED,
     LISTS,
+    LONGEST,
     ORIGINS,
     Origin,
     Owned,
@@ -26,6 +28,7 @@ from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.shared_labels import SHARED
 from nfd.quantity import same_quantity
 from nfd.rules.policy import Policy, may_remove
+from nfd.runtime.cache import LruCache
 from nfd.store.base import Condition, Kind, Node
 
 CONDITIONS = "conditions"
@@ -228,18 +231,33 @@ def _ours(listed: Owned, goal: Goal, node: Node) -> Owned:
     """
     foreign = SHARED & (goal.foreign | node.writers.keys())
     others = {
-        kind: {
-            key
-            for key, origin in keys.items()
-            if not may_remove(kind.one, _bare(kind, key), goal.policy, proven=origin != CLAIMED)
-            or (kind is Kind.LABELS and key in foreign)
-        }
+        kind: _not_removable(kind, keys, goal.policy) | (foreign & keys.keys() if kind is Kind.LABELS else _NONE)
         for kind, keys in listed.keys.items()
     }
     if not any(others.values()):
         return listed
     keys = {kind: {key: keys[key] for key in keys if key not in others[kind]} for kind, keys in listed.keys.items()}
     return replace(listed, keys=keys)
+
+
+def _not_removable(kind: Kind, keys: Mapping[str, Origin], policy: Policy) -> frozenset[str]:
+    """Keys of a list that nfd may not remove. Nodes with equal lists share the parsed one, so it is checked once."""
+    identity = kind, id(keys), id(policy)
+    if (known := _checked.get(identity)) is not None:
+        _checked.move_to_end(identity)
+        return known[2]
+    found = frozenset(
+        key
+        for key, origin in keys.items()
+        if not may_remove(kind.one, _bare(kind, key), policy, proven=origin != CLAIMED)
+    )
+    if sum(map(len, keys)) <= LONGEST:
+        _checked.put(identity, (keys, policy, found))
+    return found
+
+
+_checked = LruCache[tuple[Kind, int, int], tuple[Mapping[str, Origin], Policy, frozenset[str]]](CACHED_LISTS)
+"""By identity; an entry keeps its list and policy alive."""
 
 
 def _bare(kind: Kind, key: str) -> str:
