@@ -351,9 +351,10 @@ class Service:
         for number, name in enumerate(list(self._store.names())):
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-            if (node := self._store.get(name)) is not None and self._had_worker(node):
+            known = self._handler.reports.is_known(name)
+            if (node := self._store.get(name)) is not None and (known or self._had_worker(node)):
                 nodes += 1
-                unknown += not self._handler.reports.is_known(name)
+                unknown += not known
         return nodes, unknown
 
     def _add_all(self) -> None:
