@@ -12,10 +12,17 @@ from bench.fleet.gauges import resident
 from bench.fleet.killed import killed
 from bench.fleet.lost import lost
 from bench.fleet.peer import compare
+from bench.fleet.replicas import idle_replicas
 from bench.fleet.run import Run, setting
 
 STAGES = (100, 1000, 5000, 15000)
-OTHER_MASTERS = {"restart": scenarios.restart, "leaders": scenarios.hand_over, "lost": lost, "killed": killed}
+OTHER_MASTERS = {
+    "restart": scenarios.restart,
+    "leaders": scenarios.hand_over,
+    "lost": lost,
+    "killed": killed,
+    "replicas": idle_replicas,
+}
 ALL = ("idle", "change", "tenth", "rules", *OTHER_MASTERS)
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from pathlib import Path
 
 from bench.fleet import bare
-from bench.fleet.cluster import NAMESPACE, Link, each
+from bench.fleet.cluster import Link, each
 from bench.fleet.gauges import resident
 from bench.fleet.machines import node_name
+from bench.fleet.replicas import start_replicas
 from bench.fleet.run import Cost, Run
 from bench.fleet.scenarios import PATIENCE, F, per_node
 from nfd.kube.paths import NODES, object_path
-from nfd.master.security.authentication import MASTERS_AUDIENCE
 from tests.e2e.programs import Program
 
-REPLICATED = 60.0
 CONFLICT = 409
 LABEL = "killed"
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
@@ -33,14 +31,7 @@ RULE = {
 
 async def killed(run: Run, at_once: int) -> None:
     """Two replicas with all reports; the leader is killed, and a rule is made as soon as the other one leads."""
-    run.master.stop()
-    run.masters.clear()
-    first, second = [await start(run, number) for number in range(2)]
-    leader = await run.until_leads(first, second)
-    other = first if leader is second else second
-    run.masters = [leader, other]
-    await run.crew.report(range(run.nodes), run.target, at_once)
-    await run.until(lambda: unreplicated(leader, run.nodes), REPLICATED)
+    leader, other = await start_replicas(run, at_once)
     await copy_all(run, other)
     table, nodes = run.table, run.nodes
     table.add(
@@ -76,23 +67,6 @@ async def killed(run: Run, at_once: int) -> None:
         "0, 0",
         f"{len(asked) - len(writes)} conflicts with kubelets' updates",
     )
-
-
-def unreplicated(leader: Program, nodes: int) -> str:
-    replicated = leader.metric("nfd_master_reports_replicated")
-    return "" if replicated >= nodes else f"the follower has {replicated:.0f} of {nodes} reports"
-
-
-async def start(run: Run, number: int) -> Program:
-    path = Path(run.folder, f"replication-{number}")
-    token = await asyncio.to_thread(
-        lambda: run.plane.service_account_token(
-            "nfd-master", NAMESPACE, audience=MASTERS_AUDIENCE, node=node_name(number)
-        )
-    )
-    path.write_text(token)
-    flags = ("--enable-leader-election", f"--replication-token-file={path}")
-    return await run.start_master(*flags)
 
 
 async def copy_all(run: Run, follower: Program) -> None:

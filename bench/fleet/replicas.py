@@ -1,0 +1,84 @@
+"""Two masters that share their reports, and what that adds to the cost while nothing changes."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from pathlib import Path
+
+from bench.fleet.cluster import NAMESPACE
+from bench.fleet.gauges import cpu_seconds
+from bench.fleet.machines import node_name
+from bench.fleet.run import Run
+from bench.fleet.scenarios import pace_of
+from nfd.master.security.authentication import MASTERS_AUDIENCE
+from tests.e2e.programs import Program
+
+REPLICATED = 60.0
+ROUNDS = 5
+MEASURED = 20.0
+"""Seconds of each round."""
+
+
+async def start_replicas(run: Run, at_once: int) -> tuple[Program, Program]:
+    """The leader, which has all reports of the workers, and the follower, which has copied them."""
+    run.master.stop()
+    run.masters.clear()
+    first, second = [await start(run, number) for number in range(2)]
+    leader = await run.until_leads(first, second)
+    follower = first if leader is second else second
+    run.masters = [leader, follower]
+    await run.crew.report(range(run.nodes), run.target, at_once)
+    await run.until(lambda: unreplicated(leader, run.nodes), REPLICATED)
+    return leader, follower
+
+
+def unreplicated(leader: Program, nodes: int) -> str:
+    replicated = leader.metric("nfd_master_reports_replicated")
+    return "" if replicated >= nodes else f"the follower has {replicated:.0f} of {nodes} reports"
+
+
+async def start(run: Run, number: int) -> Program:
+    path = Path(run.folder, f"replication-{number}")
+    token = await asyncio.to_thread(
+        lambda: run.plane.service_account_token(
+            "nfd-master", NAMESPACE, audience=MASTERS_AUDIENCE, node=node_name(number)
+        )
+    )
+    path.write_text(token)
+    flags = ("--enable-leader-election", f"--replication-token-file={path}")
+    return await run.start_master(*flags)
+
+
+async def idle_replicas(run: Run, at_once: int) -> None:
+    """Heartbeats only, by turns with a follower and without one: CPU of the leader, and of the follower."""
+    leader, follower = await start_replicas(run, at_once)
+    spent: dict[bool, list[float]] = {True: [], False: []}
+    copying: list[float] = []
+    for number in range(2 * ROUNDS):
+        with_follower = number % 2 == 0
+        if number:
+            await asyncio.to_thread(follower.start if with_follower else follower.stop)
+        if number and with_follower:
+            await run.until_ready(follower)
+            await run.until(lambda: unreplicated(leader, run.nodes), REPLICATED)
+        before = cpu_seconds([follower.pid]) if with_follower else 0.0
+        spent[with_follower].append(await idle_share(run, leader))
+        if with_follower:
+            copying.append((cpu_seconds([follower.pid]) - before) / MEASURED)
+    alone, leading, following = map(statistics.median, (spent[False], spent[True], copying))
+    run.table.add(
+        f"nothing changes, {run.nodes} nodes: leader without and with a follower, of a core",
+        f"{alone:.1%}, {leading:.1%}",
+        "",
+        f"the follower {following:.1%}; medians of {ROUNDS} times {MEASURED:.0f} s",
+    )
+
+
+async def idle_share(run: Run, leader: Program) -> float:
+    """The share of a core that the leader uses while workers send heartbeats at their pace."""
+    run.masters = [leader]
+    share = range(max(round(run.nodes * MEASURED / pace_of(run.nodes)), 1))
+    async with run.cost() as cost:
+        await run.crew.report(share, run.target, seconds=MEASURED)
+    return cost.spent.master / cost.seconds
