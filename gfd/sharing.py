@@ -1,6 +1,7 @@
-"""The section `sharing`: which resources several pods share (k8s-device-plugin, `api/config/v1`).
+"""The section `sharing`: which resources several pods share, under which names, and when `-SHARED` marks them.
 
-The device plugin's configuration file and `sources.nvidia` of the worker both have it.
+Its format is that of the k8s-device-plugin (`api/config/v1`). The device plugin's configuration file and
+`sources.nvidia` of the worker both have it.
 """
 
 from __future__ import annotations

@@ -118,9 +118,9 @@ ATTRIBUTION = (
         "tests/master/test_objects_cluster.py::test_what_an_object_gave_outlives_a_restart_while_it_makes_no_sense",
     ),
     Guard(  # without a worker's word nothing of its goes
-        "nfd/master/node/desired.py",
-        "UNREPORTED = Freshness(sources={}, blind=True, reported=False)",
-        "UNREPORTED = Freshness()",
+        "nfd/master/node/outcome.py",
+        "fresh = replace(lists, rules=existing, sources={}, blind=True, reported=False)",
+        "fresh = replace(lists, rules=existing, sources={})",
         "tests/faults/test_restarts.py::test_after_a_restart_rules_hold_until_each_worker_has_spoken",
     ),
     Guard(  # a server that knows no such kind tells nothing about objects of it

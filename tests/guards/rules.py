@@ -133,7 +133,7 @@ RULES = (
         "nfd/master/node/outcome.py",
         "evaluated = found.evaluation.complete and found.current",
         "evaluated = found.evaluation.complete",
-        "tests/master/test_costly_rules_cluster.py::test_probes_and_reports_have_their_turn",
+        "tests/master/test_outcome.py::test_absence_proves_nothing_before_all_rules_are_evaluated",
     ),
     Guard(  # what takes too long is suspended
         "nfd/master/rules/suspensions.py",

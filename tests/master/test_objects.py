@@ -13,7 +13,8 @@ from nfd.features import Features
 from nfd.kube.check_responses import spec_version
 from nfd.kube.informer import Store
 from nfd.master.config import NamespaceSelector, Requirement
-from nfd.master.node.desired import UNREPORTED, Freshness
+from nfd.master.node.desired import Freshness
+from nfd.master.node.outcome import NO_RULES, evaluate_node
 from nfd.master.node.ownership import CLAIMED, Owned
 from nfd.master.rules.nodefeatures import (
     NODE_NAME,
@@ -25,10 +26,13 @@ from nfd.master.rules.nodefeatures import (
     speak_alone,
 )
 from nfd.report import Report
-from nfd.store.base import Kind
+from nfd.rules.policy import Policy
+from nfd.store.base import Kind, Node
 
 OWN = "nfd"
 F = "feature.node.kubernetes.io/"
+UNREPORTED = evaluate_node(Node.bare("n"), None, NO_RULES, (), Joining(Policy())).fresh
+"""No report was received for the node: keys of its worker, and of rules that exist, stay."""
 
 
 def item(name: str, namespace: str = OWN, node: str | None = "m", **spec: Any) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from nfd.features import Features, to_json
 from nfd.labels import Naming, derive
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.desired import RULE_ORIGIN, Desired
-from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node, evaluate_report
-from nfd.master.rules.evaluation import Limits
+from nfd.master.node.outcome import NO_RULES, DesiredCache, Evaluated, Outcome, evaluate_node, evaluate_report
+from nfd.master.rules.evaluation import Evaluation, Limits
 from nfd.master.rules.evaluator import Evaluator
 from nfd.master.rules.nodefeatures import FeatureObject, Joining, join_objects
 from nfd.master.rules.ruleset import RuleSet, bind, compile_object, compile_objects
@@ -190,6 +190,22 @@ def cached(items: Sequence[Json], report: Report, found: Sequence[FeatureObject]
         outcomes.append(evaluate_node(node, one, evaluator.rule_set, objects, JOINING, evaluate=evaluator.evaluate))
         desired = derivations.derive(outcomes[-1])
     return of(outcomes[-1], evaluator.rule_set, desired)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("current", [True, False])
+def test_absence_proves_nothing_before_all_rules_are_evaluated(*, complete: bool, current: bool) -> None:
+    """Neither of a key of an existing rule, nor of one whose origin is unknown; a key of a deleted rule goes."""
+    rules = rules_of_objects(written([[{"labels": {"v.io/a": "1"}, "matchFeatures": [{"feature": "no.such"}]}]]))
+    report = Report("n")
+
+    def evaluate(one: Report, _objects: Sequence[FeatureObject], _tentative: bool) -> Evaluated:
+        return Evaluated(one, Evaluation(complete=complete), current)
+
+    fresh = evaluate_node(Node.bare("n"), report, rules, (), JOINING, evaluate=evaluate).fresh
+    (origin,) = rules.origins
+    assert fresh.proves_absent(origin) is fresh.proves_absent(None) is (complete and current)
+    assert fresh.proves_absent(f"{RULE_ORIGIN}gone/r")
 
 
 def sections(trial: Trial) -> dict[str, tuple[list[str], set[str]]]:

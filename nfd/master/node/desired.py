@@ -156,8 +156,6 @@ class Freshness:
 
 
 ALL_FRESH = Freshness()
-UNREPORTED = Freshness(sources={}, blind=True, reported=False)
-"""No report was received for the node: keys of its worker, and of rules that exist, stay."""
 
 
 def derive_desired(

@@ -1,4 +1,4 @@
-{{/* The configuration files. */}}
+{{/* The configuration files, and which values contradict each other. */}}
 
 {{- define "nfd.masterConfig" -}}
 {{- with .Values.master.config }}
