@@ -83,12 +83,12 @@ def page() -> str:
 KINDS = ("text", "number")
 HEAD = """# Labels
 
-This page lists every label that the built-in sources create. It is generated from the docstrings of the code. The
-machine determines the parts in `<…>`. If a feature is missing, the node has no label for it, except for the labels that
-can have the value `false`.
+This page lists every label that the built-in feature sources create. `make generate` writes it from the docstrings of
+the sources. A part in `<…>` depends on the machine, for example on the vendor of a device. If a feature is missing, the
+node has no label for it. Some labels have the value `false` instead: the column *values* shows it.
 
 NodeFeatureRules and NodeFeature objects create labels with other names ([rules.md](rules.md)).
-`nfd explain NODE LABEL` shows which source, rule or object a label comes from. [consumers.md](consumers.md) lists pods
-and operators that select nodes by these labels. [reference/nfd-worker.md](reference/nfd-worker.md) describes the
-options that change them.
+`nfd explain NODE LABEL` shows which source, rule or object created a label. [consumers.md](consumers.md) lists pods and
+operators that select nodes by these labels. [reference/nfd-worker.md](reference/nfd-worker.md) describes the options
+that change these labels.
 """

@@ -14,13 +14,18 @@ TESTS = Path(__file__).parents[1]
 DATA = Path(__file__).with_name("vendor_labels.yaml")
 INTRODUCTION = """# Labels beside those of vendors' tools
 
-This page compares the labels of accelerators with those that the vendor's own tool writes, label by label, on recorded
-machines. The machines are in `tests/hosts`, whose README says where each comes from; those whose names begin with
-`made-` are made by hand, because there is no public capture. Where labels differ, the last column says why.
-[differences.md](differences.md) has all deviations.
+This page compares the labels that this product writes for accelerators with the labels of the vendors' own tools. Each
+table is about one recorded machine. The column *vendor's tool* has the value that the vendor's tool writes, and the
+column *here* has the value that this product writes. If they differ, the column *why* gives the reason.
+[differences.md](differences.md) lists all intended differences.
 
-Left out are AMD's older names `beta.amd.com/gpu.…`, which `sources.amd.beta` writes, and the labels that are alike for
-all vendors ([accelerators.md](accelerators.md)).
+The recordings are in `tests/hosts`. The README there says where each one comes from. Recordings whose names begin with
+`made-` are written by hand, because nobody has published a recording of such a machine.
+
+Two kinds of labels are not in the tables:
+
+* AMD's older names `beta.amd.com/gpu.…`. The worker writes them only with `sources.amd.beta`.
+* The labels `accelerator-<vendor>.…`, which have the same form for all vendors ([accelerators.md](accelerators.md)).
 """
 Json = Mapping[str, Any]
 
