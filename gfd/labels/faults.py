@@ -90,10 +90,13 @@ def details(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """The worst value of all GPUs, where there is a fault.
 
     Labels:
-        gpu.recovery = gpu-reset, node-reboot, drain-p2p, drain-and-reset, number, other: what the driver demands
-        gpu.remap = pending, failed, unrepairable: faulty rows of memory that a reset replaces, or nothing does
-        gpu.fabric.state = not-started, in-progress, failed, limited, recovering, misconfigured, unhealthy: the fabric
-        gpu.xid = number: the Xid that a GPU had, if `gpu-feature-discovery` waits for it
+        gpu.recovery = gpu-reset, node-reboot, drain-p2p, drain-and-reset, number, other:
+            the recovery action that the driver requests for a GPU
+        gpu.remap = pending, failed, unrepairable: a GPU has faulty memory rows. `pending`: the next GPU reset replaces
+            them. `failed`: no spare rows are left. `unrepairable`: the memory cannot be repaired
+        gpu.fabric.state = not-started, in-progress, failed, limited, recovering, misconfigured, unhealthy:
+            the problem of the NVLink fabric
+        gpu.xid = number: an Xid that a GPU has had. Only `gpu-feature-discovery` with `--xid-events` writes this label
     """
     labels: dict[str, str] = {}
     found = find_faults(inventory)

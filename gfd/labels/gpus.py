@@ -93,11 +93,12 @@ def per_model(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """On a node with several models.
 
     Labels:
-        gpu.mixed = true: the GPUs are of several models; the plain labels are about the most numerous one
+        gpu.mixed = true: the GPUs are of several models. Labels without a model in their name, such as
+            `nvidia.com/gpu.product`, are about the model with the most GPUs
         gpu.model.<product>.count = number: GPUs of that model
-        gpu.model.<product>.memory = number: MiB of one GPU of that model
-        gpu.model.<product>.product = text: the model in full
-        gpu.model.<product>.replicas = number: replicas of each GPU of that model; 0 if all of them are in MIG mode
+        gpu.model.<product>.memory = number: memory of one GPU of that model, in MiB
+        gpu.model.<product>.product = text: the full name of the model
+        gpu.model.<product>.replicas = number: replicas of each GPU of that model. 0 if all of them are in MIG mode
     """
     found = models(inventory)
     if len(found) < 2:
@@ -143,7 +144,7 @@ def capabilities(inventory: Inventory, settings: LabelSettings) -> Labelled:
     is shared.
 
     Labels:
-        mig.capable = true, false: whether a GPU can be divided by MIG
+        mig.capable = true, false: whether a GPU supports MIG
         mig.strategy = single, mixed: the MIG strategy that is configured
         mps.capable = true, false: whether GPUs are shared by MPS
     """
@@ -167,14 +168,15 @@ def whole_gpus(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
     Labels:
         gpu.count = number: GPUs that the driver can use
-        gpu.product = text: the model, such as `NVIDIA-H200`; `-SHARED` is added where GPUs are shared under their name
-        gpu.memory = number: MiB of one GPU
-        gpu.memory.unified = true: that is the memory of the machine
-        gpu.replicas = number: replicas of each GPU (sharing)
-        gpu.sharing-strategy = none, time-slicing, mps: how GPUs are shared
+        gpu.product = text: the model, such as `NVIDIA-H200`. The suffix `-SHARED` means that pods share GPUs and that
+            the name of the resource does not show it
+        gpu.memory = number: memory of one GPU, in MiB
+        gpu.memory.unified = true: the GPU uses the memory of the machine
+        gpu.replicas = number: replicas of each GPU. 1 without sharing, 0 if all GPUs are in MIG mode
+        gpu.sharing-strategy = none, time-slicing, mps: how pods share GPUs
         gpu.family = text: the architecture, such as `hopper`
-        gpu.compute.major = number: compute capability, first part
-        gpu.compute.minor = number: compute capability, second part
+        gpu.compute.major = number: first part of the compute capability
+        gpu.compute.minor = number: second part of the compute capability
     """
     found = models(inventory)
     if not found:
@@ -213,7 +215,8 @@ def mode(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """After the PCI class that all devices have, as far as their place on PCI is known.
 
     Labels:
-        gpu.mode = graphics, compute, unknown: whether the GPUs are display controllers
+        gpu.mode = graphics, compute, unknown: the PCI class of the GPUs. `graphics`: VGA controller. `compute`: 3D
+            controller. `unknown`: another class, or several classes
     """
     known = (gpu for gpu in inventory.compute_gpus if not gpu.mute and Fact.PCI not in gpu.unknown)
     classes = {gpu.pci_class for gpu in known} | {gpu.pci_class for gpu in inventory.compute_gpus if gpu.pci_class}
@@ -226,8 +229,8 @@ def topology(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """How the GPUs are connected. The version is that of the links that are up, if it is the same for all.
 
     Labels:
-        gpu.nvlink.version = text: version of NVLink, such as `4.0`, where GPUs are connected by it
-        gpu.numa.aligned = true, false: whether all GPUs are at one NUMA node, where there are several GPUs
+        gpu.nvlink.version = text: version of the NVLinks that are up, such as `4.0`
+        gpu.numa.aligned = true, false: whether all GPUs are on the same NUMA node, if there are several GPUs
     """
     gpus = inventory.compute_gpus
     labels: dict[str, str] = {}
@@ -244,7 +247,7 @@ def clique(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """None if they differ.
 
     Labels:
-        gpu.clique = text: cluster UUID and clique of the NVLink fabric that the GPUs are attached to
+        gpu.clique = text: cluster UUID and clique ID of the GPUs in the NVLink fabric, if all have the same
     """
     found = sorted({gpu.clique for gpu in inventory.compute_gpus if gpu.clique})
     if len(found) > 1:

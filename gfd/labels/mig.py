@@ -31,13 +31,17 @@ def devices(inventory: Inventory, settings: LabelSettings) -> Labelled:
     Labels, where <devices> is `gpu` with the strategy single, `mig-<profile>` (such as `mig-1g.5gb`) with mixed:
         <devices>.count = number: MIG devices of one profile
         <devices>.product = text: model and profile, such as `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`
-        <devices>.memory = number: MiB of one MIG device
+        <devices>.memory = number: memory of one MIG device, in MiB
         <devices>.multiprocessors = number: multiprocessors of one MIG device
-        <devices>.replicas = number: replicas of each MIG device (sharing)
-        <devices>.sharing-strategy = none, time-slicing: how MIG devices are shared
-        <devices>.slices.gi, <devices>.slices.ci = number: slices of a device's GPU instance, compute instance
-        <devices>.engines.copy, <devices>.engines.decoder, <devices>.engines.encoder = number: engines of a device
-        <devices>.engines.jpeg, <devices>.engines.ofa = number: engines of a device
+        <devices>.replicas = number: replicas of each MIG device, 1 without sharing
+        <devices>.sharing-strategy = none, time-slicing: how pods share MIG devices
+        <devices>.slices.gi = number: slices of the GPU instance of one MIG device
+        <devices>.slices.ci = number: slices of the compute instance of one MIG device
+        <devices>.engines.copy = number: copy engines of one MIG device
+        <devices>.engines.decoder = number: video decoders of one MIG device
+        <devices>.engines.encoder = number: video encoders of one MIG device
+        <devices>.engines.jpeg = number: JPEG engines of one MIG device
+        <devices>.engines.ofa = number: optical flow engines of one MIG device
     """
     found = mig_devices(inventory)
     if settings.mig_strategy == SINGLE:

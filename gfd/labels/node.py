@@ -19,8 +19,11 @@ def versions(inventory: Inventory, settings: LabelSettings) -> Labelled:
         cuda.runtime-version.full = text: the newest CUDA version that the driver supports
         cuda.runtime-version.major = number: first part of that CUDA version
         cuda.runtime-version.minor = number: second part of that CUDA version
-        cuda.driver.major, cuda.driver.minor, cuda.driver.rev = text: older name of the driver-version label
-        cuda.runtime.major, cuda.runtime.minor = number: older name of the runtime-version label
+        cuda.driver.major = text: older name of `nvidia.com/cuda.driver-version.major`
+        cuda.driver.minor = text: older name of `nvidia.com/cuda.driver-version.minor`
+        cuda.driver.rev = text: older name of `nvidia.com/cuda.driver-version.revision`
+        cuda.runtime.major = number: older name of `nvidia.com/cuda.runtime-version.major`
+        cuda.runtime.minor = number: older name of `nvidia.com/cuda.runtime-version.minor`
     """
     if not inventory.compute_gpus:
         return Labelled({})
@@ -65,7 +68,8 @@ def timestamp(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """When.
 
     Labels:
-        gfd.timestamp = number: seconds since the epoch; when the GPU labels last changed, alone when it started
+        gfd.timestamp = number: time of the last change of the GPU labels, in seconds since the epoch.
+            `gpu-feature-discovery` writes the time at which it started or last reloaded its configuration
     """
     when = inventory.node.timestamp
     if when is None or not (settings.alone or inventory.gpus):

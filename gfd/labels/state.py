@@ -15,10 +15,10 @@ def health(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
     Labels:
         gpu.present = true: an NVIDIA display controller is on PCI
-        gpu.state = no-driver, library-missing, driver-error, driver-mismatch: why the driver cannot be asked
+        gpu.state = no-driver, library-missing, driver-error, driver-mismatch: why queries to the driver fail
         gpu.state = stale, degraded, mig-pending, mig-invalid: what is wrong with the GPUs
         gpu.count.present = number: GPUs on PCI, if there are more than `gpu.count`
-        gpu.count.failing = number: GPUs that do not answer, where there are such
+        gpu.count.failing = number: GPUs that do not answer or return errors, if there are any
     """
     node = inventory.node
     labels: dict[str, str] = {}

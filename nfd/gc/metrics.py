@@ -21,8 +21,8 @@ class Metrics:
     def families(self) -> Iterator[Family]:
         about = "Start time in seconds since the epoch, with the version as label."
         yield Family("nfd_gc_build_info", "gauge", about, [("", {"version": __version__}, self.started)])
-        yield _counter("nfd_gc_objects_deleted", "Objects deleted because their node is gone.", self.deleted)
-        yield _counter("nfd_gc_object_delete_failures", "Objects that could not be deleted.", self.failed)
+        yield _counter("nfd_gc_objects_deleted", "Objects deleted because their Node no longer exists.", self.deleted)
+        yield _counter("nfd_gc_object_delete_failures", "Objects that nfd-gc could not delete.", self.failed)
         yield failures_family("nfd_gc_")
 
 

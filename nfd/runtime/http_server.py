@@ -93,7 +93,7 @@ def _escape(text: str) -> str:
 
 def failures_family(prefix: str) -> Family:
     """How often the parts of this process failed in a way that was not foreseen, by part."""
-    about = "Unexpected errors by the part of the program, which continues; the log has the traceback."
+    about = "Unexpected errors by task. The program continues. Its log contains the traceback."
     counts = sorted(COUNTS.items())
     return Family(f"{prefix}task_failures", "counter", about, [("_total", {"task": name}, n) for name, n in counts])
 

@@ -180,7 +180,7 @@ def labels(features: Features, config: Rules) -> Labelled:
     Labels:
         rdma.capable = true: a Mellanox device is there
         rdma.available = true: the kernel modules ib_uverbs and rdma_ucm are loaded
-        <key> = text: what rules of the configuration and of `custom.d` give
+        <key> = text: a label of a rule in the configuration or in `custom.d`
     """
     given = run(config, features)
     notes = [(f"rule {failure.rule!r}", failure.reason) for failure in given.errors]

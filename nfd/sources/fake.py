@@ -42,8 +42,8 @@ def labels(features: Features, config: Config) -> Labels:
     """The configured labels, whether or not the features were asked for; a name with a slash is a full key.
 
     Labels:
-        fakefeature1, fakefeature2, fakefeature3 = true: for tests; other names by configuration
-        <name> = text: as configured
+        fakefeature1, fakefeature2, fakefeature3 = true: a label for tests. The configuration can replace it
+        <name> = text: a label for tests that the configuration sets
     """
     return dict(config.labels)
 

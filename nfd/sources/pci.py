@@ -89,9 +89,12 @@ def labels(features: Features, config: Config) -> Labelled:
     The vendor-only alias is for the same devices, and `.present` alone.
 
     Labels:
-        <class>_<vendor>.present = true: a listed PCI device is there; the fields are those of `deviceLabelFields`
-        <class>_<vendor>.sriov.capable = true: a listed PCI device can have virtual functions
-        <vendor>.present = true: a listed PCI device of that vendor is there, whatever its class (`vendorAlias`)
+        <class>_<vendor>.present = true: a PCI device of a class in `deviceClassWhitelist` is there. `deviceLabelFields`
+            says which fields the name has
+        <class>_<vendor>.sriov.capable = true: a PCI device of a class in `deviceClassWhitelist` can have virtual
+            functions
+        <vendor>.present = true: a PCI device of that vendor and of a class in `deviceClassWhitelist` is there. The
+            worker leaves out this label if `vendorAlias` is `false`
     """
     fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor"))
     found: dict[str, str] = {}

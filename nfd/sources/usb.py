@@ -66,7 +66,8 @@ def labels(features: Features, config: Config) -> Labelled:
     """For each listed device; a slash in a serial number is no namespace.
 
     Labels:
-        <class>_<vendor>_<device>.present = true: a listed USB device is there; the fields are `deviceLabelFields`
+        <class>_<vendor>_<device>.present = true: a USB device of a class in `deviceClassWhitelist` is there.
+            `deviceLabelFields` says which fields the name has
     """
     fields, notes = choose_fields(config.device_label_fields, FIELDS, ("class", "vendor", "device"))
     listed = (one for one in features.instances.get(DEVICE, ()) if is_listed(one, config.device_class_whitelist))

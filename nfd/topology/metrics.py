@@ -21,9 +21,11 @@ class Metrics:
     def families(self) -> Iterator[Family]:
         about = "Start time in seconds since the epoch, with the version as label."
         yield Family("nfd_topology_updater_build_info", "gauge", about, [("", {"version": __version__}, self.started)])
-        yield _counter("scan_errors", "Scans that failed; what was published before stays.", self.scan_errors)
-        yield _counter("publish_errors", "Writes that failed and are tried again.", self.publish_errors)
-        yield _counter("writes", "NodeResourceTopology objects written because something changed.", self.written)
+        yield _counter(
+            "scan_errors", "Scans that failed. The NodeResourceTopology object stays as it was.", self.scan_errors
+        )
+        yield _counter("publish_errors", "Writes that failed. The program tries again.", self.publish_errors)
+        yield _counter("writes", "Writes of the NodeResourceTopology object after a change.", self.written)
         yield failures_family("nfd_topology_updater_")
 
 

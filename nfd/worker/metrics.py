@@ -53,14 +53,14 @@ class Metrics:
         yield Family(
             "nfd_worker_feature_discovery_duration_seconds",
             "histogram",
-            "Time of a pass over all sources.",
+            "Time of a scan of all sources.",
             self.durations.samples({"node": self.node}),
         )
         kinds = {"full": self.full_scans, "partial": self.partial_scans}
         yield Family(
             "nfd_worker_scans",
             "counter",
-            "Passes over the sources by kind: full (all that the timer reads), partial (those that an event concerns).",
+            "Scans by kind. full: all sources that the timer reads. partial: the sources that an event concerns.",
             [("_total", {"kind": kind}, count) for kind, count in kinds.items()],
         )
         yield from self._sources()
@@ -78,24 +78,26 @@ class Metrics:
         yield Family(
             "nfd_worker_source_failed",
             "gauge",
-            "1 while the source's latest run failed and its last good result is reported.",
+            "1 if the latest run of the source failed. The worker then reports its last good result.",
             [("", {"source": name}, int(name in failed)) for name in sorted(scans.keys() | failed.keys())],
         )
         yield Family(
             "nfd_worker_source_failures",
             "counter",
-            "Runs of the source that failed, wholly or in part.",
+            "Runs of the source that failed completely or in part.",
             [("_total", {"source": name}, self.source_failures[name]) for name in sorted(scans.keys() | failed.keys())],
         )
         yield from self._devices()
-        yield Family("nfd_worker_labels", "gauge", "Labels found.", [("", {}, len(self.found.labels))])
+        yield Family(
+            "nfd_worker_labels", "gauge", "Labels that the worker has found.", [("", {}, len(self.found.labels))]
+        )
 
     def _devices(self) -> Iterator[Family]:
         if self.found.devices:
             yield Family(
                 "nfd_worker_devices",
                 "gauge",
-                "Devices of a source by state: present in the machine, usable by their driver, failing.",
+                "Devices of a source by state, such as present (in the machine), usable (by their driver) and failing.",
                 [
                     ("", {"source": name, "state": state}, count)
                     for name, states in self.found.devices.items()
@@ -110,13 +112,13 @@ class Metrics:
         yield Family(
             "nfd_worker_early_reports",
             "counter",
-            "Accepted reports that a new master had asked all workers for.",
+            "Accepted reports that the worker sent because a new master asked all workers to report.",
             [("_total", {}, self.early_reports)],
         )
         yield Family(
             "nfd_worker_report_failures",
             "counter",
-            "Reports that were not accepted.",
+            "Reports that the master did not accept.",
             [("_total", {}, self.failures)],
         )
         if self.taken_at is not None:

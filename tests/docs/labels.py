@@ -1,14 +1,15 @@
 """docs/labels.md: all labels, from the docstrings of what makes them: `python -m tests.checks --write`.
 
 The docstring of a source's `labels` and of each GPU labeler has a part `Labels…:` with lines `NAME = VALUES: MEANING`;
-several names have commas between them, and what stands in `<…>` is filled in by the machine.
+a line that is indented deeper continues the one before it. Several names have commas between them. A part in `<…>`
+depends on the machine.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ NAME = "docs/labels.md"
 NVIDIA = "nvidia"
 _ROW = re.compile(r"^ {4}(\S.*?) = (.*?): (.*)$")
 _HEAD = re.compile(r"^Labels\b.*:$")
+_CONTINUED = " " * 8
 _BLANK = re.compile(r"<[^>]*>")
 
 
@@ -56,12 +58,23 @@ def prefix_of(source: Source) -> str:
 def told(makes: Callable[..., Any], source: str, prefix: str) -> Iterator[Row]:
     lines = (inspect.getdoc(makes) or "").splitlines()
     start = next((number for number, line in enumerate(lines) if _HEAD.match(line)), len(lines))
-    for line in lines[start + 1 :]:
+    for line in joined(lines[start + 1 :]):
         found = _ROW.match(line)
         assert found, f"{makes.__module__}.{makes.__qualname__}: not of the form NAME = VALUES: MEANING: {line!r}"
         for name in found[1].split(", "):
             for key, when in filled(name):
                 yield Row(key if "/" in key else f"{prefix}{key}", found[2], f"{found[3]}{when}", source)
+
+
+def joined(lines: Iterable[str]) -> list[str]:
+    """The rows, each with the lines that continue it."""
+    found: list[str] = []
+    for line in lines:
+        if found and line.startswith(_CONTINUED):
+            found[-1] += f" {line.strip()}"
+        else:
+            found.append(line)
+    return found
 
 
 def filled(name: str) -> list[tuple[str, str]]:

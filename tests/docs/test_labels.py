@@ -91,3 +91,20 @@ def test_a_docstring_that_is_not_of_the_form_is_told() -> None:
 
     with pytest.raises(AssertionError, match="not of the form"):
         list(told(labels, NVIDIA, ""))
+
+
+def test_a_line_that_is_indented_deeper_continues_the_row() -> None:
+    def labels() -> None:
+        """X.
+
+        Labels:
+            state = a, b:
+                what is wrong
+            mode = text: one thing,
+                or another
+        """
+
+    assert [(row.key, row.about) for row in told(labels, NVIDIA, "")] == [
+        ("state", "what is wrong"),
+        ("mode", "one thing, or another"),
+    ]

@@ -8,29 +8,29 @@ from tests.fleet.dra_objects import CASES, Case
 
 NAME = "docs/dra.md"
 ABOUT = {
-    "full-gpus": "8 GPUs; two pods share a claim of 2; a claim of 1 has no pod at the moment",
+    "full-gpus": "8 GPUs. Two pods share a claim for 2 GPUs. Another claim holds 1 GPU, and no pod uses it",
     "static-mig": "2 GPUs, one of them divided into 7 MIG devices",
-    "mig-on-demand": "one GPU whose MIG devices are made by claims; one is taken",
-    "time-sliced": "2 GPUs; pods share one of them through one claim",
-    "shared-capacity": "GPUs of which claims take an amount of memory",
-    "admin-access": "a claim with `adminAccess`",
-    "incomplete": "one slice of two is missing",
-    "two-generations": "slices of an older generation are still there",
+    "mig-on-demand": "one GPU. The driver creates a MIG device when a claim requests it. One is allocated",
+    "time-sliced": "2 GPUs. Three pods share one of them through one claim",
+    "shared-capacity": "2 GPUs. Each of two claims takes a part of the memory of one GPU",
+    "admin-access": "one GPU, and a claim with `adminAccess`",
+    "incomplete": "one of two ResourceSlices is missing",
+    "two-generations": "a ResourceSlice of an older generation still exists",
     "tainted": "one of 2 GPUs has a taint",
-    "extended-resource": "a pod requests `nvidia.com/gpu`, and the scheduler made a claim for it",
-    "both-kinds": "device plugin and DRA driver on one node",
-    "amd-gpus": "3 GPUs, one with a taint",
-    "amd-partitions": "2 GPUs, divided before the driver started",
-    "amd-partitions-on-demand": "2 GPUs with AutoPartition; claims have 3 partitions of one, in the memory mode NPS4",
-    "intel-gpus": "4 GPUs, a claim of 2",
-    "gaudi": "8 Gaudi, all in one claim",
-    "several-vendors": "drivers of NVIDIA and AWS, whose devices have the same names",
+    "extended-resource": "2 GPUs. A pod requests `nvidia.com/gpu`, and the scheduler created a claim for it",
+    "both-kinds": "the device plugin and the DRA driver run on one node",
+    "amd-gpus": "3 GPUs. One of them has a taint",
+    "amd-partitions": "2 GPUs that were divided before the driver started",
+    "amd-partitions-on-demand": "2 GPUs with AutoPartition. Claims hold 3 partitions of one GPU, in memory mode NPS4",
+    "intel-gpus": "4 GPUs, and a claim for 2 of them",
+    "gaudi": "8 Gaudi devices, all in one claim",
+    "several-vendors": "the drivers of NVIDIA and AWS. Their devices have the same names",
 }
 
 
 def page(text: str) -> str:
     """The page with its table as it must be."""
-    lines = ["| what is there | allocated/available, of all | problem |", "| --- | --- | --- |"]
+    lines = ["| node | allocated/available, of all | problem |", "| --- | --- | --- |"]
     lines += [f"| {ABOUT[name]} | {_rows(case)} | {'; '.join(case.problems)} |" for name, case in CASES.items()]
     begin, end = "<!-- counted -->\n", "<!-- end of counted -->"
     table = "\n".join(lines)

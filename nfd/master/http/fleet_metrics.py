@@ -25,10 +25,10 @@ MOST_SERIES = 100
 OK = "ok"
 NODE = "node_name"
 """Not `node`, which scraping sets to the node of the master's pod."""
-_INFO = "1 for each Node; labels of the metric are the labels of the Node that featureInfoLabels chooses."
-_NODES = "Nodes with NVIDIA GPUs by product and state; ok if nothing is wrong."
-_GPUS = "NVIDIA GPUs or MIG devices by product and state: usable, failing, missing (on PCI and not usable)."
-_DIFFERING = "Nodes that offer another amount of a GPU resource than their labels say."
+_INFO = "1 for each Node. The metric has those labels of the Node that featureInfoLabels lists."
+_NODES = "Nodes with NVIDIA GPUs by product and state. The state is ok if there is no problem."
+_GPUS = "NVIDIA GPUs or MIG devices by product and state: usable, failing, or missing (on PCI, but neither of these)."
+_DIFFERING = "Nodes whose amount of a GPU resource differs from the amount in their labels."
 Sample = tuple[str, Mapping[str, str], float]
 _ODD = re.compile(r"[^a-zA-Z0-9_]")
 

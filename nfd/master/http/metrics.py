@@ -33,33 +33,37 @@ _CODES = (
     *("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL"),
 )
 COUNTERS = {
-    "node_update_requests": Counter("Passes over a node, repeated ones included."),
-    "node_updates": Counter("Passes that changed a node."),
-    "node_update_failures": Counter("Passes that failed and will be repeated."),
+    "node_update_requests": Counter("Reconciliations of nodes, including repeated ones."),
+    "node_updates": Counter("Reconciliations that changed a node."),
+    "node_update_failures": Counter("Reconciliations that failed. The master tries again."),
     "node_labels_rejected": Counter("Labels that a report or rule requested and the policy does not allow."),
-    "node_extendedresources_rejected": Counter("Extended resources that were requested and are not allowed."),
-    "node_annotations_rejected": Counter("Annotations that were requested and are not allowed."),
-    "node_taints_rejected": Counter("Taints that were requested and are not allowed."),
+    "node_extendedresources_rejected": Counter("Requested extended resources that the policy does not allow."),
+    "node_annotations_rejected": Counter("Requested annotations that the policy does not allow."),
+    "node_taints_rejected": Counter("Requested taints that the policy does not allow."),
     "node_patches": Counter(
-        "PATCH requests for nodes by result: written, conflict (the node had changed, planned again), refused (its "
-        "content was rejected; the rejected keys are found and left out), failed (tried again).",
+        "PATCH requests for nodes by result. written: the API server accepted the request. conflict: the node had "
+        "changed, so the master plans again. refused: the API server rejected the content, so the master finds the "
+        "rejected keys and leaves them out. failed: any other error. The master tries again.",
         {"result": (PATCHED, CONFLICT, REFUSED, FAILED)},
     ),
     "node_keys_removed": Counter(
-        "Keys removed from nodes: a new scan no longer finds them, a rule or third-party object no longer requests "
-        "them, the policy forbids them, staleAfter has passed (silence), or their origin is unknown.",
+        "Keys removed from nodes by cause. scan: a new scan no longer finds the feature. rule: the NodeFeatureRule no "
+        "longer requests the key. object: the NodeFeature object no longer requests it. policy: the configuration no "
+        "longer allows it. silence: the worker has sent no report for longer than staleAfter. unknown: the origin of "
+        "the key is unknown.",
         {"kind": _KINDS, "cause": _CAUSES},
     ),
     "reports": Counter("Reports accepted from workers."),
     "reports_refused": Counter(
-        "Reports rejected, by gRPC status; FAILED_PRECONDITION and UNAVAILABLE also if another master leads, or none.",
+        "Rejected reports by gRPC status code. FAILED_PRECONDITION and UNAVAILABLE can also mean that another master "
+        "is the leader, or that there is no leader.",
         {"code": _CODES},
     ),
     "report_requests": Counter(
-        "Times that this master asked all workers to report, since it knew the features of too few nodes."
+        "Times that this master asked all workers to report because it knew the features of too few nodes."
     ),
     "drift_restored": Counter(
-        "Keys and conditions managed by nfd that somebody else changed or removed and that were restored."
+        "Keys and conditions managed by nfd that the master restored after another writer changed or removed them."
     ),
     "startup_taints_removed": Counter("Startup taints removed from labelled nodes."),
     "nodefeaturerule_processing_errors": Counter("Rules that could not be evaluated on a node."),
@@ -69,26 +73,26 @@ COUNTERS = {
 GAUGES = {
     "nodes": "Nodes known from the node store.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
-    "reports_known": "Nodes whose features are known: rules act on them.",
+    "reports_known": "Nodes whose features are known. The master evaluates rules for these nodes.",
     "reports_replicated": "Reports that another master has confirmed.",
-    "snapshot_age_seconds": "Seconds since the last snapshot of the reports was written.",
+    "snapshot_age_seconds": "Seconds since the master last wrote a snapshot of the reports.",
     "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
-    "startup_tainted_nodes": "Nodes that still have a startup taint that is to be removed.",
-    "contested_keys": "Keys and conditions that others have changed or removed more than twice within ten minutes.",
-    "queued_nodes": "Nodes waiting for a pass.",
+    "startup_tainted_nodes": "Nodes that still have a startup taint that the master must remove.",
+    "contested_keys": "Keys and conditions that other writers changed or removed more than twice within ten minutes.",
+    "queued_nodes": "Nodes that wait for a reconciliation.",
     "store_connected": "1 while the watch on nodes works.",
-    "leading": "1 while this master is the leader, which writes.",
+    "leading": "1 while this master is the leader. The leader writes to nodes.",
     "nodefeaturerules": "NodeFeatureRule objects known.",
     "failing_rules": "Rules that are invalid, or could not be evaluated on some node.",
     "nodefeatures": "NodeFeature objects known.",
-    "surplus_nodefeatures": "NodeFeature objects that are not used, since their node has too many.",
-    "nodefeatures_without_node": "NodeFeature objects that name no node, or one that does not exist.",
+    "surplus_nodefeatures": "NodeFeature objects that the master ignores because their node has too many.",
+    "nodefeatures_without_node": "NodeFeature objects that name no node, or a node that does not exist.",
     "malformed_objects": "Custom resources that are invalid and ignored.",
 }
 _UNWRITTEN = (
-    "Nodes without a key that they should have: an admission policy or webhook rejects it, or a label that another "
-    "product writes too has another value. Key * stands for every change of a node."
+    "Nodes that lack a key that they should have. An admission policy or webhook rejects the key, or another product "
+    "has set a label that it shares with nfd to another value. Key * stands for every change of a node."
 )
 RULE_EVALUATION = "nodefeaturerule_processing_duration_seconds"
 PLAN = "node_plan_duration_seconds"
@@ -97,7 +101,7 @@ _FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
 HISTOGRAMS = {
     RULE_EVALUATION: ("Time to evaluate all rules over one node.", _FAST),
     PLAN: ("Time to plan one node, including its rules if they have to be evaluated.", _FAST),
-    PATCH: ("Time that a PATCH of a node took.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
+    PATCH: ("Time of a PATCH request for a node.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
 }
 _REJECTED = {
     "label": "node_labels_rejected",

@@ -111,24 +111,26 @@ def labels(features: Features, config: Config) -> Labelled:
 
     Labels:
         <vendor>.present = true: an accelerator of that vendor is on PCI
-        <vendor>.product = text: the model, if all are of the same
+        <vendor>.product = text: the model, if all devices are of the same model
         <vendor>.product.<product> = number: devices of that model, if there are several models
-        <vendor>.count = number: devices, virtual functions not among them
-        <vendor>.count.failing = number: devices without a working driver, where there are such
-        <vendor>.count.vfio = number: devices that are kept for virtual machines, where there are such
-        <vendor>.count.virtual = number: virtual functions, where there are such
-        <vendor>.memory = number: MiB of one whole device, of the smallest
-        <vendor>.driver = text: the kernel driver, if all have the same
+        <vendor>.count = number: devices. Virtual functions count only if there is no other device of the vendor
+        <vendor>.count.failing = number: devices without a working driver, if there are any
+        <vendor>.count.vfio = number: devices that VFIO holds for virtual machines, if there are any
+        <vendor>.count.virtual = number: virtual functions that `count` does not contain, if there are any
+        <vendor>.memory = number: memory of the smallest device, in MiB
+        <vendor>.driver = text: the kernel driver, if all devices have the same
         <vendor>.state = no-driver, driver-error, degraded, vfio: what is wrong with the devices
         any.present = true: an accelerator of any vendor is on PCI
-        any.memory = number: MiB of one whole device, of the smallest that has memory of its own
-        furiosa.ai/npu.count, rebellions.ai/npu.count = number: devices
-        furiosa.ai/npu.family, rebellions.ai/npu.family = text: their family, if all are of the same
-        furiosa.ai/npu.product, rebellions.ai/npu.product = text: the model, if all are of the same
-        rebellions.ai/npu.present = true: a device is on PCI
+        any.memory = number: memory of the smallest device that has its own memory, in MiB
+        furiosa.ai/npu.count, rebellions.ai/npu.count = number: devices of the vendor
+        furiosa.ai/npu.family, rebellions.ai/npu.family = text: the family, if all devices are of the same family
+        furiosa.ai/npu.product, rebellions.ai/npu.product = text: the model, if all devices are of the same model
+        rebellions.ai/npu.present = true: a device of the vendor is on PCI
         rebellions.ai/driver-version.full = text: the driver's version
-        rebellions.ai/driver-version.major, rebellions.ai/driver-version.minor = text: its first and second part
-        rebellions.ai/driver-version.patch, rebellions.ai/driver-version.revision = text: its third part, and the rest
+        rebellions.ai/driver-version.major = text: first part of the driver's version
+        rebellions.ai/driver-version.minor = text: second part of the driver's version
+        rebellions.ai/driver-version.patch = text: third part of the driver's version
+        rebellions.ai/driver-version.revision = text: rest of the driver's version, such as `6d00b56`
         intel.feature.node.kubernetes.io/gaudi = true: an Intel Gaudi is on PCI
     """
     return Labelled(derive_labels(features, config.exclude, vendor_labels=config.vendor_labels))

@@ -75,17 +75,20 @@ def labels(features: Features, config: Config) -> Labels:
     """A property that all GPUs share has a plain label; one that differs has a label with a count for each value.
 
     Labels:
-        amd.com/gpu.<property> = text: what all GPUs (or partitions) have: `vram`, `cu-count` and so on
-        amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value, if they differ
-        amd.com/gpu.driver-version = text: version of AMD's own driver
-        amd.com/gpu.driver-src-version = text: checksum of the driver's source
-        amd.com/gpu.compute-memory-partition = text: how all GPUs are divided, such as `cpx_nps4`
+        amd.com/gpu.<property> = text: value of a property such as `vram` or `cu-count`, if all GPUs (or partitions)
+            have the same value
+        amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value, if there are several values
+        amd.com/gpu.driver-version = text: version of AMD's own driver. The driver of the kernel has no version
+        amd.com/gpu.driver-src-version = text: checksum of the driver's source code
+        amd.com/gpu.compute-memory-partition = text: compute and memory partition mode of the GPUs, such as `cpx_nps4`,
+            if all have the same
         amd.com/gpu.compute-partitioning-supported = true, false: whether the GPUs can be divided
         amd.com/gpu.memory-partitioning-supported = true, false: whether the memory of the GPUs can be divided
-        amd.com/gpu.mode = container, pf-passthrough, vf-passthrough: who gets the GPUs
-        beta.amd.com/gpu.<property> = text: older name of that label
-        beta.amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value
-        beta.amd.com/gpu.firmware.<firmware>.fw.<version> = number: GPUs with that version of a firmware
+        amd.com/gpu.mode = container, pf-passthrough, vf-passthrough: whether containers, virtual machines with whole
+            GPUs, or virtual machines with virtual functions use the GPUs
+        beta.amd.com/gpu.<property> = text: older name of `amd.com/gpu.<property>`
+        beta.amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value, also if all have the same
+        beta.amd.com/gpu.firmware.<firmware>.fw.<version> = number: GPUs with that version of the firmware
     """
     return derive_labels(features, config)
 

@@ -168,10 +168,10 @@ def labels(features: Features, config: Config) -> Labels:
         model.id = number: the processor's model within its family
         model.hypervisor = text: the hypervisor that the machine runs on, `none` without one
         hardware_multithreading = true, false: whether a core runs several threads
-        cstate.enabled = true, false: whether intel_idle may enter idle states
-        pstate.status = active, passive, off: what intel_pstate does
-        pstate.turbo = true, false: whether frequencies above the base may be used
-        pstate.scaling_governor = text: the governor that all CPUs have
+        cstate.enabled = true, false: whether the driver intel_idle may enter idle states
+        pstate.status = active, passive: mode of the driver intel_pstate
+        pstate.turbo = true, false: whether turbo frequencies are allowed
+        pstate.scaling_governor = text: the scaling governor, if all CPUs have the same
         power.sst_bf.enabled = true: Speed Select Base Frequency is in use
         coprocessor.nx_gzip = true: the POWER accelerator for gzip is there
         security.sgx.enabled = true: SGX is switched on

@@ -52,17 +52,19 @@ def labels(features: Features, config: Config) -> Labels:
         intel.feature.node.kubernetes.io/dlb = true: a Dynamic Load Balancer and its driver are there
         intel.feature.node.kubernetes.io/dsa = true: a Data Streaming Accelerator and its driver are there
         intel.feature.node.kubernetes.io/iaa = true: an In-Memory Analytics Accelerator and its driver are there
-        intel.feature.node.kubernetes.io/qat = true: QuickAssist, its driver and that of VFIO are there
+        intel.feature.node.kubernetes.io/qat = true: a QuickAssist device, its driver and the VFIO driver are there
         intel.feature.node.kubernetes.io/fpga-arria10 = true: an Arria 10 and its driver are there
         intel.feature.node.kubernetes.io/sgx = true: SGX with flexible launch control is on, and the kernel supports it
-        gpu.intel.com/device-id.<class>-<device>.present = true: a GPU with that PCI class and device id
-        gpu.intel.com/device-id.<class>-<device>.count = number: GPUs with them
-        gpu.intel.com/product = Max_1100, Max_1550, Flex_170, Flex_140: the product, if all that have a name are of one
+        gpu.intel.com/device-id.<class>-<device>.present = true: a GPU with this PCI class and device ID is there
+        gpu.intel.com/device-id.<class>-<device>.count = number: GPUs with this PCI class and device ID
+        gpu.intel.com/product = Max_1100, Max_1550, Flex_170, Flex_140: the product, if the node has GPUs of only
+            one of these
         gpu.intel.com/product.<product> = number: GPUs of that product, if there are several products
-        gpu.intel.com/device.count = number: GPUs of these products
-        gpu.intel.com/family = Max_Series, Flex_Series, A_Series: the family, if all that have a name are of one
+        gpu.intel.com/device.count = number: GPUs of the products Max 1100, Max 1550, Flex 170 and Flex 140
+        gpu.intel.com/family = Max_Series, Flex_Series, A_Series: the family, if the node has GPUs of only one of
+            these
         gpu.intel.com/family.<family> = number: GPUs of that family, if there are several families
-        gpu.intel.com/tiles = number: tiles of all GPUs, if all have the driver xe
+        gpu.intel.com/tiles = number: tiles of all GPUs together, if all GPUs have the driver xe
     """
     devices = features.instances.get(DEVICE, ())
     found = {f"{HAS}/{one['kind']}": "true" for one in devices if "ready" in one}

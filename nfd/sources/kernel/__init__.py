@@ -134,7 +134,7 @@ def labels(features: Features, config: Config) -> Labels:
         version.major = number: first part of the release
         version.minor = number: second part of the release
         version.revision = number: third part of the release
-        config.<option> = true, text: an option of `configOpts` is set: `true` for y and m, else its value
+        config.<option> = true, text: value of a kernel option that `configOpts` lists. `true` stands for `y` and `m`
         selinux.enabled = true: SELinux enforces its policy
     """
     version_of = features.attributes.get(VERSION, {})

@@ -164,7 +164,7 @@ def labels(features: Features, config: Config) -> Labels:
     """The entries of `local.label`.
 
     Labels:
-        <key> = text: a line of a file in `features.d`; a key without a namespace gets `feature.node.kubernetes.io`
+        <key> = text: a label in a file in `features.d`. A key without a namespace gets `feature.node.kubernetes.io`
     """
     return features.attributes.get(LABEL, {})
 
