@@ -90,7 +90,7 @@ LIVES = (
         "nfd/master/http/limits.py",
         "            except Exception as error:  # a defect with one connection must not stop the others\n",
         "            except ZeroDivisionError as error:\n",
-        "tests/faults/test_injected_tasks.py::test_a_task_harms_itself_alone",
+        "tests/master/test_http_limits.py::test_a_defect_with_one_connection_delays_no_other",
     ),
     Guard(  # a request under way is waited for before the lease is given up
         "nfd/kube/leader_election.py",

@@ -106,7 +106,7 @@ PROOFS = (
         "nfd/master/node/desired.py",
         "return certain and not any(one.startswith(RULE_ORIGIN) for one in self.uncertain)",
         "return certain",
-        "tests/master/test_objects.py::test_a_key_of_unknown_origin_goes_only_where_every_origin_is_told_of",
+        "tests/master/test_objects.py::test_what_absence_tells",
     ),
     Guard(  # a key of this process is no reason to write to every Node
         "nfd/master/node/plan.py",

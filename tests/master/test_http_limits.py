@@ -10,13 +10,15 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from nfd.master.http.limits import ConnectionLimits
+from nfd.master.http.limits import Connection, ConnectionLimits
 from nfd.master.http.metrics import Metrics
 from nfd.master.http.server import HttpServer
+from nfd.runtime import tasks
 
 BIG = b"x" * 8_000_000
 HALF = b"GET /met"
@@ -199,3 +201,19 @@ async def test_without_descriptors_it_waits_and_says_so_once(caplog: pytest.LogC
     assert [(record.name, record.getMessage()) for record in caplog.records] == [
         ("nfd.http", "cannot accept HTTP connections; trying again")
     ]
+
+
+async def test_a_defect_with_one_connection_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task that accepts connections is not started again for it, which would take a while."""
+    faults, init = iter([KeyError("injected")]), Connection.__init__
+
+    def fail_once(self: Connection, *parts: Any) -> None:
+        for fault in faults:
+            raise fault
+        init(self, *parts)
+
+    monkeypatch.setattr(Connection, "__init__", fail_once)
+    monkeypatch.setattr(tasks, "BACKOFF", (600.0, 600.0))
+    async with serving(ConnectionLimits()) as running:
+        assert await running.probe() == b""
+        assert await running.probe() == b"HTTP/1.1 200 OK"
