@@ -9,8 +9,8 @@ from pathlib import Path
 from bench.fleet import scenarios
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import resident
-from bench.fleet.killed import killed
 from bench.fleet.lost import lost
+from bench.fleet.new_leader import crashed, killed, rolled
 from bench.fleet.peer import compare
 from bench.fleet.replicas import idle_replicas
 from bench.fleet.run import Run, setting
@@ -21,6 +21,8 @@ OTHER_MASTERS = {
     "leaders": scenarios.hand_over,
     "lost": lost,
     "killed": killed,
+    "rolled": rolled,
+    "crashed": crashed,
     "replicas": idle_replicas,
 }
 ALL = ("idle", "change", "tenth", "rules", *OTHER_MASTERS)

@@ -24,7 +24,7 @@ async def start_replicas(run: Run, at_once: int) -> tuple[Program, Program]:
     """The leader, which has all reports of the workers, and the follower, which has copied them."""
     run.master.stop()
     run.masters.clear()
-    first, second = [await start(run, number) for number in range(2)]
+    first, second = [await start_replica(run, number) for number in range(2)]
     leader = await run.until_leads(first, second)
     follower = first if leader is second else second
     run.masters = [leader, follower]
@@ -38,7 +38,7 @@ def unreplicated(leader: Program, nodes: int) -> str:
     return "" if replicated >= nodes else f"the follower has {replicated:.0f} of {nodes} reports"
 
 
-async def start(run: Run, number: int) -> Program:
+async def start_replica(run: Run, number: int) -> Program:
     path = Path(run.folder, f"replication-{number}")
     token = await asyncio.to_thread(
         lambda: run.plane.service_account_token(
