@@ -18,6 +18,8 @@ from tests.controlplane.audit import Mark
 from tests.e2e.programs import Program
 
 CONFLICT = 409
+LOOPS, LOOPED = 3, 1000
+"""Number of bare loops, and of their nodes at most."""
 WRITTEN = 60.0
 """Seconds until a snapshot is written."""
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
@@ -113,7 +115,8 @@ async def apply_rule(run: Run, leader: Program, what: str, since: tuple[int, Mar
     writes = [event for event in asked if event.code != CONFLICT]
     leader.stop()
     loop = await same_bodies(run, what)
-    limit = nodes / loop.seconds
+    looped = min(nodes, LOOPED)
+    limit = looped / loop.seconds
     table.add(f"leader {what} with {nodes}: first write of a rule", f"{min(times) - began:.2f} s", "2 s", "")
     table.add(
         f"leader {what}: rate from the first write on, share of a bare loop",
@@ -122,7 +125,7 @@ async def apply_rule(run: Run, leader: Program, what: str, since: tuple[int, Mar
         f"{rate:.0f} of {limit:.0f} nodes/s",
     )
     table.add(f"leader {what}: the rule", "", "", per_node(cost, nodes))
-    table.add(f"leader {what}: the bare loop", "", "", per_node(loop, nodes))
+    table.add(f"leader {what}: the bare loop", "", "", per_node(loop, looped))
     table.add(
         f"leader {what}: labels removed, writes beside the rule's",
         f"{lost}, {len(writes) - nodes}",
@@ -153,7 +156,8 @@ async def copy_all(run: Run, follower: Program) -> None:
 
 
 async def same_bodies(run: Run, label: str) -> Cost:
-    """What it costs if a loop sends what the master sent, after it was taken away again."""
+    """What it costs if a loop sends what the master sent, after it was taken away again: the median of several loops
+    over the same nodes."""
     link, bodies = Link(run.plane, bare.PARALLEL), dict[int, bytes]()
 
     async def one(number: int) -> None:
@@ -162,9 +166,12 @@ async def same_bodies(run: Run, label: str) -> Cost:
         labels = {f"{F}{label}": "yes"}
         bodies[number] = json.dumps({"metadata": {"labels": labels, "annotations": notes}}).encode()
 
-    await each(range(run.nodes), bare.PARALLEL, one)
+    await each(range(min(run.nodes, LOOPED)), bare.PARALLEL, one)
     await link.close()
-    await bare.undo(run.plane, bodies)
-    async with run.cost() as cost:
-        await bare.send(run.plane, bodies)
-    return cost
+    loops = []
+    for _ in range(LOOPS):
+        await bare.undo(run.plane, bodies)
+        async with run.cost() as cost:
+            await bare.send(run.plane, bodies)
+        loops.append(cost)
+    return sorted(loops, key=lambda one: one.seconds)[LOOPS // 2]
