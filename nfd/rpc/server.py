@@ -24,6 +24,7 @@ from nfd.rpc.feature_cache import FeatureCache
 from nfd.rpc.interceptors import DELAYED, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
 from nfd.rpc.master_calls import FORWARDED, forward
 from nfd.rpc.tls import ServerTls, server_credentials
+from nfd.runtime import tasks
 from nfd.runtime.failures import failed
 from nfd.runtime.ports import check_free, connections
 
@@ -76,6 +77,7 @@ class LabelerServer:
         self._tls = tls
         self._name = name
         self._health = health.aio.HealthServicer()
+        self._starting: asyncio.Task[None] | None = None
         self._server: Any = grpc.aio.server(
             options=(*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections())),
             interceptors=(OtherServices(SERVICE),),
@@ -99,7 +101,8 @@ class LabelerServer:
                 port = self._server.add_secure_port(address, server_credentials(self._tls))
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address}: {error}") from error
-        await self._server.start()
+        self._starting = tasks.ask("start of the gRPC server", self._server.start())
+        await asyncio.shield(self._starting)  # grpc does not end its main loop cleanly if its start is cancelled
         return int(port)
 
     async def serving(self, ready: bool) -> None:
@@ -110,6 +113,8 @@ class LabelerServer:
     async def stop(self, grace: float) -> None:
         """Reject new calls and wait up to `grace` seconds for those in progress."""
         await self._health.enter_graceful_shutdown()
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
         await self._server.stop(grace)
 
     async def _set_labels(self, _: Any, context: Any) -> bytes:

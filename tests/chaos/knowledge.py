@@ -28,6 +28,8 @@ UNCOUNTED = "a node without a report was counted as known"
 BELIEVED = "an older report was taken for the latest one"
 LATE = f"a report was not known {LIMIT:.0f} s after a master began to lead"
 KINDS = (UNCOUNTED, BELIEVED, LATE)
+UNCOUNTED_LOOKS = 3
+"""One look may be wrong: the leader sends its reports one after the other, while nodes come and go."""
 EVERYBODY = ""
 
 
@@ -84,6 +86,8 @@ class Term:
     unknown: int = 0
     older: int = 0
     complete: float | None = None
+    uncounted: int = 0
+    """The latest looks in a row at which more nodes were counted than had a report."""
     over: float | None = None
     complained: set[tuple[str, str]] = field(default_factory=set)
 
@@ -154,7 +158,9 @@ class Knowledge:
             term.looks += 1
             if not (found["unknown"] or found["older"]) and term.complete is None:
                 term.complete = look.at
-            if look.counted is not None and look.counted > len(look.reports):
+            if look.counted is not None:
+                term.uncounted = term.uncounted + 1 if look.counted > len(look.reports) else 0
+            if term.uncounted >= UNCOUNTED_LOOKS:
                 seen = f"{look.counted} known, {len(look.reports)} offered"
                 self._complain(term, UNCOUNTED, "", seen, "as many as are offered", look.at)
             for node in found["older"]:

@@ -14,6 +14,7 @@ from tests.chaos.knowledge import (
     LATE,
     LIMIT,
     UNCOUNTED,
+    UNCOUNTED_LOOKS,
     Disturbances,
     Knowledge,
     Look,
@@ -55,7 +56,8 @@ class Fleet:
 
 
 def count_what_is_missing(fleet: Fleet) -> None:
-    fleet.look(1, counted=1)
+    for second in range(UNCOUNTED_LOOKS + 1):
+        fleet.look(1 + second, counted=1)
 
 
 def rely_on_the_older_one(fleet: Fleet) -> None:
@@ -208,3 +210,12 @@ def test_the_same_master_begins_anew_as_another_process() -> None:
 def test_a_line_is_read_as_it_was_written() -> None:
     one = Acknowledged("n", SECOND, 12.5)
     assert read_line(write_line(one)) == one
+
+
+def test_one_count_may_be_of_another_moment_than_the_reports() -> None:
+    fleet = Fleet()
+    for second in range(0, 60, 3):
+        fleet.look(second, counted=1)
+        fleet.look(second + 1)
+        fleet.look(second + 2, SECOND, counted=1)
+    assert UNCOUNTED not in fleet.kinds
