@@ -47,6 +47,9 @@ _OPTIONS = (
 )
 
 
+STARTED_WITHIN = 1.0
+"""Seconds for which `stop` waits at least for a start that is in progress."""
+
 Accept = Callable[[Report, Peer], Awaitable[Reply]]
 """Accepts a report, or raises ReportError with the reason."""
 
@@ -114,7 +117,7 @@ class LabelerServer:
         """Reject new calls and wait up to `grace` seconds for those in progress."""
         await self._health.enter_graceful_shutdown()
         if self._starting is not None:
-            await asyncio.wait([self._starting])
+            await asyncio.wait([self._starting], timeout=max(grace, STARTED_WITHIN))
         await self._server.stop(grace)
 
     async def _set_labels(self, _: Any, context: Any) -> bytes:
