@@ -87,7 +87,7 @@ class Node:
 
     def same_content(self, other: Node) -> bool:
         """Whether a plan made for one holds for the other: all but version and last writer."""
-        return all(getattr(self, name) == getattr(other, name) for name in _CONTENT)
+        return self is other or all(getattr(self, name) == getattr(other, name) for name in _CONTENT)
 
     def same_but_status(self, other: Node) -> bool:
         """Whether the API server's admission sees the same Node, but for what kubelets write into its status."""

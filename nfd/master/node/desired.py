@@ -256,12 +256,11 @@ def derive_freshness(report: Report, *, rules_synced: bool = True, objects_synce
     if not report.sources:
         return Freshness(None, rules_synced, objects_synced)
     failed = {name for name, source in report.sources.items() if source.state is State.FAILED}
-    if not failed:
-        return Freshness(dict.fromkeys(report.sources, True), rules_synced, objects_synced)
-    seen = {source for name in report.features.names() for source in sources_of(name, report.sources)}
+    unseen = failed - FEATURELESS
+    if unseen:
+        unseen -= {source for name in report.features.names() for source in sources_of(name, report.sources)}
     sources = {name: name not in failed for name in report.sources}
-    blind = bool(failed - seen - FEATURELESS)
-    return Freshness(sources, rules_synced, objects_synced, blind=blind, partial=failed)
+    return Freshness(sources, rules_synced, objects_synced, blind=bool(unseen), partial=failed)
 
 
 def _credit(one: Contribution, origins: dict[Kind, dict[str, Origin]]) -> None:

@@ -219,8 +219,6 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
 
 def _left(kind: Kind, listed: Owned, ours: Owned, goal: Goal, node: Node) -> AbstractSet[str]:
     """Keys that are in the Node's list and on the Node, are not desired, and may not be removed."""
-    if listed is ours:
-        return _NONE
     return (listed.of(kind).keys() - ours.of(kind).keys() - goal.desired.of(kind).keys()) & node.actual(kind).keys()
 
 

@@ -91,9 +91,9 @@ class _Unchanged:
             self.speaks == speaks
             and self.contributions == tuple(asked.evaluation.contributions)
             and asked.evaluation.matched == then.evaluation.matched
-            and (asked.report is then.report or same_content(asked.report, then.report))
+            and same_content(asked.report, then.report)
             and asked.fresh == then.fresh
-            and (node is self.node or node.same_content(self.node))
+            and node.same_content(self.node)
         )
 
 
@@ -263,7 +263,7 @@ class Reconciler:
     def _is_carried(self, node: Node, report: Report) -> bool:
         """Whether the Node carries what the report gives. It is not checked again while neither changes."""
         known = self._carried.pop(node.name, None)
-        if known is None or known[1] is not report or not (known[0] is node or node.same_content(known[0])):
+        if known is None or known[1] is not report or not node.same_content(known[0]):
             fresh = replace(derive_freshness(report, objects_synced=False), objects_settled=False)
             goal = self._goal(node, Outcome(report, fresh, Evaluation(), self._settings.policy))
             if not is_carried(node, plan_keys(goal, node), report.order):

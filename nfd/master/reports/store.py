@@ -273,5 +273,7 @@ class ReportInterner:
 
 def same_content(one: Report, other: Report) -> bool:
     """Whether the reports are equal apart from their sequence numbers."""
+    if one is other:
+        return True
     boots = [report.order.boot_id if report.order else None for report in (one, other)]
     return boots[0] == boots[1] and all(getattr(one, name) == getattr(other, name) for name in _CONTENT)
