@@ -19,16 +19,17 @@ from typing import Any
 import aiohttp
 
 from bench.fleet.__main__ import ca_of
+from bench.fleet.cluster import rule_object
 from bench.fleet.gauges import cpu_seconds, resident
 from bench.fleet.machines import node_name
 from bench.fleet.run import Run, setting
 from bench.fleet.speaker import Speaker, Tally
+from nfd.kube.paths import RULES
 
 F = "feature.node.kubernetes.io/"
 TARGET = 0.25
 PER_SECOND = 8.0
 """Reports; probes are as many."""
-RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 ALWAYS = {"feature": "kernel.version"}
 Json = dict[str, Any]
 
@@ -149,14 +150,7 @@ async def measure(nodes: int, seconds: float) -> bool:
 
 
 def create(run: Run, name: str, rules: list[Json]) -> None:
-    metadata = {"name": name}
-    body = {
-        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
-        "kind": "NodeFeatureRule",
-        "metadata": metadata,
-        "spec": {"rules": rules},
-    }
-    run.plane.request("POST", RULES, body)
+    run.plane.request("POST", RULES, rule_object(name, *rules))
 
 
 def status(run: Run, name: str) -> list[str]:

@@ -48,7 +48,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.peer:
-        asyncio.run(compare(given.peer, given.nodes, given.at_once, given.processes, ca_of))
+        asyncio.run(compare(given.peer, given.nodes, given.at_once, given.processes, ca_of, apart=given.apart))
     else:
         asyncio.run(fleet(given))
 

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from bench.fleet.machines import boot_id, node_name
+from nfd.names import API_VERSION
 from tests.controlplane import objects
 from tests.controlplane.cluster import ControlPlane
 
@@ -99,6 +100,11 @@ def prepare(plane: ControlPlane) -> Path:
         plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / name))
     plane.kubectl("apply", "-n", NAMESPACE, "-f", str(BASE / "lease.yaml"))
     return plane.kubeconfig_for(plane.service_account_token("nfd-master", NAMESPACE))
+
+
+def rule_object(name: str, *rules: Json) -> Json:
+    """A NodeFeatureRule."""
+    return {"apiVersion": API_VERSION, "kind": "NodeFeatureRule", "metadata": {"name": name}, "spec": {"rules": rules}}
 
 
 def count_conditions(plane: ControlPlane, kind: str) -> int:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from http import HTTPStatus
 
 from bench.fleet import bare
-from bench.fleet.cluster import Link, each
+from bench.fleet.cluster import Link, each, rule_object
 from bench.fleet.gauges import cpu_seconds, resident
 from bench.fleet.machines import node_name
 from bench.fleet.replicas import REPLICATED, start_replica, start_replicas, unreplicated
 from bench.fleet.run import Cost, Run
-from bench.fleet.scenarios import PATIENCE, F, per_node
-from nfd.kube.paths import NODES, object_path
+from bench.fleet.scenarios import PATIENCE, F, has, per_node
+from nfd.kube.paths import NODES, RULES, object_path
 from tests.controlplane.audit import Mark
 from tests.e2e.programs import Program
 
-CONFLICT = 409
 LOOPS, LOOPED = 3, 1000
 """Number of bare loops, and of their nodes at most."""
 WRITTEN = 60.0
 """Seconds until a snapshot is written."""
-RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 
 
 async def killed(run: Run, at_once: int) -> None:
@@ -38,8 +37,7 @@ async def killed(run: Run, at_once: int) -> None:
 
 async def rolled(run: Run, at_once: int) -> None:
     """One replica is rolled out: the new one copies all reports, then the old one is stopped."""
-    run.master.stop()
-    run.masters.clear()
+    run.stop_masters()
     old = await start_replica(run, 0)
     await run.until_leads(old)
     await run.crew.report(range(run.nodes), run.target, at_once)
@@ -52,8 +50,7 @@ async def rolled(run: Run, at_once: int) -> None:
 
 async def crashed(run: Run, at_once: int) -> None:
     """The process of a single master is killed and starts again with the snapshot."""
-    run.master.stop()
-    run.masters.clear()
+    run.stop_masters()
     master = await run.start_master("--enable-leader-election", f"--snapshot-file={run.folder / 'snapshot'}")
     await run.until_leads(master)
     await run.crew.report(range(run.nodes), run.target, at_once)
@@ -61,7 +58,8 @@ async def crashed(run: Run, at_once: int) -> None:
     await run.until(lambda: unwritten(master, reported), WRITTEN)
     since = await look(run)
     master.kill()
-    await start_again(run, master)
+    master.start()
+    await run.until_ready(master)
     await apply_rule(run, master, "crashed", since)
     master.start()
     await run.until_ready(master)
@@ -75,13 +73,6 @@ async def crashed(run: Run, at_once: int) -> None:
         "",
         f"{ready:.1f} s until it is ready, then {(spent - ready) / run.nodes * 1e3:.2f} ms a node",
     )
-
-
-async def start_again(run: Run, master: Program) -> None:
-    """Until it leads."""
-    master.start()
-    await run.until_ready(master)
-    await run.until_leads(master)
 
 
 def unwritten(master: Program, since: float) -> str:
@@ -105,14 +96,15 @@ async def apply_rule(run: Run, leader: Program, what: str, since: tuple[int, Mar
     nodes, table, (removed, mark) = run.nodes, run.table, since
     await run.until_leads(leader)
     run.masters = [leader]
-    run.watcher.expect(run.names(range(nodes)), lambda labels: labels.get(f"{F}{what}") == "yes")
+    rule = {"name": "r", "labels": {what: "yes"}, "matchFeatures": [{"feature": "kernel.version"}]}
+    run.watcher.expect(run.names(range(nodes)), has(what, "yes"))
     began = time.monotonic()
     async with run.cost() as cost:
-        await asyncio.to_thread(run.plane.request, "POST", RULES, rule(what))
+        await asyncio.to_thread(run.plane.request, "POST", RULES, rule_object(what, rule))
         times = (await run.watcher.shown(PATIENCE)).values()
     rate, lost = (nodes - 1) / (max(times) - min(times)), run.watcher.removed - removed
     asked = [event for event in run.plane.writes(mark) if "nfd-master" in event.user]
-    writes = [event for event in asked if event.code != CONFLICT]
+    writes = [event for event in asked if event.code != HTTPStatus.CONFLICT]
     leader.stop()
     loop = await same_bodies(run, what)
     looped = min(nodes, LOOPED)
@@ -132,13 +124,6 @@ async def apply_rule(run: Run, leader: Program, what: str, since: tuple[int, Mar
         "0, 0",
         f"{len(asked) - len(writes)} conflicts with kubelets' updates",
     )
-
-
-def rule(label: str) -> dict[str, object]:
-    """One that gives this label to every node."""
-    one = {"name": "r", "labels": {label: "yes"}, "matchFeatures": [{"feature": "kernel.version"}]}
-    head = {"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeatureRule", "metadata": {"name": label}}
-    return {**head, "spec": {"rules": [one]}}
 
 
 async def copy_all(run: Run, follower: Program) -> None:

@@ -17,12 +17,14 @@ from typing import Any, Protocol
 
 from bench._table import Table
 from bench.fleet import bare
-from bench.fleet.cluster import MERGE, NAMESPACE, Link, each
+from bench.fleet.cluster import MERGE, NAMESPACE, Link, each, rule_object
 from bench.fleet.gauges import requests, resident, stored_bytes
 from bench.fleet.machines import LABELS, RECORDINGS, node_name, report
 from bench.fleet.run import READY, Cost, Run, setting
 from bench.fleet.scenarios import BARE, PATIENCE, F, has
 from nfd.features import Features
+from nfd.kube.paths import NODE_FEATURES, RULES, in_namespace
+from nfd.names import API_VERSION
 from tests.controlplane.process import free_ports
 from tests.e2e.programs import Program
 
@@ -65,7 +67,7 @@ class Ours:
 
 class Theirs:
     name = "NFD"
-    _path = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
+    _path = in_namespace(NODE_FEATURES, NAMESPACE)
 
     def __init__(self, run: Run, at_once: int, program: Path) -> None:
         self._run, self._program, self._at_once = run, program, at_once
@@ -115,7 +117,7 @@ class Theirs:
         features = {**spec["features"], "attributes": {**spec["features"]["attributes"]}}
         features["attributes"]["system.name"] = {"elements": {"nodename": name}}
         return {
-            "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+            "apiVersion": API_VERSION,
             "kind": "NodeFeature",
             "metadata": {"name": name, "labels": {"nfd.node.kubernetes.io/node-name": name}},
             "spec": {**spec, "features": features},
@@ -155,7 +157,9 @@ class Result:
         self.figures[f"{what}: requests of the master a node"] = sum(cost.asked.values()) / nodes
 
 
-async def compare(program: Path, nodes: int, at_once: int, processes: int, ca: Callable[[Run], Path]) -> None:
+async def compare(
+    program: Path, nodes: int, at_once: int, processes: int, ca: Callable[[Run], Path], *, apart: bool
+) -> None:
     """Prints the two columns and ours / NFD's. Raises: TimeoutError if labels do not come."""
     made: list[Result] = []
     sides: tuple[Callable[[Run], Side], ...] = (
@@ -163,7 +167,7 @@ async def compare(program: Path, nodes: int, at_once: int, processes: int, ca: C
         lambda run: Theirs(run, at_once, program),
     )
     for make in sides:
-        context: AbstractAsyncContextManager[Run] = setting(processes)
+        context: AbstractAsyncContextManager[Run] = setting(processes, apart=apart)
         async with context as run:
             made.append(await measure(run, make(run), nodes))
     ours, theirs = made
@@ -225,17 +229,10 @@ async def measure_one_change(run: Run, side: Side, found: Result) -> None:
 async def measure_rule(run: Run, found: Result) -> None:
     """One rule sets another label on every node."""
     every = {"feature": "kernel.version", "matchExpressions": {"major": {"op": "Exists"}}}
-    rule = {"name": "all", "labels": {"rule-all": "one"}, "matchFeatures": [every]}
-    body = {
-        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
-        "kind": "NodeFeatureRule",
-        "metadata": {"name": "fleet"},
-        "spec": {"rules": [rule]},
-    }
+    body = rule_object("fleet", {"name": "all", "labels": {"rule-all": "one"}, "matchFeatures": [every]})
     run.watcher.expect(run.names(range(run.nodes)), has("rule-all", "one"))
     async with run.cost() as cost:
-        path = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
-        await asyncio.to_thread(run.plane.request, "POST", path, body)
+        await asyncio.to_thread(run.plane.request, "POST", RULES, body)
         await run.watcher.shown(PATIENCE)
     found.add("a rule for all nodes", cost, run.nodes)
 

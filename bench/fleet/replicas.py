@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import time
 from pathlib import Path
 
 from bench.fleet.cluster import NAMESPACE
 from bench.fleet.gauges import cpu_seconds
 from bench.fleet.machines import node_name
 from bench.fleet.run import Run
-from bench.fleet.scenarios import pace_of
+from bench.fleet.scenarios import beat
 from nfd.master.security.authentication import MASTERS_AUDIENCE
 from tests.e2e.programs import Program
 
@@ -22,8 +23,7 @@ MEASURED = 20.0
 
 async def start_replicas(run: Run, at_once: int) -> tuple[Program, Program]:
     """The leader, which has all reports of the workers, and the follower, which has copied them."""
-    run.master.stop()
-    run.masters.clear()
+    run.stop_masters()
     first, second = [await start_replica(run, number) for number in range(2)]
     leader = await run.until_leads(first, second)
     follower = first if leader is second else second
@@ -51,22 +51,18 @@ async def start_replica(run: Run, number: int) -> Program:
 
 
 async def idle_replicas(run: Run, at_once: int) -> None:
-    """Heartbeats only, by turns with a follower and without one: CPU of the leader, and of the follower."""
+    """Heartbeats only, by turns without a follower and with one: CPU of the leader, and of the follower."""
     leader, follower = await start_replicas(run, at_once)
-    spent: dict[bool, list[float]] = {True: [], False: []}
-    copying: list[float] = []
-    for number in range(2 * ROUNDS):
-        with_follower = number % 2 == 0
-        if number:
-            await asyncio.to_thread(follower.start if with_follower else follower.stop)
-        if number and with_follower:
-            await run.until_ready(follower)
-            await run.until(lambda: unreplicated(leader, run.nodes), REPLICATED)
-        before = cpu_seconds([follower.pid]) if with_follower else 0.0
-        spent[with_follower].append(await idle_share(run, leader))
-        if with_follower:
-            copying.append((cpu_seconds([follower.pid]) - before) / MEASURED)
-    alone, leading, following = map(statistics.median, (spent[False], spent[True], copying))
+    rounds: list[tuple[float, float, float]] = []
+    for _ in range(ROUNDS):
+        await asyncio.to_thread(follower.stop)
+        (alone,) = await idle_shares(run, leader)
+        follower.start()
+        await run.until_ready(follower)
+        await run.until(lambda: unreplicated(leader, run.nodes), REPLICATED)
+        leading, following = await idle_shares(run, leader, follower)
+        rounds.append((alone, leading, following))
+    alone, leading, following = map(statistics.median, zip(*rounds, strict=True))
     run.table.add(
         f"nothing changes, {run.nodes} nodes: leader without and with a follower, of a core",
         f"{alone:.1%}, {leading:.1%}",
@@ -75,10 +71,9 @@ async def idle_replicas(run: Run, at_once: int) -> None:
     )
 
 
-async def idle_share(run: Run, leader: Program) -> float:
-    """The share of a core that the leader uses while workers send heartbeats at their pace."""
-    run.masters = [leader]
-    share = range(max(round(run.nodes * MEASURED / pace_of(run.nodes)), 1))
-    async with run.cost() as cost:
-        await run.crew.report(share, run.target, seconds=MEASURED)
-    return cost.spent.master / cost.seconds
+async def idle_shares(run: Run, *masters: Program) -> list[float]:
+    """The share of a core that each of them uses while workers send heartbeats at the fleet's pace."""
+    began, before = time.monotonic(), [cpu_seconds([one.pid]) for one in masters]
+    await beat(run, MEASURED)
+    seconds = time.monotonic() - began
+    return [(cpu_seconds([one.pid]) - spent) / seconds for one, spent in zip(masters, before, strict=True)]

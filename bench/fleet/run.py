@@ -82,6 +82,12 @@ class Run:
         await self.until_ready(master)
         return master
 
+    def stop_masters(self) -> None:
+        """By SIGTERM, the leader first; others are started anew."""
+        for master in self.masters:
+            master.stop()
+        self.masters.clear()
+
     async def until_ready(self, master: Program) -> None:
         await self.until(lambda: "" if master.ready() else f"the master is not ready:\n{master.text()[-2000:]}", READY)
 
@@ -123,12 +129,13 @@ def control_plane(*, apart: bool) -> Iterator[ControlPlane]:
     """The control plane; with `apart`, it has one half of the cores, and everything that is started then the other."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
-    if apart and not half:
+    its, others = (cores[:half], cores[half:]) if apart else (cores, cores)
+    if not its:
         raise SystemExit("--apart needs two cores")
     try:
-        os.sched_setaffinity(0, cores[:half] if apart else cores)
+        os.sched_setaffinity(0, its)
         with ControlPlane() as plane:
-            os.sched_setaffinity(0, cores[half:] if apart else cores)
+            os.sched_setaffinity(0, others)
             yield plane
     finally:
         os.sched_setaffinity(0, cores)

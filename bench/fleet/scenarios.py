@@ -12,6 +12,7 @@ from bench.fleet.machines import LABELS, node_name
 from bench.fleet.relay import relay
 from bench.fleet.run import Cost, Run
 from bench.fleet.watcher import Test
+from nfd.kube.paths import RULES
 from nfd.master.reports.heartbeats import HEARTBEAT_LIMITS, HEARTBEATS_PER_SECOND
 from tests.controlplane.audit import WRITES
 
@@ -74,13 +75,10 @@ async def cold_start(run: Run, numbers: range, at_once: int, bare_rate: float, l
 
 async def nothing_changes(run: Run, seconds: float, how: str = "") -> None:
     """Every worker beats, as often as the master has told them; `how` says what is different about the master."""
-    numbers = range(run.nodes)
-    pace = pace_of(run.nodes)
-    share = list(numbers)[: max(round(run.nodes * seconds / pace), 1)]
     async with run.cost() as cost:
-        await run.crew.report(share, run.target, seconds=seconds)
+        share = await beat(run, seconds)
     per_minute = 60 / cost.seconds
-    beats = f"{len(share) / cost.seconds:.1f} beats/s, API server {cost.spent.api / cost.seconds:.1%}"
+    beats = f"{share / cost.seconds:.1f} beats/s, API server {cost.spent.api / cost.seconds:.1%}"
     run.table.add(f"nothing changes{how}: master, of a core", f"{cost.spent.master / cost.seconds:.1%}", "6 %", beats)
     run.table.add(
         f"nothing changes{how}: requests of the master", str(dict(cost.asked)), "0 writes", f"in {cost.seconds:.0f} s"
@@ -92,15 +90,19 @@ async def nothing_changes(run: Run, seconds: float, how: str = "") -> None:
         "",
     )
     writes = sum(number for what, number in cost.asked.items() if is_write(what))
-    run.table.add(
-        f"nothing changes{how}: Node writes", str(writes), "0", f"{len(share)} of {run.nodes} nodes have reported"
-    )
+    run.table.add(f"nothing changes{how}: Node writes", str(writes), "0", f"{share} of {run.nodes} nodes have reported")
+
+
+async def beat(run: Run, seconds: float) -> int:
+    """For so long workers send heartbeats at the fleet's pace. Returns how many nodes have sent one."""
+    share = min(max(round(run.nodes * seconds / pace_of(run.nodes)), 1), run.nodes)
+    await run.crew.report(range(share), run.target, seconds=seconds)
+    return share
 
 
 async def node_conditions(run: Run, at_once: int, seconds: float) -> None:
     """The same once more with node conditions, which a new master writes with the first reports."""
-    run.master.stop()
-    run.masters.clear()
+    run.stop_masters()
     master = await run.start_master("--node-conditions")
     await run.crew.report(range(run.nodes), run.target, at_once)
     await run.until(lambda: "" if not master.metric("nfd_master_queued_nodes") else "nodes are queued", PATIENCE)
@@ -147,7 +149,6 @@ async def some_change(run: Run, numbers: range, at_once: int, bare_rate: float) 
 
 async def rule_change(run: Run, bare_rate: float, rules: int = 50) -> None:
     """The first of 50 rules sets another label on every node."""
-    path = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 
     def body(value: str) -> dict[str, object]:
         every = {"feature": "kernel.version", "matchExpressions": {"major": {"op": "Exists"}}}
@@ -158,10 +159,9 @@ async def rule_change(run: Run, bare_rate: float, rules: int = 50) -> None:
                 {"feature": "pci.device", "matchExpressions": {"vendor": {"op": "In", "value": ["ffff"]}}}]}
             for number in range(1, rules)
         ]  # fmt: skip
-        return {"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeatureRule", "metadata": {"name": "fleet"},
-                "spec": {"rules": [one, *others]}}  # fmt: skip
+        return cluster.rule_object("fleet", one, *others)
 
-    for value, method, where, first in (("one", "POST", path, True), ("two", "PATCH", f"{path}/fleet", False)):
+    for value, method, where, first in (("one", "POST", RULES, True), ("two", "PATCH", f"{RULES}/fleet", False)):
         run.watcher.expect(run.names(range(run.nodes)), has("rule-all", value))
         seconds = float(run.master.metric("nfd_master_nodefeaturerule_processing_duration_seconds_sum"))
         async with run.cost() as cost:
@@ -202,8 +202,7 @@ async def restart(run: Run, at_once: int) -> None:
 
 async def hand_over(run: Run, at_once: int) -> None:
     """Two replicas; the leader goes, the other one writes."""
-    run.master.stop()
-    run.masters.clear()
+    run.stop_masters()
     removed = run.watcher.removed
     flags = ("--enable-leader-election", f"--namespace={NAMESPACE}")
     first, second = [await run.start_master(*flags) for _ in range(2)]
