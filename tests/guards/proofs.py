@@ -56,8 +56,8 @@ PROOFS = (
     ),
     Guard(  # what is not ours to touch is not touched
         "nfd/master/node/plan.py",
-        "ours = _ours(listed, goal, node)",
-        "ours = listed",
+        "return listed, _ours(listed, goal, node)",
+        "return listed, listed",
         POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
     ),
     Guard(  # Kubernetes' own stays even if we wrote it once

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import Origin
-from nfd.master.node.plan import KeyChanges
+from nfd.master.node.plan import Goal, managed_keys, plan_kind
 from nfd.report import Order
-from nfd.store.base import Node
+from nfd.store.base import Kind, Node
 
 
-def is_carried(node: Node, planned: KeyChanges, order: Order | None) -> bool:
-    """Whether the Node carries exactly what that report gives. `planned` is made of the report alone, without rules.
+def is_carried(node: Node, goal: Goal, order: Order | None) -> bool:
+    """Whether the Node carries exactly what that report gives. `goal` is made of the report alone, without rules.
 
     Keys that a rule or an object has set do not count. The record on the Node must be proven and of the same boot.
     """
-    before = planned.listed
+    before, managed = managed_keys(goal, node)
     if order is None or before.boot_id != order.boot_id or node.boot_id not in ("", order.boot_id):
         return False
     if before.at is not None and before.at > (order.started, order.sequence):
         return False
+    changes = {kind: plan_kind(kind, goal, managed, node) for kind in Kind}
     return all(
         _is_from_cluster(before.of(kind).get(key))
-        for kind, change in planned.changes.items()
+        for kind, change in changes.items()
         for key in (*change.write, *change.remove)
     )
 

@@ -163,27 +163,16 @@ def plan(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KeyChanges:
-    """What a pass changes on a Node without the bookkeeping. `listed` is what the Node's lists say, `ours` without what
-    they name and nfd may not change."""
-
-    listed: Owned
-    ours: Owned
-    changes: Mapping[Kind, Change]
-
-
-def plan_keys(goal: Goal, node: Node) -> KeyChanges:
-    """The changes of all kinds."""
+def managed_keys(goal: Goal, node: Node) -> tuple[Owned, Owned]:
+    """What the Node's lists name, and what of it nfd may change."""
     listed = _owned_before(goal, node)
-    ours = _ours(listed, goal, node)
-    return KeyChanges(listed, ours, {kind: _plan_kind(kind, goal, ours, node) for kind in Kind})
+    return listed, _ours(listed, goal, node)
 
 
 def plan_node(goal: Goal, node: Node) -> NodePlan:
     """The plan of one pass over one Node: all kinds, and the bookkeeping."""
-    desired, planned = goal.desired, plan_keys(goal, node)
-    listed, before, changes = planned.listed, planned.ours, planned.changes
+    desired, (listed, before) = goal.desired, managed_keys(goal, node)
+    changes = {kind: plan_kind(kind, goal, before, node) for kind in Kind}
     owned = Owned(
         keys={kind: _own(goal, before, change, kind) for kind, change in changes.items()},
         taints=dict(before.taints)
@@ -280,7 +269,8 @@ def _owned_before(goal: Goal, node: Node) -> Owned:
     return replace(found, keys={kind: {**found.of(kind), **goal.remembered.of(kind)} for kind in Kind})
 
 
-def _plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
+def plan_kind(kind: Kind, goal: Goal, before: Owned, node: Node) -> Change:
+    """The change of the keys of one kind; `before` are the managed ones."""
     desired = goal.desired
     owned, wanted = before.of(kind), desired.of(kind)
     if not owned and not wanted:

@@ -19,7 +19,7 @@ from nfd.master.node.drift import Drift, Key
 from nfd.master.node.inherited import is_carried
 from nfd.master.node.known_rejections import EVERYTHING, Rejections, Unwritten
 from nfd.master.node.outcome import NO_RULES, DesiredCache, Outcome, evaluate_node
-from nfd.master.node.plan import CONDITIONS, Act, Goal, NodePlan, plan_keys
+from nfd.master.node.plan import CONDITIONS, Act, Goal, NodePlan
 from nfd.master.node.proof import Proof
 from nfd.master.node.shared_labels import SHARED
 from nfd.master.node.startup_taints import NO_REPORT, UNLABELLED, UNPUBLISHED, StartupTaints
@@ -266,7 +266,7 @@ class Reconciler:
         if known is None or known[1] is not report or not node.same_content(known[0]):
             fresh = replace(derive_freshness(report, objects_synced=False), objects_settled=False)
             goal = self._goal(node, Outcome(report, fresh, Evaluation(), self._settings.policy))
-            if not is_carried(node, plan_keys(goal, node), report.order):
+            if not is_carried(node, goal, report.order):
                 return False
             if goal.contested or goal.foreign or goal.remembered is not None:
                 return True
