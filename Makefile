@@ -29,7 +29,7 @@ test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
 	@$(BIN)/python -m tests.controlplane.build
 	@$(BIN)/python -m tests.compat.build
 	@$(BIN)/python -m tests.planners.build > /dev/null
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m tests $(ARGS)
 
 programs: $(VENV)/.dev ## build what only some tests need: scheduler, controller manager, NFD 0.19
 	@$(BIN)/python -m tests.controlplane.build etcd kube-apiserver kube-controller-manager kube-scheduler > /dev/null

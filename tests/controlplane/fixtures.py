@@ -29,7 +29,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """Started once per test run (per worker of pytest-xdist); tests of a module keep apart by the names they use."""
+    """Started once per test process; tests of a module keep apart by the names they use."""
     plane = ControlPlane(USERS)
     if problem := start(plane, request.config):
         pytest.fail(problem, pytrace=False)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from tests.children import LOGS
@@ -77,12 +78,13 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody listens on.
+    """TCP ports of loopback that nobody listens on, from the range of this process.
 
     Below 32768, where Linux's outgoing connections do not begin: none of them takes one while its server is away.
     """
     free: list[int] = []
-    for port in random.sample(range(20000, 32000), 100):
+    ports = _own_range()
+    for port in random.sample(ports, len(ports) // 2):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -91,7 +93,27 @@ def free_ports(count: int) -> list[int]:
         free.append(port)
         if len(free) == count:
             return free
-    raise OSError("hardly any free TCP port on 127.0.0.1 between 20000 and 32000")
+    raise OSError(f"hardly any free TCP port on 127.0.0.1 between {ports.start} and {ports.stop}")
+
+
+@cache
+def _own_range() -> range:
+    """500 ports that no other test process uses. Its lock is an abstract Unix socket, which ends with the process and
+    belongs to a network namespace as ports do. If there are too many processes, ranges are shared."""
+    ranges = [range(start, start + 500) for start in range(20000, 32000, 500)]
+    for ports in ranges:
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0nfd-tests-{ports.start}")
+        except OSError:
+            lock.close()
+            continue
+        _locks.append(lock)
+        return ports
+    return random.choice(ranges)
+
+
+_locks: list[socket.socket] = []
 
 
 def without_proxy() -> Mapping[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.report import State
+from tests.controlplane.process import free_ports
 from tests.rpc.loopback import Running, running
 from tests.worker.process import FEATURES_D, SLOT, make_machine, next_report, until, worker
 
@@ -25,12 +26,6 @@ def machine(tmp_path: Path) -> Path:
 
 def flags(machine: Path, port: int, *more: str, http: int = 0) -> list[str]:
     return [f"--host-root={machine}", f"--server=localhost:{port}", f"-port={http}", "--config=", *more]
-
-
-def free_port() -> int:
-    with socket.socket() as link:
-        link.bind(("localhost", 0))
-        return int(link.getsockname()[1])
 
 
 async def first_report(master: Running) -> None:
@@ -78,11 +73,8 @@ async def test_labels_follow_the_machine(machine: Path) -> None:
 
 async def test_a_master_that_comes_late_and_goes_away(machine: Path) -> None:
     """The worker stays the same process, and what arrives in the end is the newest state."""
-    port, failing, working = (
-        free_port(),
-        "report not accepted; trying again",
-        "reports are accepted again",
-    )
+    (port,) = free_ports(1)
+    failing, working = "report not accepted; trying again", "reports are accepted again"
     async with worker(*flags(machine, port)) as ours:
         for outage, value in enumerate(("2", "3"), 1):
             (machine / FEATURES_D / "mine").write_text(f"example.com/mine={value}\n")
@@ -187,7 +179,7 @@ async def test_oneshot(machine: Path) -> None:
         async with worker(*flags(machine, master.port, "-oneshot")) as ours:
             assert await asyncio.wait_for(ours.process.wait(), 20) == 1
         assert "not for you" in ours.lines[-1]["error"]
-    async with worker(*flags(machine, free_port(), "-oneshot", "-no-publish")) as ours:
+    async with worker(*flags(machine, *free_ports(1), "-oneshot", "-no-publish")) as ours:
         assert await asyncio.wait_for(ours.process.wait(), 20) == 0
 
 
@@ -198,7 +190,7 @@ async def test_http(machine: Path) -> None:
         reply = link.getresponse()
         return reply.status, reply.read().decode()
 
-    port = free_port()
+    (port,) = free_ports(1)
     async with running() as master, worker(*flags(machine, master.port, http=port)) as ours:
         await first_report(master)
         assert await asyncio.to_thread(get, "/healthz") == (200, "ok\n")
