@@ -8,7 +8,7 @@ import sys
 from itertools import groupby, islice
 
 from tests.chaos import knowledge
-from tests.chaos.checker import KINDS, Violation
+from tests.chaos.checker import KINDS, Violation, render_versions
 from tests.chaos.driver import Run, RunOptions
 from tests.chaos.schedule import CHANGES, FAULTS
 from tests.controlplane.cluster import ControlPlane
@@ -95,6 +95,8 @@ def tell(run: Run, violations: list[Violation]) -> None:
     run.say(f"VIOLATION at {one.at:.2f} s: {one.kind}: node {one.node}, version {one.version or 'at the end'}")
     for key, seen, wanted in ((each.key, each.seen, each.wanted) for each in violations):
         run.say(f"  {key}: {seen}; it should be {wanted}")
+    for at, text in render_versions(one.versions):
+        run.say(f"    {at:8.2f} {text}")
     crew = next((unit.name for unit in run.fleet.crews if one.node in unit.members), "")
     masters = [unit.name for unit in run.fleet.masters]
     for line in run.history:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,9 @@ KINDS = (VANISHED, HALF, UNWANTED, TOUCHED, LISTED, UNEQUAL, DELETED)
 
 AFTERMATH = 30.0
 """Seconds after a policy is gone in which what it held up may still come in parts."""
+
+VERSIONS = 6
+"""Versions of each Node that are kept to explain a violation."""
 
 Values = Mapping[str, str | None]
 
@@ -52,6 +56,8 @@ class Violation:
     wanted: str
     at: float
     version: str
+    versions: tuple[tuple[float, Mapping[str, Any]], ...] = ()
+    """The latest versions of the Node, and when they were seen."""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,7 @@ class _Place:
     joined: bool = True
     poisoned: float = 0.0
     """The version in which somebody wrote the list annotations, infinite until it is known; a master corrects them."""
+    versions: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=VERSIONS))
 
 
 class Checker:
@@ -172,6 +179,7 @@ class Checker:
             if kind == "MODIFIED":
                 self._changed.add((node["metadata"]["name"], _version(node)))
             place.object = node
+            place.versions.append((self._now(), node))
             self._check(place, node)
 
     def final(self) -> None:
@@ -260,7 +268,21 @@ class Checker:
     ) -> None:
         if key not in place.known or kind == UNEQUAL:
             place.known.add(key)
-            self.violations.append(Violation(kind, name, key, str(seen), str(wanted), self._now(), version))
+            found = Violation(kind, name, key, str(seen), str(wanted), self._now(), version, tuple(place.versions))
+            self.violations.append(found)
+
+
+def render_versions(versions: Sequence[tuple[float, Mapping[str, Any]]]) -> Iterator[tuple[float, str]]:
+    """For each version but the first: when it was seen, who wrote it last, and what differs from the one before."""
+    before: dict[str, str] = {}
+    for at, node in versions:
+        metadata, state = node["metadata"], state_of(node)
+        state |= {f"@{key}": text for key, text in (metadata.get("annotations") or {}).items()}
+        writers = [(one.get("time", ""), one.get("manager", "")) for one in metadata.get("managedFields") or ()]
+        if before:
+            differs = {key: state.get(key) for key in sorted({*before, *state}) if before.get(key) != state.get(key)}
+            yield at, f"version {_version(node)}, written by {max(writers, default=('', ''))[1]}: {differs}"
+        before = state
 
 
 def _changes(before: Wanted, after: Wanted, now: float) -> list[Change]:

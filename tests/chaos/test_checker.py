@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.checker import DELETED, HALF, KINDS, LISTED, TOUCHED, UNEQUAL, UNWANTED, VANISHED, Checker
+from tests.chaos.checker import (
+    DELETED,
+    HALF,
+    KINDS,
+    LISTED,
+    TOUCHED,
+    UNEQUAL,
+    UNWANTED,
+    VANISHED,
+    Checker,
+    render_versions,
+)
 from tests.chaos.model import FOREIGN, LIST, ORIGINS, F, Rule, Truth, wanted_of
 
 TRUTH = Truth("boot-1", devices={"0000:01:00.0": ("030200", "1eac")})
@@ -248,3 +259,13 @@ def test_a_node_is_there_from_its_creation_to_its_deletion() -> None:
     checker.see("ADDED", node(flat(wanted())))
     found.append(checker.exists("n"))
     assert found == [True, False, False, True]
+
+
+def test_a_violation_shows_the_versions_before_it() -> None:
+    checker = labelled()
+    lose_a_label(checker)
+    (found,) = checker.violations
+    lines = [text for _, text in render_versions(found.versions)]
+    assert len(lines) == 2, "the version without labels is the first"
+    assert f"{{'@{LIST}': " in lines[1]
+    assert f"'{WAVE}': None" in lines[1]
