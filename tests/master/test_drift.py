@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from nfd.features import Features
 from nfd.master.node.drift import BACKOFF, FREE, WINDOW, Drift
+from nfd.master.node.outcome import Outcome
 from nfd.master.node.shared_labels import SHARED_WAIT
 from nfd.runtime.http_server import render
 from nfd.store.base import Kind
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Cluster, Place, labels_of, notes_of, until
+from tests.master.test_inherited import NAME, Leader, opened, rule
 
 F = "feature.node.kubernetes.io/"
 N = "nfd.node.kubernetes.io/"
@@ -163,3 +168,30 @@ async def test_a_dra_driver_that_sets_and_removes_the_clique(
 
 def said(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, object]]:
     return [record.fields for record in caplog.records if record.message == message]  # type: ignore[attr-defined]
+
+
+async def test_a_rule_that_is_evaluated_later_and_no_longer_matches_is_no_drift(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its keys stay until it is evaluated. Then the plan removes them, so that the lists on the Node differ too."""
+    caplog.set_level("INFO")
+    worker, store = Worker(NAME), await opened(tmp_path)
+    report = worker.report({F + "cpu-a": "1"}, features=Features(attributes={"f.a": {"v": "x"}}))
+    await Leader(store, [rule("a", "x", {"v.io/a": "1"})]).take(report)
+    following = Leader(store, [rule("a", "other", {"v.io/a": "1"})])
+    rules = following.passes._settings
+    pending = replace(rules, evaluate=lambda *given: without_rules(rules.outcome_of(*given)))
+    following.passes._settings = pending
+    await following.take(worker.report(report.labels, features=report.features))
+    assert following.node.labels["v.io/a"] == "1"
+    following.passes._settings = rules
+    await following.passes.reconcile(NAME)
+    assert following.node.labels == {F + "cpu-a": "1"}
+    assert (following.metrics["drift_restored"], said(caplog, RESTORED)) == (0, [])
+    await store.close()
+
+
+def without_rules(found: Outcome | None) -> Outcome | None:
+    """As long as the rules are not evaluated on the node's features."""
+    assert found is not None
+    return replace(found, fresh=replace(found.fresh, blind=True, evaluated=False))

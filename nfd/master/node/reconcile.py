@@ -111,8 +111,8 @@ class _Settled:
         then = self.asked
         if then.report is not asked.report or then.evaluation.contributions is not asked.evaluation.contributions:
             return []
-        unmanaged = self.left or SHARED & planned.changes[Kind.LABELS].refused
-        notes = planned.records if unmanaged else ()  # then the lists differ for that reason
+        explained = self.left or SHARED & planned.changes[Kind.LABELS].refused or any(planned.changes.values())
+        notes = planned.records if explained else ()  # then the lists differ for that reason
         found = [(kind, key) for kind, key in planned.written() if (kind, key) not in self.left and key not in notes]
         return [*found, *((CONDITIONS, name) for name in planned.conditions if self._drifted_condition(name, planned))]
 
