@@ -74,6 +74,8 @@ class _Place:
     joined: bool = True
     poisoned: float = 0.0
     """The version in which somebody wrote the list annotations, infinite until it is known; a master corrects them."""
+    halves: list[Values] = field(default_factory=list)
+    """Parts of changes that a policy left on the Node: they stay until a master knows the features of the Node."""
     versions: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=VERSIONS))
 
 
@@ -202,7 +204,7 @@ class Checker:
             self._complain(DELETED, place, node["metadata"]["name"], "", "deleted", "", _version(node))
             return
         place.wanted, place.returns = dict(place.returns), None
-        place.object, place.known = None, set()
+        place.object, place.known, place.halves = None, set(), []
         self._start_over(place)
 
     def _start_over(self, place: _Place) -> None:
@@ -221,6 +223,7 @@ class Checker:
             shown = {key: state.get(key) for key in change.new}
             if shown == change.new:
                 place.pending.remove(change)
+                place.halves = [one for one in place.halves if one.keys() != change.new.keys()]
             elif shown != change.old:
                 wrong |= self._judge_half(place, name, version, change, shown)
         flat = {key: (text, origin) for origin, values in place.wanted.items() for key, text in values.items()}
@@ -241,10 +244,11 @@ class Checker:
                 kind = TOUCHED if FOREIGN in change.origins else VANISHED if gone else UNWANTED
                 self._complain(kind, place, name, key, value, f"{change.old[key]} or {change.new[key]}", version)
                 return {key}
-        if FOREIGN not in change.origins and (place.poisoned or self._now() < self._refused_until):
-            return set()
         late = {key for key in shown if shown[key] != change.new[key]}
-        if self._now() < self._rightless_until and all(key.startswith("#") for key in late):
+        rightless = self._now() < self._rightless_until and all(key.startswith("#") for key in late)
+        if rightless or (FOREIGN not in change.origins and self._now() < self._refused_until):
+            place.halves.append(shown)
+        if shown in place.halves or (place.poisoned and FOREIGN not in change.origins):
             return set()
         odd = min(late)
         with_it = next(key for key in sorted(shown) if shown[key] != change.old[key])

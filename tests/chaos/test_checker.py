@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.checker import (
+    AFTERMATH,
     DELETED,
     HALF,
     KINDS,
@@ -52,9 +53,9 @@ def node(state: Flat, listed: set[str] | None = None, boot: str = "boot-1") -> d
     }
 
 
-def labelled() -> Checker:
+def labelled(now: Callable[[], float] = lambda: 0.0) -> Checker:
     """Of a Node that is as it should be, after it came empty and was labelled in one step."""
-    checker = Checker(lambda: 0.0)
+    checker = Checker(now)
     checker.expect_node("n", wanted(), "boot-1")
     checker.see("ADDED", node(THEIRS))
     assert not checker.settled("n")
@@ -236,6 +237,24 @@ def test_while_a_policy_refuses_keys_a_change_may_come_in_parts_but_nothing_goes
     assert checker.violations == []
     checker.see("MODIFIED", node({key: text for key, text in part.items() if "rule-0-a" not in key}))
     assert {one.kind for one in checker.violations} == {VANISHED}
+
+
+def test_what_a_policy_left_in_parts_stays_so_until_a_master_knows_the_features_and_no_other_part_comes() -> None:
+    """If the leader ends before it tries again, no other one knows why the rule's keys are on the Node."""
+    now = [0.0]
+    checker = labelled(lambda: now[0])
+    checker.refusing(True)
+    checker.expect("n", wanted(rules=(replace(RULE, value=6),)), "boot-1")
+    part = flat(wanted()) | {f"#{F}chaos-rule-0-amount": "6"}
+    checker.see("MODIFIED", node(part))
+    checker.refusing(False)
+    now[0] = AFTERMATH + 1
+    checker.see("MODIFIED", node(part))
+    assert checker.violations == []
+    checker.see("MODIFIED", node(part | {f"{F}chaos-rule-0-a": "6"}))
+    assert [one.kind for one in checker.violations] == [HALF]
+    checker.final()
+    assert UNEQUAL in {one.kind for one in checker.violations}
 
 
 def test_after_a_restart_of_the_api_server_a_resource_may_come_later_and_nothing_else() -> None:
