@@ -22,6 +22,9 @@ LOOPS, LOOPED = 3, 1000
 """Number of bare loops, and of their nodes at most."""
 WRITTEN = 60.0
 """Seconds until a snapshot is written."""
+REST = 15.0
+"""Seconds after all workers have reported in which the API server's caches and garbage come to rest, before a roll-out.
+The other scenarios wait as long anyway, for the end of the Lease or for the snapshot."""
 
 
 async def killed(run: Run, at_once: int) -> None:
@@ -43,6 +46,7 @@ async def rolled(run: Run, at_once: int) -> None:
     await run.crew.report(range(run.nodes), run.target, at_once)
     new = await start_replica(run, 1)
     await run.until(lambda: unreplicated(old, run.nodes), REPLICATED)
+    await asyncio.sleep(REST)
     since = await look(run)
     await asyncio.to_thread(old.stop)
     await apply_rule(run, new, "rolled", since)
