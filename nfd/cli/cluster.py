@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nfd.cli.dra import read_dra
 from nfd.cli.parsers import path
 from nfd.config.section import parse_duration
 from nfd.errors import ConfigError, Forbidden, KubeError, NotFound, Unavailable
-from nfd.fleet.dra import Dra
+from nfd.fleet.dra_devices import Dra, by_node, read_claim, read_slice
 from nfd.fleet.node_summary import NodeSummary, summarize_all
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.paths import CONFIG_MAPS, NODES, PODS, in_namespace, object_path
@@ -146,6 +145,15 @@ def read_fleet(args: Namespace, *, pods: bool = False, dra: bool = False, lenien
         return Fleet(nodes, asks, await read_dra(client) if dra else Dra(None), refused)
 
     return ask_cluster(args, ask)
+
+
+async def read_dra(client: KubeClient) -> Dra:
+    """What DRA offers and what is allocated of it. A server without DRA, or credentials that may not list it, is a
+    note. Raises: KubeError."""
+    from nfd.kube.dra_lists import list_dra
+
+    found = await list_dra(client, read_slice, read_claim)
+    return Dra(None if found.refused else by_node(found.slices, found.claims), found.note)
 
 
 async def read_nodes(client: KubeClient, selector: str = "") -> list[Json]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nfd.fleet.accelerators import is_often_integrated, read_accelerators, unit_of
-from nfd.fleet.dra import NOTHING, Holder, OnNode, read_holders
+from nfd.fleet.dra_devices import NOTHING, Holder, OnNode, read_holders
 from nfd.fleet.gpu_labels import NVIDIA, Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, compare_claims, read_resources
 from nfd.fleet.node_template import listed_labels

@@ -180,7 +180,7 @@ def serve_page(
     service: Service, cluster: str, admission: ReadAuthorization | None = None, client: KubeClient | None = None
 ) -> None:
     """Serve the page, with DRA if there is a client to read it. It is imported here because it takes 0.7 MiB."""
-    from nfd.master.page.dra import DraReader
+    from nfd.master.page.dra_reader import DraReader
     from nfd.master.page.server import Knowledge, Page
 
     check, knowledge = admission.check if admission else None, Knowledge(cluster, service.age, service.origins)

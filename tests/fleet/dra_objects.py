@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nfd.fleet.dra import OnNode, by_node, read_claim, read_slice
+from nfd.fleet.dra_devices import OnNode, by_node, read_claim, read_slice
 
 Json = dict[str, Any]
 Row = tuple[str, int, int, int]

@@ -11,7 +11,7 @@ from nfd.cli.gpus import as_bars
 from nfd.cli.nodes import Printer
 from nfd.cli.output import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
-from nfd.fleet.dra import NOTHING
+from nfd.fleet.dra_devices import NOTHING
 from nfd.fleet.gpus import group
 from nfd.fleet.node_summary import summarize, to_json
 from nfd.fleet.pods import ask_of

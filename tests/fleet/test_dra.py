@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nfd.cli import main
-from nfd.fleet.dra import compare
+from nfd.fleet.dra_devices import compare
 from nfd.fleet.node_summary import NodeSummary, summarize
 from nfd.fleet.pods import Ask, ask_of
 from nfd.kube.dra_lists import GROUP, VERSIONS

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from nfd.fleet.dra import Dra, OnNode
+from nfd.fleet.dra_devices import Dra, OnNode
 from nfd.fleet.gpu_resources import Resource
 from nfd.master.http.metrics import Metrics
 from nfd.master.http.server import HttpServer

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from nfd.kube.client import connect
-from nfd.master.page.dra import FRESH, DraReader
+from nfd.master.page.dra_reader import FRESH, DraReader
 from tests.controlplane.cluster import ControlPlane
 from tests.fleet.dra_cluster import dra_on
 from tests.fleet.dra_objects import CASES

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nfd.discovery import Plan, discover
-from nfd.fleet.dra import NOTHING
+from nfd.fleet.dra_devices import NOTHING
 from nfd.fleet.node_summary import summarize
 from nfd.rules.parse import parse_custom
 from nfd.source import Source

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nfd.cli.cluster import ask_cluster, read_node
-from nfd.cli.dra import read_dra
+from nfd.cli.cluster import ask_cluster, read_dra, read_node
 from nfd.cli.explain.command import elsewhere
 from nfd.cli.explain.local import similar
 from nfd.errors import ConfigError
-from nfd.fleet.dra import Offered, compare
+from nfd.fleet.dra_devices import Offered, compare
 from nfd.fleet.gpu_labels import NVIDIA, UNSEEN, disproved_labels
 from nfd.fleet.gpu_resources import explain_offer
 from nfd.kube.client import KubeClient

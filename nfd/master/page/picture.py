@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nfd.fleet.accelerators import PARTITION, fact_of_label
-from nfd.fleet.dra import MEMORY, NOTHING, Dra
+from nfd.fleet.dra_devices import MEMORY, NOTHING, Dra
 from nfd.fleet.gpu_labels import Gpus, gpus_on_pci, is_mig_device
 from nfd.fleet.gpu_resources import Resource
 from nfd.fleet.gpus import sharing_of

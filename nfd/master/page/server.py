@@ -20,7 +20,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from nfd.fleet.dra import Dra
+from nfd.fleet.dra_devices import Dra
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.master.page.picture import dra_data, fleet_data

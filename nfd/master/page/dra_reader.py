@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from nfd.errors import KubeError
-from nfd.fleet.dra import COUNTED, Dra, Held, Slice, by_node, read_claim, read_slice
+from nfd.fleet.dra_devices import COUNTED, Dra, Held, Slice, by_node, read_claim, read_slice
 from nfd.kube.client import KubeClient
 from nfd.kube.dra_lists import DraLists, Json, list_dra
 
