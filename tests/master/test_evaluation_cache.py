@@ -103,3 +103,13 @@ def test_equal_contents_that_are_not_the_same_are_told_apart() -> None:
         latest.put(seen, number)
         assert latest.get(seen) == number
     assert len(latest._known) <= KNOWN
+
+
+def test_what_many_nodes_share_stays_however_many_others_come() -> None:
+    latest: EvaluationCache[int] = EvaluationCache()
+    contents = [Features(attributes={"kernel.version": {"major": str(number)}}) for number in range(3 * KNOWN)]
+    common, *others = (selected_features(one, ("kernel.version",)) for one in contents)
+    latest.put(common, 0)
+    for number, seen in enumerate(others, 1):
+        latest.put(seen, number)
+        assert latest.get(common) == 0

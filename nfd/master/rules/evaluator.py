@@ -374,8 +374,11 @@ class EvaluationCache(Generic[T]):
     _known: LruCache[tuple[Identity, ...], tuple[Seen, T]] = field(default_factory=lambda: LruCache(KNOWN))
 
     def get(self, seen: Seen) -> T | None:
-        found = self._known.get(identity(seen))
-        return None if found is None else found[1]
+        key = identity(seen)
+        if (found := self._known.get(key)) is None:
+            return None
+        self._known.move_to_end(key)
+        return found[1]
 
     def put(self, seen: Seen, outcome: T) -> None:
         self._known.put(identity(seen), (seen, outcome))
