@@ -89,7 +89,7 @@ def test_the_next_master_asks_and_the_worker_reports_early(
     assert second.metric("nfd_master_reports_known") == 0
     (mount / ENTRY).write_text(str(found))  # as the kubelet does
     eventually(lambda: second.metric("nfd_master_reports_known") == 1, 10)
-    assert worker.metric("nfd_worker_early_reports_total") == 1
+    eventually(lambda: worker.metric("nfd_worker_early_reports_total") == 1)  # counted when it is answered
     assert (node.labels, node.states(version)) == (labels, [])
     assert release.beyond(release.applied) == {}
     assert second.said("workers are asked to report")[0]["nodes"] == 1

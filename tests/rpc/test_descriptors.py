@@ -18,22 +18,24 @@ LIMIT = resource.RLIMIT_NOFILE
 RAISE = f"from {raise_descriptors.__module__} import *; raise_descriptors(); print(descriptors(), connections())"
 
 
+def raised(soft: int, hard: int) -> tuple[int, ...]:
+    """Descriptors and connections of a child with these limits. It sets them itself: code between fork and exec can end
+    a child of a process in which gRPC runs."""
+    limited = f"import resource; resource.setrlimit({LIMIT}, ({soft}, {hard}))\n{RAISE}"
+    return tuple(map(int, run([sys.executable, "-c", limited]).stdout.split()))
+
+
 @pytest.mark.parametrize(("soft", "hard"), [(256, 512), (256, 1024), (1024, 1024)])
 def test_the_limit_is_raised_as_far_as_it_may_be(soft: int, hard: int) -> None:
     """Each of a child; SPARE of the whole stay for others, of very few at least some are gRPC's."""
-    command = [sys.executable, "-c", RAISE]
-    done = run(command, preexec_fn=lambda: resource.setrlimit(LIMIT, (soft, hard)))
-    assert tuple(map(int, done.stdout.split())) == (hard, max(hard - SPARE, hard // 4))
+    assert raised(soft, hard) == (hard, max(hard - SPARE, hard // 4))
 
 
 def test_what_all_connections_need_is_enough() -> None:
-    if resource.getrlimit(LIMIT)[1] < CONNECTIONS + SPARE:
+    hard = resource.getrlimit(LIMIT)[1]
+    if hard < CONNECTIONS + SPARE:
         pytest.skip("this system lets a program have fewer descriptors")
-    done = run(
-        [sys.executable, "-c", RAISE],
-        preexec_fn=lambda: resource.setrlimit(LIMIT, (256, resource.getrlimit(LIMIT)[1])),
-    )
-    assert tuple(map(int, done.stdout.split())) == (CONNECTIONS + SPARE, CONNECTIONS)
+    assert raised(256, hard) == (CONNECTIONS + SPARE, CONNECTIONS)
 
 
 def test_silent_connections_do_not_take_all() -> None:
