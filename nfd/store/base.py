@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Protocol
 
 from nfd import names
@@ -227,34 +228,40 @@ def last_writer(managed: Any) -> str:
 def label_writers(managed: Any) -> Mapping[str, str]:
     """Label → manager, as far as `metadata.managedFields` names others (Kubernetes, "Server-Side Apply")."""
     found: dict[str, str] = {}
-    ours: set[str] = set()
-    for manager, key in _managed_labels(managed):
+    ours: list[Mapping[Any, Any]] = []
+    for manager, fields in _managed_labels(managed):
         if manager in (FIELD_MANAGER, PREDECESSOR):
-            ours.add(key)
-        elif not _is_kubernetes(names.namespace_of(key)):
-            found[sys.intern(key)] = sys.intern(manager)
-    return {key: manager for key, manager in found.items() if key not in ours} if found else _NOBODY
+            ours.append(fields)
+            continue
+        for key in fields:
+            if (field := str(key)).startswith("f:") and not _is_kubernetes(field[2:]):
+                found[sys.intern(field[2:])] = sys.intern(manager)
+    if not found:
+        return _NOBODY
+    return {key: manager for key, manager in found.items() if not any(f"f:{key}" in fields for fields in ours)}
 
 
 _NOBODY: Mapping[str, str] = {}
 _NO_CONDITIONS: Mapping[str, Condition] = {}
 
 
-def _is_kubernetes(namespace: str) -> bool:
+@lru_cache(1024)
+def _is_kubernetes(key: str) -> bool:
     """Labels of kubelets and cloud providers, of which every Node has a dozen."""
+    namespace = names.namespace_of(key)
     if namespace == names.FEATURE_NS:
         return False
     return names.is_below(namespace, "kubernetes.io") or names.is_below(namespace, "k8s.io")
 
 
-def _managed_labels(managed: Any) -> Iterator[tuple[str, str]]:
+def _managed_labels(managed: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Each manager with the labels that it manages, as `f:KEY` → anything."""
     for entry in managed if isinstance(managed, list) else ():
         part: Any = entry
         for name in ("fieldsV1", "f:metadata", "f:labels"):
             part = part.get(name) if isinstance(part, Mapping) else None
-        for key in part if isinstance(part, Mapping) else ():
-            if str(key).startswith("f:"):
-                yield str(entry.get("manager", "")), str(key)[2:]
+        if isinstance(part, Mapping):
+            yield str(entry.get("manager", "")), part
 
 
 def _conditions(value: Any) -> Mapping[str, Condition]:
