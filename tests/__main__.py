@@ -1,18 +1,21 @@
 """`make test`: all tests, in two pytest processes side by side, since tests wait for most of their time.
 
-Each process has a control plane of its own. The output of the second is printed when both have ended. With arguments
-it is one plain pytest.
+Each process has a control plane of its own. The output of the second goes into a file, and is printed at the end. With
+arguments it is one plain pytest.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from tests.controlplane.process import TETHER
+
 HERE = Path(__file__).parent
+OUTPUT = HERE.parent / ".state/tests.log"
 FIRST = ("chaos", "kube", "rpc", "events", "topology", "worker", "master", "faults", "e2e")
 """The folders of the first process. Those of the second are all others, so that none is left out."""
 LATE = ("consumers", "page", "release", "deploy")
@@ -23,29 +26,43 @@ LAST = "e2e/test_session_rights.py"
 
 def halves() -> tuple[list[str], list[str]]:
     """The paths for each process. The halves take about the same time."""
-    others = {path.name for path in HERE.iterdir() if path.name.startswith("test_") or any(path.rglob("test_*.py"))}
-    if missing := {*FIRST, *LATE} - others:
+    everything = {path.name for path in HERE.iterdir() if path.name.startswith("test_") or any(path.rglob("test_*.py"))}
+    if missing := {*FIRST, *LATE} - everything:
         raise FileNotFoundError(f"no tests in {', '.join(sorted(missing))}")
-    second = [*sorted(others - {*FIRST, *LATE}), *LATE, LAST]
+    second = [*sorted(everything - {*FIRST, *LATE}), *LATE, LAST]
     return [str(HERE / name) for name in FIRST], [str(HERE / name) for name in second]
 
 
 def main(arguments: list[str]) -> int:
     pytest = [sys.executable, "-m", "pytest"]
     if arguments:
-        return subprocess.call([*pytest, *arguments])
+        os.execv(sys.executable, [*pytest, *arguments])
+    tethered = [sys.executable, "-I", "-S", "-c", TETHER, str(os.getpid()), *pytest]
     first, second = halves()
-    with tempfile.TemporaryFile() as output:
-        running = subprocess.Popen([*pytest, *second], stdout=output, stderr=subprocess.STDOUT)
-        try:
-            status = subprocess.call([*pytest, *first])
-            print("the other half of the tests:", flush=True)
-            status = running.wait() or status
-        except KeyboardInterrupt:  # both have been interrupted
-            status = running.wait()
+    OUTPUT.parent.mkdir(exist_ok=True)
+    print(f"half of the tests write to {OUTPUT}", flush=True)
+    with OUTPUT.open("wb+") as output:
+        running = [
+            subprocess.Popen([*tethered, *first]),
+            subprocess.Popen(
+                [*tethered, "-o", "cache_dir=.pytest_cache/second", *second], stdout=output, stderr=output
+            ),
+        ]
+        statuses = list(map(ended, running))
         output.seek(0)
+        print("the other half of the tests:", flush=True)
         os.write(1, output.read())
-    return status
+    return next(filter(None, statuses), 0)
+
+
+def ended(process: subprocess.Popen[bytes]) -> int:
+    """Its exit status. Ctrl-C interrupts both processes, which then end by themselves, with a status that is not 0."""
+    interrupted = False
+    while True:
+        try:
+            return process.wait() or (128 + signal.SIGINT if interrupted else 0)
+        except KeyboardInterrupt:
+            interrupted = True
 
 
 if __name__ == "__main__":

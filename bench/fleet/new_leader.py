@@ -23,8 +23,8 @@ LOOPS, LOOPED = 3, 1000
 WRITTEN = 60.0
 """Seconds until a snapshot is written."""
 REST = 15.0
-"""Seconds after all workers have reported in which the API server's caches and garbage come to rest, before a roll-out.
-The other scenarios wait as long anyway, for the end of the Lease or for the snapshot."""
+"""Seconds between the last report and a roll-out. The other scenarios wait as long anyway, for the end of the Lease or
+for the snapshot."""
 
 
 async def killed(run: Run, at_once: int) -> None:

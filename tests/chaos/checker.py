@@ -74,8 +74,9 @@ class _Place:
     joined: bool = True
     poisoned: float = 0.0
     """The version in which somebody wrote the list annotations, infinite until it is known; a master corrects them."""
-    halves: list[Values] = field(default_factory=list)
-    """Parts of changes that a policy left on the Node: they stay until a master knows the features of the Node."""
+    halves: dict[frozenset[str], Values] = field(default_factory=dict)
+    """By the keys of a change, the part of it that a policy or a missing right left on the Node. It stays until a
+    master knows the features of the Node."""
     versions: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=VERSIONS))
 
 
@@ -204,7 +205,7 @@ class Checker:
             self._complain(DELETED, place, node["metadata"]["name"], "", "deleted", "", _version(node))
             return
         place.wanted, place.returns = dict(place.returns), None
-        place.object, place.known, place.halves = None, set(), []
+        place.object, place.known, place.halves = None, set(), {}
         self._start_over(place)
 
     def _start_over(self, place: _Place) -> None:
@@ -221,9 +222,10 @@ class Checker:
         for change in list(place.pending):
             loose |= change.new.keys()
             shown = {key: state.get(key) for key in change.new}
+            if shown in (change.old, change.new):
+                place.halves.pop(frozenset(shown), None)
             if shown == change.new:
                 place.pending.remove(change)
-                place.halves = [one for one in place.halves if one.keys() != change.new.keys()]
             elif shown != change.old:
                 wrong |= self._judge_half(place, name, version, change, shown)
         flat = {key: (text, origin) for origin, values in place.wanted.items() for key, text in values.items()}
@@ -246,9 +248,12 @@ class Checker:
                 return {key}
         late = {key for key in shown if shown[key] != change.new[key]}
         rightless = self._now() < self._rightless_until and all(key.startswith("#") for key in late)
+        keys = frozenset(shown)
         if rightless or (FOREIGN not in change.origins and self._now() < self._refused_until):
-            place.halves.append(shown)
-        if shown in place.halves or (place.poisoned and FOREIGN not in change.origins):
+            place.halves[keys] = shown
+        elif place.halves.get(keys) != shown:
+            place.halves.pop(keys, None)
+        if keys in place.halves or (place.poisoned and FOREIGN not in change.origins):
             return set()
         odd = min(late)
         with_it = next(key for key in sorted(shown) if shown[key] != change.old[key])
@@ -278,12 +283,13 @@ class Checker:
 
 def render_versions(versions: Sequence[tuple[float, Mapping[str, Any]]]) -> Iterator[tuple[float, str]]:
     """For each version but the first: when it was seen, who wrote it last, and what differs from the one before."""
-    before: dict[str, str] = {}
+    before: dict[str, str] | None = None
     for at, node in versions:
         metadata, state = node["metadata"], state_of(node)
         state |= {f"@{key}": text for key, text in (metadata.get("annotations") or {}).items()}
-        writers = [(one.get("time", ""), one.get("manager", "")) for one in metadata.get("managedFields") or ()]
-        if before:
+        entries = [one for one in metadata.get("managedFields") or () if not one.get("subresource")]
+        writers = [(one.get("time", ""), one.get("manager", "")) for one in entries]
+        if before is not None:
             differs = {key: state.get(key) for key in sorted({*before, *state}) if before.get(key) != state.get(key)}
             yield at, f"version {_version(node)}, written by {max(writers, default=('', ''))[1]}: {differs}"
         before = state

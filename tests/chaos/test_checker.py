@@ -253,6 +253,9 @@ def test_what_a_policy_left_in_parts_stays_so_until_a_master_knows_the_features_
     assert checker.violations == []
     checker.see("MODIFIED", node(part | {f"{F}chaos-rule-0-a": "6"}))
     assert [one.kind for one in checker.violations] == [HALF]
+    checker.see("MODIFIED", node(flat(wanted())))
+    checker.see("MODIFIED", node(part))
+    assert [one.kind for one in checker.violations] == [HALF, HALF], "it had gone, and came again"
     checker.final()
     assert UNEQUAL in {one.kind for one in checker.violations}
 

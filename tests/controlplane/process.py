@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -78,39 +79,45 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody listens on, from the range of this process.
+    """TCP ports of loopback that nobody listens on, of those that this process has. Each is given again last.
 
     Below 32768, where Linux's outgoing connections do not begin: none of them takes one while its server is away.
     """
     free: list[int] = []
-    ports = _own_range()
-    for port in random.sample(ports, len(ports) // 2):
+    ports = _own_ports()
+    for _ in range(len(ports)):
+        ports.rotate(-1)
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", ports[-1]))
             except OSError:
                 continue
-        free.append(port)
+        free.append(ports[-1])
         if len(free) == count:
             return free
-    raise OSError(f"hardly any free TCP port on 127.0.0.1 between {ports.start} and {ports.stop}")
+    raise OSError(f"hardly any free TCP port on 127.0.0.1 between {min(ports)} and {max(ports)}")
 
 
 @cache
-def _own_range() -> range:
-    """500 ports that no other test process uses. Its lock is an abstract Unix socket, which ends with the process and
-    belongs to a network namespace as ports do. If there are too many processes, ranges are shared."""
-    ranges = [range(start, start + 500) for start in range(20000, 32000, 500)]
-    for ports in ranges:
-        lock = socket.socket(socket.AF_UNIX)
-        try:
-            lock.bind(f"\0nfd-tests-{ports.start}")
-        except OSError:
-            lock.close()
-            continue
-        _locks.append(lock)
-        return ports
-    return random.choice(ranges)
+def _own_ports() -> deque[int]:
+    """1,000 ports in any order, which no other test process uses. Their lock is an abstract Unix socket, which ends
+    with the process and belongs to a network namespace as ports do. If there are too many processes, ports are
+    shared."""
+    ranges = [range(start, start + 1000) for start in range(20000, 32000, 1000)]
+    own = next((ports for ports in ranges if _is_locked(ports.start)), random.choice(ranges))
+    return deque(random.sample(own, len(own)))
+
+
+def _is_locked(port: int) -> bool:
+    """Whether this process now holds the lock of the range that begins with that port."""
+    lock = socket.socket(socket.AF_UNIX)
+    try:
+        lock.bind(f"\0nfd-tests-{port}")
+    except OSError:
+        lock.close()
+        return False
+    _locks.append(lock)
+    return True
 
 
 _locks: list[socket.socket] = []

@@ -40,13 +40,13 @@ INHERITED = (
     ),
     Guard(  # features may be newer although the labels are the same
         "nfd/master/node/inherited.py",
-        "if before.at is not None and before.at > (order.started, order.sequence):",
+        "if listed.at is not None and listed.at > (order.started, order.sequence):",
         "if False:",
         PURE + "test_a_rule_that_newer_features_no_longer_meet_is_not_met_again_by_older_ones",
     ),
     Guard(  # another boot is another machine, as far as anybody knows
         "nfd/master/node/inherited.py",
-        'if order is None or before.boot_id != order.boot_id or node.boot_id not in ("", order.boot_id):',
+        'if order is None or listed.boot_id != order.boot_id or node.boot_id not in ("", order.boot_id):',
         "if order is None:",
         ADDS,
     ),

@@ -14,10 +14,10 @@ from nfd.master.node.drift import BACKOFF, FREE, WINDOW, Drift
 from nfd.master.node.outcome import Outcome
 from nfd.master.node.shared_labels import SHARED_WAIT
 from nfd.runtime.http_server import render
-from nfd.store.base import Kind
+from nfd.store.base import Kind, Patch
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Cluster, Place, labels_of, notes_of, until
-from tests.master.test_inherited import NAME, Leader, opened, rule
+from tests.master.test_inherited import NAME, Json, Leader, opened, rule
 
 F = "feature.node.kubernetes.io/"
 N = "nfd.node.kubernetes.io/"
@@ -188,6 +188,41 @@ async def test_a_rule_that_is_evaluated_later_and_no_longer_matches_is_no_drift(
     await following.passes.reconcile(NAME)
     assert following.node.labels == {F + "cpu-a": "1"}
     assert (following.metrics["drift_restored"], said(caplog, RESTORED)) == (0, [])
+    await store.close()
+
+
+LIST, RECORD = N + "feature-labels", N + "origins"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"annotations": {LIST: None}},
+        {"labels": {F + "cpu-a": None}, "annotations": {LIST: None}},
+        {"labels": {F + "cpu-a": "theirs"}, "annotations": {LIST: "cpu-b"}},
+        {"labels": {F + "cpu-a": None}, "annotations": {RECORD: None}},
+        {"labels": {F + "cpu-a": "theirs"}, "annotations": {RECORD: "{}"}},
+    ],
+    ids=["list", "label and list", "value and list", "label and record", "value and record"],
+)
+async def test_a_list_that_others_keep_editing_is_restored_later_each_time(edit: Json, tmp_path: Path) -> None:
+    """Alone, and together with a label that it names: thirty edits within thirty seconds."""
+    store, now = await opened(tmp_path), [0.0]
+    leader = Leader(store)
+    leader.passes._now = lambda: now[0]
+    await leader.take(Worker(NAME).report({F + "cpu-a": "1", F + "cpu-b": "1"}))
+    before = leader.metrics["node_patches"]
+    for _ in range(30):
+        now[0] += 1.0
+        await store.patch(NAME, Patch({"metadata": edit}))
+        for _ in range(2):
+            await leader.passes.reconcile(NAME)
+    assert leader.metrics["node_patches"] - before <= 10
+    now[0] += BACKOFF[1]
+    for _ in range(2):
+        await leader.passes.reconcile(NAME)
+    assert leader.node.labels == {F + "cpu-a": "1", F + "cpu-b": "1"}
+    assert leader.node.annotations[LIST] == "cpu-a,cpu-b"
     await store.close()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import Origin
-from nfd.master.node.plan import Goal, managed_keys, plan_kind
+from nfd.master.node.plan import Goal, listed_and_managed, plan_kind
 from nfd.report import Order
 from nfd.store.base import Kind, Node
 
@@ -18,14 +18,14 @@ def is_carried(node: Node, goal: Goal, order: Order | None) -> bool:
 
     Keys that a rule or an object has set do not count. The record on the Node must be proven and of the same boot.
     """
-    before, managed = managed_keys(goal, node)
-    if order is None or before.boot_id != order.boot_id or node.boot_id not in ("", order.boot_id):
+    listed, managed = listed_and_managed(goal, node)
+    if order is None or listed.boot_id != order.boot_id or node.boot_id not in ("", order.boot_id):
         return False
-    if before.at is not None and before.at > (order.started, order.sequence):
+    if listed.at is not None and listed.at > (order.started, order.sequence):
         return False
     changes = {kind: plan_kind(kind, goal, managed, node) for kind in Kind}
     return all(
-        _is_from_cluster(before.of(kind).get(key))
+        _is_from_cluster(listed.of(kind).get(key))
         for kind, change in changes.items()
         for key in (*change.write, *change.remove)
     )

@@ -163,7 +163,7 @@ def plan(
     )
 
 
-def managed_keys(goal: Goal, node: Node) -> tuple[Owned, Owned]:
+def listed_and_managed(goal: Goal, node: Node) -> tuple[Owned, Owned]:
     """What the Node's lists name, and what of it nfd may change."""
     listed = _owned_before(goal, node)
     return listed, _ours(listed, goal, node)
@@ -171,7 +171,7 @@ def managed_keys(goal: Goal, node: Node) -> tuple[Owned, Owned]:
 
 def plan_node(goal: Goal, node: Node) -> NodePlan:
     """The plan of one pass over one Node: all kinds, and the bookkeeping."""
-    desired, (listed, before) = goal.desired, managed_keys(goal, node)
+    desired, (listed, before) = goal.desired, listed_and_managed(goal, node)
     changes = {kind: plan_kind(kind, goal, before, node) for kind in Kind}
     owned = Owned(
         keys={kind: _own(goal, before, change, kind) for kind, change in changes.items()},

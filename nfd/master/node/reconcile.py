@@ -111,7 +111,8 @@ class _Settled:
         then = self.asked
         if then.report is not asked.report or then.evaluation.contributions is not asked.evaluation.contributions:
             return []
-        explained = self.left or SHARED & planned.changes[Kind.LABELS].refused or any(planned.changes.values())
+        removes = any(change.remove for change in planned.changes.values()) and not planned.before.doubt
+        explained = self.left or SHARED & planned.changes[Kind.LABELS].refused or removes
         notes = planned.records if explained else ()  # then the lists differ for that reason
         found = [(kind, key) for kind, key in planned.written() if (kind, key) not in self.left and key not in notes]
         return [*found, *((CONDITIONS, name) for name in planned.conditions if self._drifted_condition(name, planned))]
