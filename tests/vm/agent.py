@@ -12,6 +12,9 @@ from pathlib import Path
 
 from tests.vm.qmp import connect
 
+ANSWER_SECONDS, EVENT_SECONDS = 600.0, 300.0
+"""The longest time for a command, and for an event: without KVM, beside other tests, a guest needs minutes."""
+
 
 class GuestError(Exception):
     """A command in the guest failed, or the guest does not answer."""
@@ -29,14 +32,14 @@ class Agent:
         """The guest's kernel release, said once when it has booted."""
         return self._reply(0, seconds)[1]
 
-    def run(self, command: str, seconds: float = 120) -> str:
+    def run(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
         """What it prints, stdout and stderr together. Raises: GuestError if its exit status is not 0."""
         status, text = self.status(command, seconds)
         if status:
             raise GuestError(f"{command}: exit status {status}: {text[-3000:]}")
         return text
 
-    def status(self, command: str, seconds: float = 120) -> tuple[int, str]:
+    def status(self, command: str, seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
         """Exit status, and what it prints."""
         self.begin(command)
         return self.end(seconds)
@@ -46,7 +49,7 @@ class Agent:
         self._number += 1
         self._link.sendall(b"%d %s\n" % (self._number, base64.b64encode(command.encode())))
 
-    def end(self, seconds: float = 120) -> tuple[int, str]:
+    def end(self, seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
         return self._reply(self._number, seconds)
 
     def close(self) -> None:
@@ -94,7 +97,7 @@ class KernelEvents:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def wait(self, matches: Callable[[KernelEvent], bool], since: int, seconds: float = 60) -> KernelEvent:
+    def wait(self, matches: Callable[[KernelEvent], bool], since: int, seconds: float = EVENT_SECONDS) -> KernelEvent:
         """The first one that matches among those heard after the first `since`."""
         deadline = time.monotonic() + seconds
         while True:

@@ -10,11 +10,11 @@ from typing import Any
 
 from tests.e2e.nodes import F, Node
 from tests.e2e.programs import Program
-from tests.vm.agent import GuestError
+from tests.vm.agent import ANSWER_SECONDS, GuestError
 from tests.vm.machine import Machine
 from tests.vm.pod import GuestPod
 
-REPORT_SECONDS = 300
+REPORT_SECONDS = 900
 VIRTUAL_FUNCTION = F + "vm-virtual-function"
 DUMMY = F + "vm-dummy-module"
 SETTINGS: dict[str, Any] = {
@@ -83,7 +83,7 @@ class Guest:
         except (OSError, http.client.HTTPException):
             return 0.0
 
-    def in_pod(self, *words: str, seconds: float = 120) -> str:
+    def in_pod(self, *words: str, seconds: float = ANSWER_SECONDS) -> str:
         """What another program of the image prints, run beside the worker in its pod."""
         return self.machine.run(f"runc --root=/run/runc exec worker {' '.join(words)}", seconds)
 

@@ -14,13 +14,13 @@ from typing import Self
 
 from tests.controlplane.process import Process, free_ports
 from tests.e2e.programs import eventually
-from tests.vm.agent import Agent, KernelEvents
+from tests.vm.agent import ANSWER_SECONDS, Agent, KernelEvents
 from tests.vm.disks import Disks
 from tests.vm.qmp import Qmp
 
 MASTER = "10.0.2.100"
 """Where the guest finds what listens on a port of our loopback."""
-BOOT_SECONDS = 300
+BOOT_SECONDS = 900
 SYSTEMS = {"amd64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}
 TPM = "-chardev socket,id=tpm,path={} -tpmdev emulator,id=tpm,chardev=tpm -device tpm-tis,tpmdev=tpm"
 RELAY = (
@@ -105,7 +105,7 @@ class Machine:
         """As if the power failed."""
         self._closing.close()
 
-    def run(self, command: str, seconds: float = 120) -> str:
+    def run(self, command: str, seconds: float = ANSWER_SECONDS) -> str:
         """What a shell command prints in the guest, where root runs it. Raises: GuestError if it fails."""
         return self.agent.run(command, seconds)
 
