@@ -203,8 +203,6 @@ class Informer:
                 failed("watch", error, path=self._path)
                 self._version = ""
                 await self._wait(Unavailable(str(error), retry_after=rest_after(error)))
-            finally:
-                self.connected = False
 
     def _is_permanent(self, error: KubeError) -> bool:
         """Whether no list has ever succeeded, and nothing but refusals has come for too long.
@@ -285,6 +283,7 @@ class Informer:
                     self._take(line)
             finally:
                 begun.cancel()
+                self.connected = False
         if asyncio.get_running_loop().time() < begun.when():
             raise Unavailable(f"watch of {self._path}: ended as soon as it had begun")
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from nfd.errors import Unavailable
 from nfd.kube.client import KubeClient, connect
+from nfd.kube.informer import Informer, Store
 from nfd.kube.list_pages import list_all, read_object
 from tests.controlplane.process import free_ports
 
@@ -85,3 +86,21 @@ def test_an_object_that_is_none_is_one_line(ask: Callable[..., object], text: st
 def test_what_is_a_list_is_read(ask: Callable[..., object]) -> None:
     text = json.dumps({**LIST, "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
     assert ask(text, lambda client: list_all(client, NODES, lambda item: item["metadata"]["name"])) == ["a", "b"]
+
+
+def test_a_watch_that_ends_at_once_is_not_open_while_the_next_one_waits(ask: Callable[..., object]) -> None:
+    async def watch(client: KubeClient) -> bool:
+        informer = Informer(client, NODES, Store(lambda item: item, lambda *changed: None))
+        waits = asyncio.Event()
+
+        async def wait(error: Exception) -> None:
+            waits.set()
+            await asyncio.Event().wait()
+
+        informer._wait = wait  # type: ignore[method-assign, assignment]
+        running = asyncio.create_task(informer.run())
+        await asyncio.wait_for(waits.wait(), 30)
+        running.cancel()
+        return informer.connected
+
+    assert ask(json.dumps({**LIST, "items": []}), watch) is False
