@@ -16,6 +16,8 @@ from tests.controlplane.process import TETHER
 
 HERE = Path(__file__).parent
 OUTPUT = HERE.parent / ".state/tests.log"
+OWN_CACHE = ("-o", "cache_dir=.pytest_cache/second")
+"""The second process does not write over what the first one says of its failures."""
 FIRST = ("chaos", "kube", "rpc", "events", "topology", "worker", "master", "faults", "e2e")
 """The folders of the first process. Those of the second are all others, so that none is left out."""
 LATE = ("consumers", "page", "release", "deploy")
@@ -44,14 +46,12 @@ def main(arguments: list[str]) -> int:
     with OUTPUT.open("wb+") as output:
         running = [
             subprocess.Popen([*tethered, *first]),
-            subprocess.Popen(
-                [*tethered, "-o", "cache_dir=.pytest_cache/second", *second], stdout=output, stderr=output
-            ),
+            subprocess.Popen([*tethered, *OWN_CACHE, *second], stdout=output, stderr=output),
         ]
         statuses = list(map(ended, running))
         output.seek(0)
         print("the other half of the tests:", flush=True)
-        os.write(1, output.read())
+        sys.stdout.buffer.write(output.read())
     return next(filter(None, statuses), 0)
 
 

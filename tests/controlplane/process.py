@@ -116,11 +116,8 @@ def _is_locked(port: int) -> bool:
     except OSError:
         lock.close()
         return False
-    _locks.append(lock)
+    lock.detach()  # it stays open as long as the process
     return True
-
-
-_locks: list[socket.socket] = []
 
 
 def without_proxy() -> Mapping[str, str]:
