@@ -25,7 +25,8 @@ from bench.fleet.gauges import resident
 from bench.fleet.machines import boot_id, node_name
 from bench.fleet.run import Run, setting
 from nfd.errors import ReportError
-from nfd.report import Order, Report
+from nfd.report import Report
+from nfd.report_order import Order
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles
 from tests.controlplane import objects

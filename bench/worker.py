@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import _bighost
 from bench._table import Table
 from nfd.report import Reply, Report
-from nfd.rpc.caller import Peer
+from nfd.rpc.caller_types import Peer
 from nfd.rpc.server import LabelerServer
 from nfd.rpc.tls import TlsFiles
 from tests.controlplane import pki

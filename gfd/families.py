@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from nfd import names
-from nfd.runtime import tables
+from nfd.runtime import tsv_tables
 
 Capability = tuple[int, int]
 Families = Mapping[Capability, str]
@@ -18,7 +18,7 @@ _CAPABILITY = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 @cache
 def built_in() -> Families:
     """The table `families.tsv`."""
-    return {parse_capability(capability): family for capability, family in tables.rows("gfd", "families.tsv")}
+    return {parse_capability(capability): family for capability, family in tsv_tables.rows("gfd", "families.tsv")}
 
 
 def overlay(rows: Mapping[str, str]) -> Families:

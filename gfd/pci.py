@@ -18,7 +18,7 @@ from gfd.inventory import Gpu, Inventory
 from nfd.config.option_values import parse_integer
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.runtime import tables
+from nfd.runtime import tsv_tables
 
 DEVICES = "sys/bus/pci/devices"
 NVIDIA = "nvidia"
@@ -149,7 +149,7 @@ def read_names(host: Host) -> dict[str, str]:
 
 def built_in_names() -> dict[str, str]:
     """The table `pci_names.tsv`."""
-    return {row[0]: row[1] for row in tables.rows("gfd", "pci_names.tsv")}
+    return {row[0]: row[1] for row in tsv_tables.rows("gfd", "pci_names.tsv")}
 
 
 def parse_names(text: str) -> dict[str, str]:

@@ -11,21 +11,9 @@ from contextlib import suppress
 
 import pynvml
 
-from gfd.inventory import MISSING, Driver, Gpu, Inventory, MigDevice, Trouble
+from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Trouble
 from gfd.nvml.device import Device
-from gfd.nvml.library import (
-    LIBRARY,
-    attempt,
-    error_text,
-    is_absent,
-    is_replaced,
-    load,
-    loaded_version,
-    read_text,
-    unload,
-)
-
-_NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
+from gfd.nvml.library import LIBRARY, attempt, failure, load, read_text
 
 
 class NvmlReading:
@@ -45,12 +33,12 @@ class NvmlReading:
             load(self._library)
             pynvml.nvmlInit()
         except (OSError, pynvml.NVMLError) as error:
-            self._fail(error)
+            self._trouble, self._driver = failure(self._library, self._driver, error)
             return
         try:
             self._read()
         except pynvml.NVMLError as error:
-            self._fail(error)
+            self._trouble, self._driver = failure(self._library, self._driver, error)
         finally:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
@@ -63,21 +51,6 @@ class NvmlReading:
         gpus = tuple(self._gpus.get(index) or Gpu(index, failing=unanswered, mute=1) for index in range(self._count))
         migs = tuple(mig for index in range(self._count) for mig in self._migs.get(index, ()))
         return Inventory("nvml", self._driver, gpus, migs)
-
-    def _fail(self, error: Exception) -> None:
-        code = getattr(error, "value", None)
-        if isinstance(error, OSError):
-            absent = is_absent(self._library, error)
-            self._trouble = (Trouble.NO_DRIVER if absent else Trouble.DRIVER_ERROR, str(error))
-            self._driver = Driver(library=MISSING if absent else "")
-        else:
-            trouble = Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR
-            self._trouble = (trouble, f"NVML: {error_text(error)}")
-        if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-            self._trouble = (Trouble.MISMATCH, f"NVML: {error_text(error)}")
-            self._driver = Driver(library=loaded_version())
-            if is_replaced():
-                unload()  # the next reading is to find the library of the new driver
 
     def _read(self) -> None:
         failing: list[str] = []

@@ -1,4 +1,4 @@
-"""The library itself: which file it is, what old ones lack, and when it has to be loaded anew."""
+"""NVML's library: which file it is, what old ones lack, what its errors mean for the driver, when it is loaded anew."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pynvml
+
+from gfd.inventory import MISSING, Driver, Trouble
 
 T = TypeVar("T")
 
@@ -29,6 +31,8 @@ REPLACED = "\ufffd"
 
 UNKNOWN_HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 """The device or the library has no such thing: an answer, not a failure."""
+
+_NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
 
 
 def load(library: str) -> None:
@@ -77,6 +81,26 @@ def loaded_file() -> tuple[str, int]:
         if path and "/libnvidia-ml.so" in path[0]:
             return path[0], int(inode)
     return "", 0
+
+
+def failure(library: str, known: Driver, error: Exception) -> tuple[tuple[Trouble, str], Driver]:
+    """What an error of loading, initialising or counting says: the kind of trouble with its reason, and the driver.
+
+    `known` is the driver as read so far.
+    The library is unloaded if its file has been replaced, so that the next reading loads that of the new driver.
+    """
+    if isinstance(error, OSError):
+        absent = is_absent(library, error)
+        trouble = Trouble.NO_DRIVER if absent else Trouble.DRIVER_ERROR
+        return (trouble, str(error)), Driver(library=MISSING if absent else "")
+    code = getattr(error, "value", None)
+    reason = f"NVML: {error_text(error)}"
+    if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        driver = Driver(library=loaded_version())
+        if is_replaced():
+            unload()
+        return (Trouble.MISMATCH, reason), driver
+    return (Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR, reason), known
 
 
 def is_absent(library: str, error: OSError) -> bool:

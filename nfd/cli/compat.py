@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nfd.cli import compat_find
 from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
-from nfd.cli.output import Style, columns, screen_width, style_of
+from nfd.cli.terminal_tables import Style, columns, screen_width, style_of
 from nfd.config.named_files import read_standard_input
 from nfd.config.option_values import split_items
 from nfd.config.yamltext import parse, scalar_text
@@ -24,11 +24,11 @@ from nfd.features import Features
 from nfd.message_text import visible
 from nfd.rules.compile import CompiledRule, compile_rule
 from nfd.rules.evaluate import Given, run_custom
+from nfd.rules.match_features import Expressions, Feature, Term, View, match_term
 from nfd.rules.model import Expression, GroupRule, ParsedRule
 from nfd.rules.model import Term as WrittenTerm
 from nfd.rules.operators import compile_matcher
 from nfd.rules.parse import parse_rule
-from nfd.rules.terms import Expressions, Feature, Term, View, match_term
 
 if TYPE_CHECKING:
     from nfd.oci.client import Login

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.find import as_yaml
 from nfd.cli.nodes import as_data
-from nfd.cli.output import Style, columns, screen_width, style_of
 from nfd.cli.parsers import path
+from nfd.cli.terminal_tables import Style, columns, screen_width, style_of
 from nfd.errors import ConfigError, NfdError
 from nfd.features import Features
 from nfd.fleet.affinity import Selector

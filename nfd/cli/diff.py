@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, read_node
 from nfd.cli.nodes import as_data
-from nfd.cli.output import Style, style_of
 from nfd.cli.parsers import node_name
+from nfd.cli.terminal_tables import Style, style_of
 from nfd.message_text import visible
 
 if TYPE_CHECKING:

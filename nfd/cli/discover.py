@@ -9,7 +9,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from nfd.cli.machine import Seen, add_machine_flags, add_scan_flags, host_of, plan_of, scan
-from nfd.cli.output import Style, problems, style_of, table
+from nfd.cli.terminal_tables import Style, problems, style_of, table
 from nfd.config.yamltext import dump
 from nfd.features import to_json
 

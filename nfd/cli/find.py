@@ -19,8 +19,8 @@ from typing import Any
 
 from nfd.cli.cluster import Json, add_cluster_flags, read_fleet
 from nfd.cli.nodes import HEAD, WIDE, add_list_flags, as_data, cells_of, follow, order_of
-from nfd.cli.output import Style, Table, columns, screen_width, style_of
 from nfd.cli.parsers import path
+from nfd.cli.terminal_tables import Style, Table, columns, screen_width, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
 from nfd.fleet.drift import Deviation, deviations, firmware_of, versions_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from nfd.cli.cluster import add_cluster_flags, read_fleet
 from nfd.cli.nodes import WIDE, add_list_flags, as_data, cells_of, gpus_text, order_of
-from nfd.cli.output import Style, Table, bar, cut, numbers, screen_width, size_text, style_of
+from nfd.cli.terminal_tables import Style, Table, bar, cut, numbers, screen_width, size_text, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.accelerators import PARTITION, SHARE, VIEW
 from nfd.fleet.gpu_resources import Resource

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags, ask_cluster, lean, read_fleet, read_nodes
-from nfd.cli.output import Table, screen_width, size_text, style_of
 from nfd.cli.parsers import node_name, path
+from nfd.cli.terminal_tables import Table, screen_width, size_text, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.gpu_labels import Gpus
 from nfd.fleet.gpus import sharing_of

@@ -14,9 +14,9 @@ from nfd.message_text import did_you_mean
 from nfd.report import Report
 from nfd.rules.compile import CompiledRule, Group
 from nfd.rules.evaluate import Given
-from nfd.rules.keys import REPORT, Overwrite, rule_named
+from nfd.rules.match_features import Feature, Term, View, match_term
+from nfd.rules.output_keys import REPORT, Overwrite, rule_named
 from nfd.rules.policy import Policy
-from nfd.rules.terms import Feature, Term, View, match_term
 
 _MOST_SHOWN = 5
 

@@ -18,8 +18,8 @@ from nfd.rules import policy as policies
 from nfd.rules.check import POLICY
 from nfd.rules.compile import Group
 from nfd.rules.evaluate import Given
-from nfd.rules.keys import TAINT
 from nfd.rules.model import RuleObject
+from nfd.rules.output_keys import TAINT
 from nfd.rules.policy import EXTENDED_RESOURCE, LABEL, Dropped, Policy
 
 

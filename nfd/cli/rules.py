@@ -10,10 +10,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nfd.cli.output import Style, style_of
 from nfd.cli.parsers import path
 from nfd.cli.rule_check import Trace, failures_in, overwrites_of
 from nfd.cli.rule_files import text_of, warn_if_empty
+from nfd.cli.terminal_tables import Style, style_of
 from nfd.errors import NfdError
 from nfd.master.node.outcome import evaluate_report
 from nfd.master.rules.ruleset import compile_objects

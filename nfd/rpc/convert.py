@@ -19,8 +19,10 @@ from google.protobuf.message import DecodeError, Message
 
 from nfd import names
 from nfd.features import Features, Instance
-from nfd.report import MAX_FEATURES, Order, Report, SourceState, State, labels_for_worker
+from nfd.report import MAX_FEATURES, Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc import labeler_pb2 as pb
+from nfd.rpc.labels_for_worker import labels_for_worker
 from nfd.rpc.message_size import check_blob, check_domains, check_elements, check_entries, check_plain, check_report
 
 LONGEST_ERROR = 500

@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from nfd.features import Features
-from nfd.report import Order, Report
+from nfd.report import Report
+from nfd.report_order import Order
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.convert import Content, digest, from_blob, parse, text, texts, to_blob, to_set

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from nfd.errors import ReportError, rest_after
 from nfd.report import MAX_MESSAGE, Reply, Report
 from nfd.rpc import LEADER, RETRY_AFTER, SERVICE, convert
-from nfd.rpc.caller import Authenticator, Caller, NoAuthentication, Peer
+from nfd.rpc.caller_types import Authenticator, Caller, NoAuthentication, Peer
 from nfd.rpc.feature_cache import FeatureCache
 from nfd.rpc.interceptors import DELAYED, READ_SECONDS, SILENT, STREAMS, Limits, OtherServices
 from nfd.rpc.master_calls import FORWARDED, forward

@@ -14,10 +14,10 @@ from nfd.errors import ConfigError
 from nfd.message_text import did_you_mean, visible
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
-from nfd.rules.keys import VAR, Stated, rule_named, stated_by
 from nfd.rules.known_features import ATTRIBUTES, KNOWN
 from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.operators import compile_matcher
+from nfd.rules.output_keys import VAR, Stated, rule_named, stated_by
 from nfd.rules.parse import (
     GROUP,
     GROUP_FIELD,

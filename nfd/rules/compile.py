@@ -8,9 +8,9 @@ from typing import Any
 
 from nfd.errors import reason_of
 from nfd.rules import model
+from nfd.rules.match_features import Term
 from nfd.rules.operators import Matcher, compile_matcher
 from nfd.rules.template import Template
-from nfd.rules.terms import Term
 from nfd.rules.time_limit import FREE, Meter
 
 Terms = tuple[Term, ...]

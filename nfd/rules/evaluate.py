@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from nfd.errors import Endless, RuleError, reason_of
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule, Terms
-from nfd.rules.keys import Ledger, Overwrite, rule_named
+from nfd.rules.match_features import Element, View, match_term
+from nfd.rules.output_keys import Ledger, Overwrite, rule_named
 from nfd.rules.policy import LABEL
 from nfd.rules.scalars import SPACE
 from nfd.rules.template import Clock, Data, Template, TemplateError
 from nfd.rules.template.budget import TooLong
-from nfd.rules.terms import Element, View, match_term
 from nfd.rules.time_limit import FREE, Exhausted, Meter
 
 MAX_LABELS = 4_000

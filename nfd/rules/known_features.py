@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nfd.rules.terms import MATCHED
+from nfd.rules.match_features import MATCHED
 
 _OF_SOURCES = {
     "accelerator": "device",

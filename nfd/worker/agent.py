@@ -15,7 +15,8 @@ from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import ConfigError, FileGone, ReportError, rest_after
 from nfd.events.wakes import POLL, Events, Wake
 from nfd.host import Host
-from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.report import Reply, Report, SourceState, State
+from nfd.report_order import Order
 from nfd.runtime import log
 from nfd.runtime.failures import failed
 from nfd.runtime.file_watches import Folder

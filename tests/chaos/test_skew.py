@@ -12,7 +12,8 @@ from nfd.features import Features
 from nfd.master.node.proof import KEY_SIZE, Proof
 from nfd.master.reports.snapshot import FORMAT, Snapshot
 from nfd.master.reports.store import ReportStore
-from nfd.report import Order, Report
+from nfd.report import Report
+from nfd.report_order import Order
 from nfd.rpc.replication_messages import Copy, Decoder, Digests, Encoder
 from tests.chaos.master import LATER_SNAPSHOT, RELEASES, known_before, version_of
 from tests.chaos.snapshots import ANOTHER, EARLIER, WAYS, earlier, spoil

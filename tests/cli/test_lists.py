@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nfd.cli.nodes import natural, order_of
-from nfd.cli.output import Style, Table
+from nfd.cli.terminal_tables import Style, Table
 from nfd.errors import ConfigError
 from nfd.fleet.node_summary import NodeSummary
 from tests.controlplane.cluster import ControlPlane

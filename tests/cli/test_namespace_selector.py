@@ -18,7 +18,8 @@ import yaml
 
 from nfd.cli import main
 from nfd.features import Features
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc.client import Reporter
 from tests.cli.test_commands import Run
 from tests.controlplane.cluster import ControlPlane

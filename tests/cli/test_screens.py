@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nfd.cli.nodes import age
-from nfd.cli.output import Style, bar, columns, size_text
 from nfd.cli.report.bundle import Cleaner
+from nfd.cli.terminal_tables import Style, bar, columns, size_text
 from tests.cli.small import MACHINE, make
 
 Run = Callable[..., tuple[int, str, str]]

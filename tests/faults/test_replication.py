@@ -24,7 +24,7 @@ from nfd.master.security.setup import Security, make_security
 from nfd.master.service import Service
 from nfd.report import Reply, Report
 from nfd.rpc import SERVICE
-from nfd.rpc.caller import NoAuthentication
+from nfd.rpc.caller_types import NoAuthentication
 from nfd.rpc.client import Reporter
 from nfd.rpc.master_calls import replicate
 from nfd.rpc.replication_messages import Decoder

@@ -9,7 +9,7 @@ import pytest
 
 from nfd.cli.gpus import as_bars
 from nfd.cli.nodes import Printer
-from nfd.cli.output import Style
+from nfd.cli.terminal_tables import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
 from nfd.fleet.dra_devices import NOTHING
 from nfd.fleet.gpus import group

@@ -24,7 +24,8 @@ from nfd.discovery import Discovery, Plan, discover
 from nfd.host import Host
 from nfd.master.service import Options as MasterOptions
 from nfd.master.service import Service
-from nfd.report import Order, Report, SourceState
+from nfd.report import Report, SourceState
+from nfd.report_order import Order
 from nfd.rpc.client import Reporter
 from nfd.runtime.signals import Signals
 from nfd.worker.report_content import derive_content

@@ -15,7 +15,8 @@ from gfd.sharing import Replicated, Resource, Sharing
 from gfd.source import SOURCE
 from nfd.discovery import Discovery, Plan, discover
 from nfd.host import Host
-from nfd.report import Order, Report, SourceState
+from nfd.report import Report, SourceState
+from nfd.report_order import Order
 from nfd.rpc.client import Reporter
 from nfd.worker.report_content import derive_content
 from tests.gfd.cases import prepare, read_labels, run_process

@@ -34,7 +34,7 @@ ATTRIBUTION = (
         "tests/sources/test_amd.py::test_a_topology_that_may_not_be_read_loses_no_label",
     ),
     Guard(  # a rule finds a module in either spelling
-        "nfd/rules/terms.py",
+        "nfd/rules/kernel_module_names.py",
         "return name in names or spell(name) in _spelled(names)",
         "return name in names",
         "tests/rules/test_modules.py::test_either_spelling_matches",

@@ -42,13 +42,13 @@ TRUST = (
         RECORDINGS + "test_no_link_leads_out",
     ),
     Guard(  # another pod begins anew, so that none shuts out the next
-        "nfd/report.py",
+        "nfd/report_order.py",
         "if self.pod and before.pod and self.pod != before.pod and self.issued > before.issued:",
         "if False:",
         ORDER + "test_no_pod_shuts_out_the_next_one",
     ),
     Guard(  # but only with a later token
-        "nfd/report.py",
+        "nfd/report_order.py",
         "self.pod != before.pod and self.issued > before.issued:",
         "self.pod != before.pod:",
         ORDER + "test_which_report_is_older",

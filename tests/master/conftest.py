@@ -18,7 +18,8 @@ from nfd.master.node.outcome import Outcome
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.rules.evaluation import Evaluation
 from nfd.master.service import Options, Service
-from nfd.report import Order, Reply, Report, SourceState, State
+from nfd.report import Reply, Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc.client import Reporter
 from nfd.rules.policy import Policy
 from nfd.store.base import Node, NodeStore

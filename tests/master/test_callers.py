@@ -24,7 +24,7 @@ from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.security.flags import FLAGS, mode_of
 from nfd.master.security.setup import make_security
 from nfd.master.service import Options, Service
-from nfd.report import LONGEST_UPTIME, MOST_REPORTS
+from nfd.report_order import LONGEST_UPTIME, MOST_REPORTS
 from nfd.rpc.client import Reporter
 from nfd.rpc.tls import TlsFiles
 from nfd.store.kube import KubeStore

@@ -20,7 +20,7 @@ from nfd.kube.server_time import ServerTime
 from nfd.master.security.authority import Authority, Lifetimes, read_authorities
 from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.report import Reply, Report
-from nfd.rpc.caller import Peer
+from nfd.rpc.caller_types import Peer
 from nfd.rpc.client import Reporter
 from nfd.rpc.server import LabelerServer
 from nfd.rpc.tls import TlsFiles

@@ -17,7 +17,8 @@ from nfd.master.node.prune import prune
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.node.undecided import NOTHING, Undecided
 from nfd.master.service import Options, Service
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rules.policy import Policy
 from nfd.store.base import Condition, Node
 from tests.controlplane.cluster import ControlPlane

@@ -11,7 +11,8 @@ from nfd.master.node.desired import ALL_FRESH, Contribution, derive_desired
 from nfd.master.node.outcome import DesiredCache, Outcome
 from nfd.master.reports.store import INTERNED, LONGEST, ReportInterner, same_content
 from nfd.master.rules.evaluation import Evaluation
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind
 

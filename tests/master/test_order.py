@@ -13,7 +13,8 @@ from nfd.errors import ReportError
 from nfd.kube import jwt
 from nfd.kube.token_reviews import Pod, _issued
 from nfd.master.reports.store import ReportStore
-from nfd.report import LONGEST_UPTIME, MOST_REPORTS, Order, Report
+from nfd.report import Report
+from nfd.report_order import LONGEST_UPTIME, MOST_REPORTS, Order
 from nfd.store.base import Node
 from tests.master.conftest import BOOT
 from tests.rpc.loopback import running

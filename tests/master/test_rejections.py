@@ -6,7 +6,7 @@ import pytest
 
 from nfd.errors import ReportError
 from nfd.master.security.authentication import CertificateAuthenticator, LoggedRejections
-from nfd.rpc.caller import Peer
+from nfd.rpc.caller_types import Peer
 
 
 def test_same_refusal_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,8 @@ from nfd.master.cli import FLAGS
 from nfd.master.config import Config, NamespaceSelector
 from nfd.master.http import reports_api
 from nfd.master.http.reports_api import MasterState, TimedReport
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc.client import Reporter
 from nfd.rules.policy import Policy
 from tests.controlplane.cluster import ControlPlane

@@ -17,7 +17,7 @@ from nfd.master.reports.snapshot import FORMAT, Snapshot, decode
 from nfd.master.reports.store import ReportStore, Standing
 from nfd.master.service import Options, Service
 from nfd.report import Report
-from nfd.rpc.caller import Peer
+from nfd.rpc.caller_types import Peer
 from nfd.store.file import FileStore
 from tests.master.conftest import BOOT, Worker
 from tests.master.places import PROOF, Folder, labels_of, until

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nfd.errors import ReportError
 from nfd.report import Reply, Report
-from nfd.rpc.caller import Caller, Peer
+from nfd.rpc.caller_types import Caller, Peer
 from nfd.rpc.client import Reporter
 from nfd.rpc.server import LabelerServer
 from nfd.rpc.tls import TlsFiles

@@ -7,7 +7,7 @@ import pytest
 
 from nfd.report import Reply, Report
 from nfd.rpc import SERVICE
-from nfd.rpc.caller import Peer
+from nfd.rpc.caller_types import Peer
 from nfd.rpc.server import MAX_MESSAGE, LabelerServer
 
 BOMB = 16 * MAX_MESSAGE

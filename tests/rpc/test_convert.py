@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nfd.features import Features
-from nfd.report import LONGEST_UPTIME, MAX_ELEMENTS, MAX_FEATURES, MOST_REPORTS, Order, Report, SourceState, State
+from nfd.report import MAX_ELEMENTS, MAX_FEATURES, Report, SourceState, State
+from nfd.report_order import LONGEST_UPTIME, MOST_REPORTS, Order
 from nfd.rpc import convert
 from tests.rpc import nfd016
 

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from nfd.errors import ReportError
 from nfd.features import Features
-from nfd.report import Order, Report
+from nfd.report import Report
+from nfd.report_order import Order
 from nfd.rpc import convert
 from nfd.rpc import labeler_pb2 as pb
-from nfd.rpc.caller import Caller, Peer
+from nfd.rpc.caller_types import Caller, Peer
 from nfd.rpc.convert import from_blob
 from nfd.rpc.interceptors import BURST, CALLERS, CALLS, DELAYED, LINGER, RATE, READ_SECONDS, STREAMS, Limits
 from nfd.rpc.server import LabelerServer

@@ -13,7 +13,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from nfd.errors import ReportError
 from nfd.features import Features
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc import convert
 from nfd.rpc.client import Reporter
 from nfd.rpc.server import MAX_MESSAGE, LabelerServer

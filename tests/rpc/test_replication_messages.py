@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nfd.features import Features
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc import labeler_pb2 as pb
 from nfd.rpc.replication_messages import Copy, Decoder, Digests, Encoder
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from nfd.features import Features
 from nfd.rules.compile import CompiledRule
+from nfd.rules.match_features import Term
 from nfd.rules.operators import Matcher
-from nfd.rules.terms import Term
 
 UNFORESEEN = (
     RecursionError("too deep"),

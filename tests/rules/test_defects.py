@@ -15,11 +15,11 @@ from nfd.master.rules.ruleset import bind
 from nfd.report import Report
 from nfd.rules.compile import Group, compile_rule
 from nfd.rules.evaluate import run_custom, run_rule
+from nfd.rules.match_features import View
 from nfd.rules.model import ParsedRule, Rule
 from nfd.rules.parse import parse_custom, parse_rule
 from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
-from nfd.rules.terms import View
 from nfd.sources import custom
 from tests.rules.raising import HERE, UNFORESEEN, Unreadable, raising
 from tests.sources.hosts import make_host

@@ -11,9 +11,9 @@ from nfd.errors import RuleError
 from nfd.features import Features
 from nfd.rules.compile import compile_rule
 from nfd.rules.evaluate import run_rule
+from nfd.rules.match_features import View
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_rule
-from nfd.rules.terms import View
 
 RULES, FEATURE_SETS = 1_000, 100
 NAMES = ("a", "b", "c", "D", "true")

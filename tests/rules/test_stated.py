@@ -11,9 +11,9 @@ import yaml
 
 import nfd.sources
 from nfd.rules.check import remarks_on, validate_text
-from nfd.rules.keys import stated_by
 from nfd.rules.known_features import ATTRIBUTES, KNOWN
 from nfd.rules.model import Rule
+from nfd.rules.output_keys import stated_by
 from nfd.rules.parse import parse_rule
 from tests.rules.test_parse import rule_file
 

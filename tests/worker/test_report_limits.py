@@ -6,7 +6,8 @@ import pytest
 
 from nfd.discovery import Discovery, Scan
 from nfd.features import Features, join
-from nfd.report import MAX_ELEMENTS, MAX_ENTRIES, MAX_FEATURES, MAX_MESSAGE, Order, Report, SourceState, State
+from nfd.report import MAX_ELEMENTS, MAX_ENTRIES, MAX_FEATURES, MAX_MESSAGE, Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc import convert
 from nfd.worker.report_size import LIMITS, find_excess, leave_out
 

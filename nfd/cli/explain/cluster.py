@@ -27,8 +27,8 @@ from nfd.master.node.ownership import CLAIMED, parse_owned
 from nfd.master.node.proof import ASSUMED
 from nfd.master.rules.nodefeatures import NODE_NAME, Joining, parse_feature_object
 from nfd.names import API_VERSION, FEATURE_NS, NVIDIA_NS
-from nfd.rules.keys import stated_by
 from nfd.rules.model import Rule
+from nfd.rules.output_keys import stated_by
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_object
 from nfd.rules.policy import LABEL, Policy, prefix_keys

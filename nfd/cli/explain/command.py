@@ -18,9 +18,9 @@ from nfd.cli.cluster import add_cluster_flags
 from nfd.cli.explain import feature_files
 from nfd.cli.explain.local import Case, Make, find_evidence, reasons
 from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
-from nfd.cli.output import style_of
 from nfd.cli.parsers import node_name, path
 from nfd.cli.rule_check import compile_files, name_of
+from nfd.cli.terminal_tables import style_of
 from nfd.errors import ConfigError
 from nfd.features import Features, Labels
 from nfd.master.node.desired import RULE_ORIGIN

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nfd.cli.output import Style
 from nfd.cli.plan.model import PlannedNode
+from nfd.cli.terminal_tables import Style
 from nfd.master.node.plan import NodePlan
 from nfd.message_text import visible
 from nfd.store.base import Kind

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.nodes import as_data
-from nfd.cli.output import style_of
 from nfd.cli.parsers import path
+from nfd.cli.terminal_tables import style_of
 from nfd.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from nfd.master.node.plan import Act, Goal, NodePlan
 from nfd.master.rules.nodefeatures import FeatureObject
 from nfd.master.rules.ruleset import RuleSet, bind, compile_object
 from nfd.report import Report
-from nfd.rules.keys import Overwrite
+from nfd.rules.output_keys import Overwrite
 from nfd.rules.policy import Dropped, Policy
 from nfd.store.base import Node
 from nfd.worker.config import WorkerConfig, model

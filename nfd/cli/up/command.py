@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nfd.cli.machine import add_machine_flags, add_scan_flags, config_of, host_of, plan_with
-from nfd.cli.output import Style, problems, style_of, table
 from nfd.cli.parsers import path
+from nfd.cli.terminal_tables import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.config.load import Contents
 from nfd.config.reload_guard import FilesInUse

@@ -16,7 +16,8 @@ from nfd.kube.token_reviews import AccessReviews
 from nfd.master.config import NamespaceSelector
 from nfd.master.node.known_rejections import Unwritten, parse_unwritten, render_unwritten
 from nfd.master.rules.nodefeatures import Joining
-from nfd.report import Order, Report, SourceState, State
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rules.policy import Policy
 from nfd.runtime import log
 from nfd.runtime.cache import Throttle

@@ -11,7 +11,9 @@ from nfd.fleet.gpu_labels import disproved_labels
 from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.report import Report, State
 from nfd.rules import policy as policies
-from nfd.rules.keys import (
+from nfd.rules.match_features import MATCHED
+from nfd.rules.model import Taint
+from nfd.rules.output_keys import (
     REPORT,
     TAINT,
     VAR,
@@ -21,9 +23,7 @@ from nfd.rules.keys import (
     is_loss,
     rule_named,
 )
-from nfd.rules.model import Taint
 from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Dropped, Lookup, Policy
-from nfd.rules.terms import MATCHED
 from nfd.store.base import Kind
 
 FEATURELESS = frozenset(("custom",))

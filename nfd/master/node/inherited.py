@@ -9,7 +9,7 @@ from __future__ import annotations
 from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
 from nfd.master.node.ownership import Origin
 from nfd.master.node.plan import Goal, listed_and_managed, plan_kind
-from nfd.report import Order
+from nfd.report_order import Order
 from nfd.store.base import Kind, Node
 
 

@@ -39,7 +39,7 @@ from nfd.master.rules.nodefeatures import (
 from nfd.master.rules.ruleset import PlacedRule, RuleSet, exhaust
 from nfd.report import Report
 from nfd.rules.evaluate import Watch
-from nfd.rules.keys import Overwrite
+from nfd.rules.output_keys import Overwrite
 from nfd.rules.policy import Policy, refers
 from nfd.runtime.cache import LruCache
 from nfd.store.base import Node

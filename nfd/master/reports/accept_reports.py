@@ -17,9 +17,10 @@ from nfd.master.reports.heartbeats import Heartbeats
 from nfd.master.reports.send_copies import Followers
 from nfd.master.reports.snapshot import Snapshot
 from nfd.master.reports.store import Inherited, ReportInterner, ReportStore, same_content
-from nfd.report import Reply, Report, labels_for_worker
-from nfd.rpc.caller import Peer
+from nfd.report import Reply, Report
+from nfd.rpc.caller_types import Peer
 from nfd.rpc.feature_cache import FeatureCache
+from nfd.rpc.labels_for_worker import labels_for_worker
 from nfd.rpc.replication_messages import Part
 from nfd.runtime import log
 from nfd.store.base import Node, NodeStore

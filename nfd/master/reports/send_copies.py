@@ -17,7 +17,7 @@ import grpc
 from nfd.errors import ReportError
 from nfd.master.leadership import Leadership
 from nfd.master.reports.store import ReportStore
-from nfd.rpc.caller import Peer
+from nfd.rpc.caller_types import Peer
 from nfd.rpc.master_calls import SILENCE
 from nfd.rpc.replication_messages import Copy, Digests, Encoder, decode_received
 from nfd.runtime import log, tasks

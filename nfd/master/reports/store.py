@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from nfd.errors import ReportError
-from nfd.report import Order, Report
+from nfd.report import Report
+from nfd.report_order import Order
 from nfd.runtime.cache import LruCache
 from nfd.store.base import Node
 

@@ -19,8 +19,8 @@ from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
 from nfd.rules.compile import Group
 from nfd.rules.evaluate import Given, Watch, run_rule
+from nfd.rules.match_features import View
 from nfd.rules.policy import Lookup, Policy
-from nfd.rules.terms import View
 from nfd.rules.time_limit import RULE_SECONDS, Clocks, Exhausted
 
 OBJECT_SECONDS = 0.25

@@ -30,8 +30,8 @@ from nfd.master.rules.suspensions import Suspensions
 from nfd.master.rules.time_slices import SLICE, Slices
 from nfd.report import Report
 from nfd.rules.compile import Group
+from nfd.rules.match_features import Feature, View
 from nfd.rules.policy import Policy
-from nfd.rules.terms import Feature, View
 from nfd.runtime import log
 from nfd.runtime.cache import LruCache
 from nfd.runtime.failures import failed

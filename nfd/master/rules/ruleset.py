@@ -14,13 +14,13 @@ from nfd.rule_clock import CLOCKS, metered
 from nfd.rules import policy as policies
 from nfd.rules.check import check_rule
 from nfd.rules.compile import CompiledRule, Group, compile_rule
+from nfd.rules.match_features import MATCHED
 from nfd.rules.model import ParsedRule, Rule, RuleObject
 from nfd.rules.parse import GROUP as GROUP_KIND
 from nfd.rules.parse import RULE as RULE_KIND
 from nfd.rules.parse import parse_head
 from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
-from nfd.rules.terms import MATCHED
 from nfd.rules.time_limit import FREE, Clocks, Meter
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from nfd.master.rules.evaluation import DEFAULT, Evaluation
 from nfd.master.rules.ruleset import CompiledObject, GroupKey, PlacedRule, Steps
 from nfd.message_text import did_you_mean
 from nfd.report import Report
-from nfd.rules.keys import Overwrite
 from nfd.rules.known_features import KNOWN
+from nfd.rules.match_features import MATCHED
+from nfd.rules.output_keys import Overwrite
 from nfd.rules.policy import Policy
-from nfd.rules.terms import MATCHED
 
 SAMPLE = 10
 """The most node names that are listed as examples."""

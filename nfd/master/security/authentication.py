@@ -1,4 +1,7 @@
-"""Authenticates callers, by service-account token or by the names in a client certificate."""
+"""Authenticates callers, by service-account token or by the names in a client certificate.
+
+A caller that reports for another node than its own is rejected.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from time import monotonic
 
 from nfd.errors import Forbidden, ReportError, Unavailable
 from nfd.kube.token_reviews import Pod, TokenReviews
-from nfd.rpc.caller import Caller, Peer
+from nfd.rpc.caller_types import Caller, Peer
 from nfd.rpc.tls import ServerTls, names_of
 from nfd.runtime import log
 from nfd.runtime.cache import Throttle

@@ -20,7 +20,7 @@ from nfd.master.security.authentication import (
     TokenAuthenticator,
 )
 from nfd.master.security.flags import FILES
-from nfd.rpc.caller import Authenticator, NoAuthentication
+from nfd.rpc.caller_types import Authenticator, NoAuthentication
 from nfd.rpc.tls import ServerTls, TlsFiles
 
 LOOPBACK = "localhost"

@@ -1,11 +1,14 @@
-"""x86: from CPUID to the flags of `cpu.cpuid`.
+"""x86: from CPUID to the flags of `cpu.cpuid`; of a hybrid processor those that all cores have.
 
 Single bits are rows of `x86.tsv`; this module derives flags that need more than a bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from nfd.sources.cpu import tables
 from nfd.sources.cpu.cpuid import EAX, EBX, ECX, EDX, Cpuid, text_of
@@ -42,6 +45,22 @@ def derive_flags(cpuid: Cpuid) -> frozenset[str]:
     found.update(_computed(cpuid, found))
     found.update(_levels(found))
     return frozenset(found)
+
+
+def common(cores: Sequence[Cpuid]) -> Cpuid:
+    """The first core's registers, of flags only those that all cores have, of counters and threads the fewest."""
+    first = cores[0]
+    leaves = {key: list(registers) for key, registers in first.leaves.items()}
+    for row in tables.x86():
+        if registers := leaves.get((row.leaf, row.subleaf)):
+            lacking = (~core.registers(row.leaf, row.subleaf)[row.register] for core in cores)
+            registers[row.register] &= ~(row.mask & reduce(or_, lacking))
+    if counters := leaves.get((0xA, 0)):
+        counters[EBX] = reduce(or_, (core.registers(0xA)[EBX] for core in cores))
+        counters[EDX] = min((core.registers(0xA)[EDX] for core in cores), key=lambda word: word & 0x1F)
+    if threads := leaves.get((0xB, 0)):
+        threads[EBX] = min(core.registers(0xB)[EBX] for core in cores)
+    return replace(first, leaves={key: (eax, ebx, ecx, edx) for key, (eax, ebx, ecx, edx) in leaves.items()})
 
 
 def derive_avx10(cpuid: Cpuid, flags: frozenset[str]) -> dict[str, str]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache, reduce
-from operator import or_
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from nfd.errors import HostError
 from nfd.host.cores import on_each_core
 from nfd.sources.cpu import tables
-from nfd.sources.cpu.cpuid import EAX, EBX, ECX, EDX, EXTENDED, HYPERVISOR_LEAF, PROBE, Cpuid, Registers, format_cpuid
+from nfd.sources.cpu.cpuid import EAX, ECX, EDX, EXTENDED, HYPERVISOR_LEAF, PROBE, Cpuid, Registers, format_cpuid
+from nfd.sources.cpu.cpuid_flags import common
 
 Execute = Callable[[int, int], Registers]
 
@@ -97,22 +96,6 @@ def _collect(execute: Execute, xgetbv: Callable[[], int]) -> Cpuid:
     if not here.bit(7, EDX, 15):
         return here
     return common([here, *on_each_core(lambda: _collect_here(execute, xgetbv))])
-
-
-def common(cores: Sequence[Cpuid]) -> Cpuid:
-    """The first core's registers, of flags only those that all cores have, of counters and threads the fewest."""
-    first = cores[0]
-    leaves = {key: list(registers) for key, registers in first.leaves.items()}
-    for row in tables.x86():
-        if registers := leaves.get((row.leaf, row.subleaf)):
-            lacking = (~core.registers(row.leaf, row.subleaf)[row.register] for core in cores)
-            registers[row.register] &= ~(row.mask & reduce(or_, lacking))
-    if counters := leaves.get((0xA, 0)):
-        counters[EBX] = reduce(or_, (core.registers(0xA)[EBX] for core in cores))
-        counters[EDX] = min((core.registers(0xA)[EDX] for core in cores), key=lambda word: word & 0x1F)
-    if threads := leaves.get((0xB, 0)):
-        threads[EBX] = min(core.registers(0xB)[EBX] for core in cores)
-    return replace(first, leaves={key: (eax, ebx, ecx, edx) for key, (eax, ebx, ecx, edx) in leaves.items()})
 
 
 def _collect_here(execute: Execute, xgetbv: Callable[[], int]) -> Cpuid:

@@ -1,11 +1,11 @@
-"""The tables of this package, as `nfd.runtime.tables` reads them."""
+"""The tables of this package, as `nfd.runtime.tsv_tables` reads them."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import NamedTuple
 
-from nfd.runtime.tables import rows
+from nfd.runtime.tsv_tables import rows
 
 REGISTERS = ("eax", "ebx", "ecx", "edx")
 

@@ -16,7 +16,8 @@ from nfd.master.node.plan import Goal, plan_node
 from nfd.master.node.proof import Proof
 from nfd.master.rules.nodefeatures import Joining, join_objects, parse_feature_object
 from nfd.quantity import parse_quantity, same_quantity
-from nfd.report import Order, Report
+from nfd.report import Report
+from nfd.report_order import Order
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, trim
 from nfd.store.file import merge

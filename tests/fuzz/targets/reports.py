@@ -19,10 +19,12 @@ from nfd.master.node.desired import derive_desired, derive_freshness
 from nfd.master.node.patch import patches
 from nfd.master.node.plan import Goal, plan_node
 from nfd.master.reports.store import ReportStore
-from nfd.report import Order, Report, SourceState, State, labels_for_worker
+from nfd.report import Report, SourceState, State
+from nfd.report_order import Order
 from nfd.rpc import LEADER, RETRY_AFTER, client, convert, master_calls
 from nfd.rpc.convert import digest
 from nfd.rpc.feature_cache import FeatureCache
+from nfd.rpc.labels_for_worker import labels_for_worker
 from nfd.rules.policy import Policy
 from nfd.store.base import Kind, trim
 from nfd.worker.schedule import Pace

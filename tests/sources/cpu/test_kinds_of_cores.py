@@ -11,8 +11,7 @@ import pytest
 from nfd.host.cores import on_each_core
 from nfd.sources.cpu import SOURCE, tables
 from nfd.sources.cpu.cpuid import EDX, Cpuid, format_cpuid
-from nfd.sources.cpu.cpuid_flags import derive_flags
-from nfd.sources.cpu.cpuid_instruction import common
+from nfd.sources.cpu.cpuid_flags import common, derive_flags
 from nfd.sources.cpu.riscv import parse_isa
 from tests.sources.cpu.machines import machine
 from tests.sources.hosts import labels_of, make_host, scan

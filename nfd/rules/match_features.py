@@ -1,4 +1,4 @@
-"""Matches one term of `matchFeatures` against features, and compares names (`-` is `_` in names of kernel modules).
+"""Matches one term of `matchFeatures` against the features of a node.
 
 A feature may exist as flags, attributes and instances at once. Flags and attributes are looked at as a union, instances
 one by one; upstream: api/nfd/v1alpha1/expression.go, "MatchMulti".
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 from nfd.features import Features, Instance
-from nfd.rules import terms
+from nfd.rules import kernel_module_names
 from nfd.rules.operators import Matcher
 from nfd.rules.time_limit import EVERY, FREE, Meter
 
@@ -188,12 +187,12 @@ def _match_union(
 
 
 def _is_among(term: Term, flags: frozenset[str], name: str) -> bool:
-    return terms.has(flags, name) if term.key in terms.FEATURES else name in flags
+    return kernel_module_names.has(flags, name) if term.key in kernel_module_names.FEATURES else name in flags
 
 
 def _match_name(term: Term, matcher: Matcher, feature: Feature, collected: list[Element] | None, meter: Meter) -> bool:
     """The expression is asked about names; an instance counts if one of its attribute names holds."""
-    test = terms.test_of(matcher) if term.key in terms.FEATURES else matcher.holds
+    test = kernel_module_names.test_of(matcher) if term.key in kernel_module_names.FEATURES else matcher.holds
     flags = _held(matcher, tuple(feature.flags or ()), meter, test)
     attributes = feature.attributes or {}
     named = _held(matcher, tuple(attributes), meter)
@@ -218,35 +217,3 @@ def _held(matcher: Matcher, names: Sequence[str], meter: Meter, test: Callable[[
         meter.spend(matcher.steps(part) if matcher.patterns else len(part))
         found += filter(test or matcher.holds, part)
     return sorted(found)
-
-
-FEATURES = frozenset({"kernel.loadedmodule", "kernel.enabledmodule"})
-"""Lower-case names of the features whose elements are modules."""
-
-
-def spell(name: str) -> str:
-    """As the kernel does."""
-    return name.replace("-", "_")
-
-
-def has(names: frozenset[str], name: str) -> bool:
-    """Whether a module of that name is among them."""
-    return name in names or spell(name) in _spelled(names)
-
-
-@lru_cache(64)
-def _spelled(names: frozenset[str]) -> frozenset[str]:
-    return frozenset(map(spell, names))
-
-
-def test_of(matcher: Matcher) -> Callable[[str], bool]:
-    """Whether a matcher holds for the name of a module; what is returned raises RuleError for values without sense."""
-    if matcher.op in ("In", "NotIn") and matcher.test is not None:
-        values, wanted = frozenset(map(spell, matcher.values)), matcher.op == "In"
-        return lambda name: (spell(name) in values) == wanted
-
-    def test(name: str) -> bool:
-        forms = dict.fromkeys((name, spell(name), name.replace("_", "-")))
-        return any([matcher.holds(form) for form in forms])  # noqa: C419  # a mistake comes up whatever the order
-
-    return test

@@ -1,4 +1,4 @@
-"""Authentication: who is calling, and whether it may report for a node."""
+"""Types of authentication: a peer, a caller and an authenticator. `nfd.master.security.authentication` decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output for people: a table of labels grouped by source, and text from elsewhere made safe for a terminal."""
+"""Output for people: tables whose columns fit the terminal, colours, and text from elsewhere made safe for it."""
 
 from __future__ import annotations
 
