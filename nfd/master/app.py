@@ -21,7 +21,7 @@ from nfd.master.leadership import Election, own_address
 from nfd.master.node.proof import UNPROVEN, Proof
 from nfd.master.node.reconcile import ReconcileOptions
 from nfd.master.node.startup_taints import parse_startup_taint
-from nfd.master.reports.report_request import EpochWriter
+from nfd.master.reports.request_reports import EpochWriter
 from nfd.master.rules.nodefeatures import Joining
 from nfd.master.rules.resources import CustomResources, ResourceOptions
 from nfd.master.security.proof_key import SecretKey, file_key

@@ -28,7 +28,7 @@ from nfd.master.node.reconcile import ReconcileOptions, Reconciler
 from nfd.master.reports.accept_reports import ReportHandler
 from nfd.master.reports.heartbeats import Heartbeats
 from nfd.master.reports.receive_copies import Replication
-from nfd.master.reports.report_request import EpochWriter
+from nfd.master.reports.request_reports import EpochWriter
 from nfd.master.reports.send_copies import Followers
 from nfd.master.reports.snapshot import Snapshot
 from nfd.master.reports.store import Inherited, Standing

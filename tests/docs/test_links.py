@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere, and docs/README.md leads to every page."""
+"""Links between pages lead somewhere, docs/README.md leads to every page, and modules that the code names exist."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = sorted(path for folder in ("nfd", "gfd") for path in (ROOT / folder).rglob("*.py"))
+MODULE = re.compile(r"`([a-z_]+\.py)`|`((?:nfd|gfd)(?:\.[a-z_]+)+)(?:\.[A-Za-z_]+)?`")
 
 
 def links(page: Path) -> list[str]:
@@ -41,3 +43,30 @@ def test_the_index_has_every_page() -> None:
     reached = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
     pages = {page for page in PAGES if page not in (*FRONT, index)}
     assert {page for page in pages if page not in reached and page.parent not in reached} == set()
+
+
+def module_exists(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or path.is_dir()
+
+
+def missing_modules(text: str) -> list[str]:
+    """Names in backquotes that look like modules of the code and are none. The last part may be a name within one."""
+    files = {path.name for path in CODE}
+    found = []
+    for file, dotted in MODULE.findall(text):
+        known = file in files if file else module_exists(dotted) or module_exists(dotted.rpartition(".")[0])
+        if not known:
+            found.append(file or dotted)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["nfd", "gfd"])
+def test_modules_that_the_code_names_exist(folder: str) -> None:
+    found = {str(path.relative_to(ROOT)): missing_modules(path.read_text()) for path in CODE if folder in path.parts}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_a_module_that_does_not_exist_is_found() -> None:
+    text = "start at `engine.py`, `nfd.rules.evaluate` or `nfd.rules.evaluate.run_custom`, not `nfd.rulez.evaluate`"
+    assert missing_modules(text) == ["engine.py", "nfd.rulez.evaluate"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nfd.kube.client import connect
-from nfd.master.reports.report_request import EpochWriter
+from nfd.master.reports.request_reports import EpochWriter
 from nfd.master.security.authority import Lifetimes
 from nfd.master.security.certificates import BUNDLE, Certificates
 from nfd.master.service import Service

@@ -27,7 +27,7 @@ EPOCHS = (
         FILE + "test_reports_are_spread",
     ),
     Guard(  # a leader that knows enough does not ask
-        "nfd/master/reports/report_request.py",
+        "nfd/master/reports/request_reports.py",
         "if unknown <= nodes * FEW:",
         "if not nodes:",
         LEADERS + "test_who_knows_enough_does_not_ask",
