@@ -1,4 +1,4 @@
-"""The committed files that a release is built from, its version, and its notes."""
+"""The committed files that a release is built from, and its notes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
-import yaml
 from packaging.version import Version
 
 from release.errors import ReleaseError
+from release.version import CHART, check_version, versions
 from tests.children import ChildError, run, run_binary
 
-CHART = Path("deploy/helm/node-feature-discovery")
-_SEMVER = re.compile(r"\d+\.\d+\.\d+(-(a|b|rc)\d+)?")
-"""What both Semantic Versioning 2 (charts, images, tags) and PEP 440 (wheels) can say."""
 _TAGGED = "%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)"
-_PYTHON_VERSION = re.compile(r'^__version__ = "(.*)"$', re.M)
-_CHART_VERSION = re.compile(r"^(version|appVersion): (.*)$", re.M)
-SAMPLE = "deploy/kustomize/overlays/registry/kustomization.yaml"
-_TAG = re.compile(r"^( +newTag): .*$", re.M)
 
 
 @dataclass(frozen=True)
@@ -69,35 +62,12 @@ def find_commit(version: str, clone: Path) -> Source:
     return source
 
 
-def check_version(version: str) -> None:
-    """Raises: ReleaseError."""
-    if not _SEMVER.fullmatch(version):
-        raise ReleaseError(f"{version!r} is not a version: write it as 1.2.3 or 1.2.3-rc1, without a v")
-
-
 def unpack(source: Source, folder: Path) -> Source:
     """The same commit, its files alone, below an empty folder."""
     archive = run_binary(["git", "archive", "--format=tar", source.commit], cwd=source.folder).stdout
     with tarfile.open(fileobj=BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
     return replace(source, folder=folder)
-
-
-def versions(folder: Path) -> dict[str, str]:
-    """Where the version is written, and as what."""
-    chart = yaml.safe_load((folder / CHART / "Chart.yaml").read_text())
-    found = _PYTHON_VERSION.search((folder / "nfd/__init__.py").read_text())
-    return {"nfd/__init__.py": found[1] if found else "", **{key: str(chart[key]) for key in ("version", "appVersion")}}
-
-
-def write_version(version: str, folder: Path) -> None:
-    """In all places where it is written. Raises: ReleaseError."""
-    check_version(version)
-    program, chart = folder / "nfd/__init__.py", folder / CHART / "Chart.yaml"
-    program.write_text(_PYTHON_VERSION.sub(f'__version__ = "{Version(version)}"', program.read_text()))
-    chart.write_text(_CHART_VERSION.sub(rf"\1: {version}", chart.read_text()))
-    sample = folder / SAMPLE
-    sample.write_text(_TAG.sub(rf"\1: {version}", sample.read_text()))
 
 
 def notes(changelog: str, version: str) -> str:

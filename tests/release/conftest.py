@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from release.__main__ import make_twice
-from release.source import Source, find_commit, versions
+from release.source import Source, find_commit
+from release.version import versions
 from tests.release.test_source import ROOT, commit, git
 
 REGISTRY = "registry.example.com/team"

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from release.errors import ReleaseError
-from release.source import CHART, SAMPLE, check_version, find_commit, notes, unpack, versions, write_version
+from release.source import find_commit, notes, unpack
+from release.version import CHART, SAMPLE, check_version, versions, write_version
 from tests.children import run
 
 ROOT = Path(__file__).parents[2]
