@@ -1,4 +1,4 @@
-"""Where the version is written and how it is spelled; `python -m release.version VERSION` (`make version`) writes it."""
+"""Where the version is written and how; `make version`, which is `python -m release.version VERSION`, writes it."""
 
 from __future__ import annotations
 
