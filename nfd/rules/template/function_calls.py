@@ -73,32 +73,28 @@ class Function:
         return self.call(runtime, *values) if self.runtime else self.call(*values)
 
 
-class Library(dict[str, Function]):
-    """Functions by name; `@library.function("name", "string", "*any")` adds one.
+FUNCTIONS: dict[str, Function] = {}
+"""All functions by name; each module of `functions/` adds its own when it is imported."""
+
+
+def function(
+    names: str, *parameters: str, runtime: bool = False, peeks: bool = False, letters: int = QUICK, each: int = 1
+) -> Callable[[F], F]:
+    """`@function("name", "string", "*any")` adds one.
 
     One that `peeks` looks at a part of its arguments alone. `letters` is for one that does more with each letter than
     Python does in a few nanoseconds, `each` for one that does more with each argument.
     """
+    rest = parameters[-1][1:] if parameters and parameters[-1].startswith("*") else None
+    fixed = parameters[:-1] if rest else parameters
+    read = PEEKED if peeks else letters
 
-    def function(
-        self,
-        names: str,
-        *parameters: str,
-        runtime: bool = False,
-        peeks: bool = False,
-        letters: int = QUICK,
-        each: int = 1,
-    ) -> Callable[[F], F]:
-        rest = parameters[-1][1:] if parameters and parameters[-1].startswith("*") else None
-        fixed = parameters[:-1] if rest else parameters
-        read = PEEKED if peeks else letters
+    def add(call: F) -> F:
+        for name in names.split():
+            FUNCTIONS[name] = Function(call, fixed, rest, runtime, read, each)
+        return call
 
-        def add(call: F) -> F:
-            for name in names.split():
-                self[name] = Function(call, fixed, rest, runtime, read, each)
-            return call
-
-        return add
+    return add
 
 
 _PYTHON_TYPES: Mapping[str, type] = {"string": str, "int": int, "bool": bool, "float64": float}

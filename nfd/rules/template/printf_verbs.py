@@ -35,13 +35,13 @@ class Spec:
     precision: int | None = None
     go_syntax: bool = False
 
-    def pad(self, text: str) -> str:
-        """Fill up to the width, counted in letters."""
+    def pad(self, text: str, *, zeros: bool = True) -> str:
+        """Fill up to the width, counted in letters; without `zeros` with blanks alone."""
         if self.width is None or len(text) >= self.width:
             return text
         if self.minus:
             return text.ljust(self.width)
-        return text.rjust(self.width, "0" if self.zero else " ")
+        return text.rjust(self.width, "0" if self.zero and zeros else " ")
 
 
 PLAIN = Spec()
@@ -168,9 +168,7 @@ def _number(value: int, verb: str, spec: Spec) -> str:
         digits = {"b": "0b", "x": "0x", "X": "0X", "o": octal, "O": octal}.get(verb, "") + digits
     if verb == "O":
         digits = f"0o{digits}"
-    text = sign + digits
-    width = spec.width or 0
-    return text.ljust(width) if spec.minus else text.rjust(width)
+    return spec.pad(sign + digits, zeros=False)
 
 
 def _rune(value: int, verb: str, spec: Spec) -> str:
@@ -181,7 +179,7 @@ def _rune(value: int, verb: str, spec: Spec) -> str:
     if verb == "q":
         return spec.pad(quote(char, "'", ascii_only=spec.plus))
     text = f"U+{value % (1 << 64):0{max(spec.precision or 0, 4)}X}"
-    return replace(spec, zero=False).pad(f"{text} '{char}'" if spec.sharp and legal and char.isprintable() else text)
+    return spec.pad(f"{text} '{char}'" if spec.sharp and legal and char.isprintable() else text, zeros=False)
 
 
 def _float(value: float, verb: str, spec: Spec) -> str | None:
@@ -200,8 +198,7 @@ def _float(value: float, verb: str, spec: Spec) -> str | None:
     width = spec.width or 0
     if spec.zero and finite and not spec.minus:
         body = body.rjust(width - len(sign), "0")
-    text = sign + body
-    return text.ljust(width) if spec.minus else text.rjust(width)
+    return spec.pad(sign + body, zeros=False)
 
 
 def _complex(value: complex, verb: str, spec: Spec) -> str | None:

@@ -6,8 +6,8 @@ Upstream documents: https://pkg.go.dev/text/template#hdr-Functions, https://mast
 
 from __future__ import annotations
 
-from nfd.rules.template.function_calls import Library
-from nfd.rules.template.functions import (
+from nfd.rules.template.function_calls import FUNCTIONS
+from nfd.rules.template.functions import (  # noqa: F401  # each adds its functions
     builtin,
     case,
     dates,
@@ -23,8 +23,4 @@ from nfd.rules.template.functions import (
     versions,
 )
 
-FUNCTIONS = Library()
-for _module in (
-    builtin, case, dates, dicts, encodings, lists, logic, numbers, paths, regexes, text, urls, versions,
-):  # fmt: skip
-    FUNCTIONS.update(_module.LIBRARY)
+__all__ = ["FUNCTIONS"]

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from nfd.rules.regexp import encode
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.printf import sprint, sprintf, sprintln
 from nfd.rules.template.values import (
     GoList,
@@ -20,9 +20,6 @@ from nfd.rules.template.values import (
     type_name,
     zero_of,
 )
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 
 @function("and or", "any", "*any", peeks=True)

@@ -6,11 +6,7 @@ import unicodedata
 from collections.abc import Callable
 
 from nfd.rules.scalars import SPACE
-from nfd.rules.template.function_calls import Library
-
-LIBRARY = Library()
-function = LIBRARY.function
-
+from nfd.rules.template.function_calls import function
 
 _CJK = ("\u3400", "\u4d85"), ("\u4e00", "\u9fcc"), ("\U00020000", "\U0002b81d")
 
@@ -131,23 +127,16 @@ def camelcase(text: str) -> str:
 @function("snakecase", "string", letters=1)
 def snakecase(text: str) -> str:
     """`FirstName` → `first_name`, `HTTP2xx` → `http_2xx`."""
-    return _join_words(text, "_")
+    return _Joiner(text, "_").run()
 
 
 @function("kebabcase", "string", letters=1)
 def kebabcase(text: str) -> str:
-    return _join_words(text, "-")
+    return _Joiner(text, "-").run()
 
 
-_NUMBER, _UPPER, _LETTERS, _CONNECTOR, _PUNCTUATION, _OTHER, _NONE = [
-    "number",
-    "upper",
-    "letters",
-    "connector",
-    "punct",
-    "other",
-    "none",
-]
+_NUMBER, _UPPER, _LETTERS, _CONNECTOR, _PUNCTUATION, _OTHER, _NONE = range(7)
+"""Kinds of words."""
 
 
 def _is_punctuation(char: str) -> bool:
@@ -164,7 +153,7 @@ def _run(text: str, pos: int, test: Callable[[str], bool]) -> int:
     return pos
 
 
-def _next_word(text: str, pos: int) -> tuple[str, int]:
+def _next_word(text: str, pos: int) -> tuple[int, int]:
     """The kind of the word at a place and where it ends."""
     if pos >= len(text):
         return _NONE, pos
@@ -197,10 +186,6 @@ def _upper_end(text: str, pos: int) -> int:
     return _run(text, pos, _is_lower_letter)
 
 
-def _join_words(text: str, connector: str) -> str:
-    return _Joiner(text, connector).run()
-
-
 class _Joiner:
     """Walks over the words of a text, puts them in small letters and the connector between them."""
 
@@ -231,7 +216,7 @@ class _Joiner:
         self._start = self._end
         self._kind, self._end = _next_word(self._text, self._end)
 
-    def _add(self, kind: str, start: int, end: int) -> None:
+    def _add(self, kind: int, start: int, end: int) -> None:
         word = self._text[start:end]
         if kind in (_UPPER, _CONNECTOR):
             word = "".join(self._connector if _connects(char) else _small(char) for char in word)

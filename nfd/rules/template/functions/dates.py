@@ -13,14 +13,11 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from nfd.rules.scalars import SPACE
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.functions.numbers import atoi
 from nfd.rules.template.functions.time_layouts import DAYS, MONTHS, format_moment
 from nfd.rules.template.functions.time_parsing import parse_moment
 from nfd.rules.template.values import GoObject, Int64, Named, TemplateError, is_integer, type_name, wrap64
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.functions.logic import is_empty
 from nfd.rules.template.functions.text import strval
 from nfd.rules.template.values import ANY, MAX_NESTING, GoList, GoMap, TemplateError, kind_of, type_name
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 
 @function("dict", "*any", runtime=True)

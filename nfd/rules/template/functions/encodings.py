@@ -8,15 +8,14 @@ import json
 import math
 import re
 import zlib
+from functools import partial
 from typing import Any
 
 from nfd.rules.regexp import decode, encode
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.quoting import format_float
 from nfd.rules.template.values import MAX_NESTING, GoList, GoMap, GoObject, TemplateError, legible, type_name
 
-LIBRARY = Library()
-function = LIBRARY.function
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 _BROKEN = re.compile("[\ud800-\udfff]")
 _BASE32 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
@@ -93,19 +92,12 @@ def _padding_mistake(data: bytes, at: int, place: int) -> int | None:
     return at if place in (3, 6) else None
 
 
-@function("sha1sum", "string")
-def sha1sum(text: str) -> str:
-    return hashlib.sha1(encode(text), usedforsecurity=False).hexdigest()
+def _hexdigest(algorithm: str, text: str) -> str:
+    return hashlib.new(algorithm, encode(text), usedforsecurity=False).hexdigest()
 
 
-@function("sha256sum", "string")
-def sha256sum(text: str) -> str:
-    return hashlib.sha256(encode(text)).hexdigest()
-
-
-@function("sha512sum", "string")
-def sha512sum(text: str) -> str:
-    return hashlib.sha512(encode(text)).hexdigest()
+for _algorithm in ("sha1", "sha256", "sha512"):
+    function(f"{_algorithm}sum", "string")(partial(_hexdigest, _algorithm))
 
 
 @function("adler32sum", "string")
@@ -156,39 +148,26 @@ def _sound(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-@function("toJson", "any", runtime=True, letters=32)
-def to_json(runtime: Runtime, value: Any) -> str:
-    return _or_nothing(runtime, value, indent=False)
-
-
-@function("toPrettyJson", "any", runtime=True)
-def to_pretty_json(runtime: Runtime, value: Any) -> str:
-    return _or_nothing(runtime, value, indent=True)
-
-
 @function("mustToJson", "any", runtime=True)
-def must_to_json(runtime: Runtime, value: Any) -> str:
-    return _escape_html(_json(runtime, value, indent=False))
+def must_to_json(runtime: Runtime, value: Any, *, indent: bool = False) -> str:
+    return _json(runtime, value, indent=indent).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-@function("mustToPrettyJson", "any", runtime=True)
-def must_to_pretty_json(runtime: Runtime, value: Any) -> str:
-    return _escape_html(_json(runtime, value, indent=True))
-
-
-@function("toRawJson mustToRawJson", "any", runtime=True)
-def to_raw_json(runtime: Runtime, value: Any) -> str:
-    return _json(runtime, value, indent=False)
-
-
-def _or_nothing(runtime: Runtime, value: Any, *, indent: bool) -> str:
+@function("toJson", "any", runtime=True, letters=32)
+def to_json(runtime: Runtime, value: Any, *, indent: bool = False) -> str:
+    """Nothing for what has no JSON form."""
     try:
-        return _escape_html(_json(runtime, value, indent=indent))
+        return must_to_json(runtime, value, indent=indent)
     except ValueError:
         return ""
 
 
-def _json(runtime: Runtime, value: Any, *, indent: bool, depth: int = 0) -> str:
+function("mustToPrettyJson", "any", runtime=True)(partial(must_to_json, indent=True))
+function("toPrettyJson", "any", runtime=True)(partial(to_json, indent=True))
+
+
+@function("toRawJson mustToRawJson", "any", runtime=True)
+def _json(runtime: Runtime, value: Any, *, indent: bool = False, depth: int = 0) -> str:
     """JSON with sorted keys. Raises: ValueError for what has no JSON form."""
     runtime.budget.spend()
     if depth > MAX_NESTING:
@@ -244,7 +223,3 @@ def _quote(text: str) -> str:
     quoted = json.dumps(decode(encode(text)), ensure_ascii=False)
     quoted = quoted if quoted.isascii() else _BROKEN.sub(r"\\ufffd", quoted)
     return quoted.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _escape_html(text: str) -> str:
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

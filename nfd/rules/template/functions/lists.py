@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.functions.logic import deep_equal, is_empty
 from nfd.rules.template.functions.numbers import to_int
 from nfd.rules.template.values import GoList, TemplateError, kind_of, truth
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 
 def _list(value: Any) -> GoList:

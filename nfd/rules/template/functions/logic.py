@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.values import MAX_NESTING, GoList, GoMap, TemplateError, kind_of, truth, type_name
 
-LIBRARY = Library()
-function = LIBRARY.function
+function("typeOf", "any", peeks=True)(type_name)
+function("kindOf", "any", peeks=True)(kind_of)
 
 
+@function("empty", "any", peeks=True)
 def is_empty(value: Any) -> bool:
     """Nothing, zero, false, and whatever has no entries."""
     return not truth(value)
@@ -19,11 +20,6 @@ def is_empty(value: Any) -> bool:
 @function("default", "any", "*any", peeks=True)
 def default(fallback: Any, *given: Any) -> Any:
     return fallback if not given or is_empty(given[0]) else given[0]
-
-
-@function("empty", "any", peeks=True)
-def empty(value: Any) -> bool:
-    return is_empty(value)
 
 
 @function("coalesce", "*any", peeks=True)
@@ -51,11 +47,6 @@ def fail(message: str) -> str:
     raise TemplateError(message)
 
 
-@function("typeOf", "any", peeks=True)
-def type_of(value: Any) -> str:
-    return type_name(value)
-
-
 @function("typeIs", "string", "any", peeks=True)
 def type_is(wanted: str, value: Any) -> bool:
     return wanted == type_name(value)
@@ -64,11 +55,6 @@ def type_is(wanted: str, value: Any) -> bool:
 @function("typeIsLike", "string", "any", peeks=True)
 def type_is_like(wanted: str, value: Any) -> bool:
     return type_name(value) in (wanted, f"*{wanted}")
-
-
-@function("kindOf", "any", peeks=True)
-def kind(value: Any) -> str:
-    return kind_of(value)
 
 
 @function("kindIs", "string", "any", peeks=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import partial
 from typing import Any
 
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.literals import floating, integer
 from nfd.rules.template.printf import sprint
 from nfd.rules.template.values import GoList, Int64, TemplateError, is_integer, wrap64
 
-LIBRARY = Library()
-function = LIBRARY.function
 _DECIMAL = Context(prec=2000, Emin=-99_999, Emax=99_999)
 _DIVISION = Decimal("1e-16")
 
 
+@function("int", "any")
 def to_int(value: Any) -> int:
     """Any value as a whole number; what cannot be read is 0."""
     if is_integer(value) or isinstance(value, bool):
@@ -35,6 +35,7 @@ def _without_zero_fraction(text: str) -> str:
     return head if dot and fraction and not fraction.strip("0") else text
 
 
+@function("float64", "any")
 def to_float(value: Any) -> float:
     """Any value as a fraction; what cannot be read is 0."""
     if isinstance(value, bool | int | float):
@@ -45,19 +46,9 @@ def to_float(value: Any) -> float:
     return 0.0
 
 
-@function("int", "any")
-def int_(value: Any) -> int:
-    return to_int(value)
-
-
 @function("int64", "any")
 def int64(value: Any) -> Int64:
     return Int64(to_int(value))
-
-
-@function("float64", "any")
-def float64(value: Any) -> float:
-    return to_float(value)
 
 
 @function("atoi", "string")
@@ -133,19 +124,17 @@ def min_(*values: Any) -> Int64:
     return Int64(min(map(to_int, values)))
 
 
-@function("maxf", "any", "*any")
-def maxf(*values: Any) -> float:
+def _extreme(choose: Callable[[list[float]], float], *values: Any) -> float:
+    """The largest or smallest; with no number among them, no number."""
     numbers = [to_float(value) for value in values]
-    return math.nan if any(map(math.isnan, numbers)) else max(numbers)
+    return math.nan if any(map(math.isnan, numbers)) else choose(numbers)
 
 
-@function("minf", "any", "*any")
-def minf(*values: Any) -> float:
-    numbers = [to_float(value) for value in values]
-    return math.nan if any(map(math.isnan, numbers)) else min(numbers)
+function("maxf", "any", "*any")(partial(_extreme, max))
+function("minf", "any", "*any")(partial(_extreme, min))
 
 
-def _decimals(operation: Callable[[Decimal, Decimal], Decimal], first: Any, others: tuple[Any, ...]) -> float:
+def _decimals(operation: Callable[[Decimal, Decimal], Decimal], first: Any, *others: Any) -> float:
     """Exact decimal arithmetic, so that 0.1 and 0.2 make 0.3."""
     result = _decimal(first)
     for other in others:
@@ -160,31 +149,6 @@ def _decimal(value: Any) -> Decimal:
     return Decimal(repr(number))
 
 
-@function("add1f", "any")
-def add1f(value: Any) -> float:
-    return _decimals(_DECIMAL.add, value, (1,))
-
-
-@function("addf", "*any", each=40)
-def addf(*values: Any) -> float:
-    return _decimals(_DECIMAL.add, 0, values)
-
-
-@function("subf", "any", "*any", each=40)
-def subf(first: Any, *others: Any) -> float:
-    return _decimals(_DECIMAL.subtract, first, others)
-
-
-@function("mulf", "any", "*any", each=40)
-def mulf(first: Any, *others: Any) -> float:
-    return _decimals(_DECIMAL.multiply, first, others)
-
-
-@function("divf", "any", "*any", each=40)
-def divf(first: Any, *others: Any) -> float:
-    return _decimals(_divide, first, others)
-
-
 def _divide(first: Decimal, second: Decimal) -> Decimal:
     """To sixteen places, as upstream's library divides."""
     if not second:
@@ -192,19 +156,20 @@ def _divide(first: Decimal, second: Decimal) -> Decimal:
     return _DECIMAL.divide(first, second).quantize(_DIVISION, ROUND_HALF_UP, _DECIMAL)
 
 
-@function("floor", "any")
-def floor(value: Any) -> float:
-    return _whole(math.floor, value)
-
-
-@function("ceil", "any")
-def ceil(value: Any) -> float:
-    return _whole(math.ceil, value)
+function("add1f", "any")(partial(_decimals, _DECIMAL.add, 1))
+function("addf", "*any", each=40)(partial(_decimals, _DECIMAL.add, 0))
+function("subf", "any", "*any", each=40)(partial(_decimals, _DECIMAL.subtract))
+function("mulf", "any", "*any", each=40)(partial(_decimals, _DECIMAL.multiply))
+function("divf", "any", "*any", each=40)(partial(_decimals, _divide))
 
 
 def _whole(rounding: Callable[[float], int], value: Any) -> float:
     number = to_float(value)
     return math.copysign(float(rounding(number)), number) if math.isfinite(number) else number
+
+
+function("floor", "any")(partial(_whole, math.floor))
+function("ceil", "any")(partial(_whole, math.ceil))
 
 
 @function("round", "any", "int", "*float64")

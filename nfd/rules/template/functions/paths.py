@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from nfd.rules.template.function_calls import Library
-
-LIBRARY = Library()
-function = LIBRARY.function
+from nfd.rules.template.function_calls import function
 
 
 @function("clean osClean", "string", letters=16)

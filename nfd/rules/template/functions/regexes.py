@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nfd.rules.regexp import Pattern, PatternError, TooMuchWork, compile_pattern, decode, encode
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.values import GoList, TemplateError
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")

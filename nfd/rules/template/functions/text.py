@@ -6,23 +6,23 @@ from typing import Any
 
 from nfd.rules.regexp import decode, encode
 from nfd.rules.scalars import SPACE
-from nfd.rules.template.function_calls import Library, Runtime
+from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.printf import join as join_texts
 from nfd.rules.template.printf import sprint
 from nfd.rules.template.printf_verbs import PLAIN, show
 from nfd.rules.template.quoting import quote as quoted
 from nfd.rules.template.values import GoList, GoMap, TemplateError, byte_length, cut
 
-LIBRARY = Library()
-function = LIBRARY.function
 _SPACE_BYTES = frozenset(ord(char) for char in SPACE if ord(char) < 256)
 
 
+@function("toString", "any", runtime=True)
 def strval(runtime: Runtime, value: Any) -> str:
     """A value as text."""
     return value if isinstance(value, str) else show(value, "v", PLAIN, runtime.budget)
 
 
+@function("toStrings", "any", runtime=True, letters=4)
 def strslice(runtime: Runtime, value: Any) -> GoList:
     """A list of texts; nothing gives an empty list, nil entries are left out, a single value becomes a list of one."""
     if isinstance(value, GoList):
@@ -35,16 +35,6 @@ def strslice(runtime: Runtime, value: Any) -> GoList:
 @function("hello")
 def hello() -> str:
     return "Hello!"
-
-
-@function("toString", "any", runtime=True)
-def to_string(runtime: Runtime, value: Any) -> str:
-    return strval(runtime, value)
-
-
-@function("toStrings", "any", runtime=True, letters=4)
-def to_strings(runtime: Runtime, value: Any) -> GoList:
-    return strslice(runtime, value)
 
 
 @function("trim", "string")

@@ -73,9 +73,7 @@ class _Reader:
                 self._left = self._left[len(part) :]
 
     def _take(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
-        match = (
-            re.compile(pattern, re.ASCII).match(self._left) if isinstance(pattern, str) else pattern.match(self._left)
-        )
+        match = re.match(pattern, self._left)
         if match is None:
             raise ValueError(f"{self._left[:40]!r} does not fit")
         self._left = self._left[match.end() :]

@@ -8,11 +8,8 @@ from ipaddress import IPv6Address
 from urllib.parse import quote, unquote_to_bytes
 
 from nfd.rules.regexp import decode, encode
-from nfd.rules.template.function_calls import Library
+from nfd.rules.template.function_calls import function
 from nfd.rules.template.values import GoMap, TemplateError, kind_of
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -7,11 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from nfd.rules.template.function_calls import Library
+from nfd.rules.template.function_calls import function
 from nfd.rules.template.values import GoObject, TemplateError, Uint64, type_name
-
-LIBRARY = Library()
-function = LIBRARY.function
 
 _TAIL = r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
 _VERSION = re.compile(rf"(v?)([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?{_TAIL}", re.ASCII)
@@ -74,6 +71,7 @@ def _part_key(part: str) -> tuple[int, int, str]:
     return (1, int(part), "") if part.isdigit() and int(part) < 1 << 64 else (2, 0, part)
 
 
+@function("semver", "string")
 def parse(text: str) -> Version:
     """Raises: TemplateError for what is no version."""
     match = _VERSION.fullmatch(text) if len(text) <= _LONGEST_VERSION else None
@@ -112,11 +110,6 @@ Version.methods = {
     "GreaterThan": lambda version, other: version.compare(_other(other)) > 0,
     "GreaterThanEqual": lambda version, other: version.compare(_other(other)) >= 0,
 }
-
-
-@function("semver", "string")
-def semver(text: str) -> Version:
-    return parse(text)
 
 
 @function("semverCompare", "string", "string")
