@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from nfd.cli.parsers import path
 from nfd.config.option_values import split_items
-from nfd.config.reload import reload_files
-from nfd.config.reload_guard import FilesInUse
+from nfd.config.reload import FilesInUse, reload_files
 from nfd.discovery import Discovery, Plan, discover, make_plan
 from nfd.errors import ConfigError
 from nfd.features import Problem

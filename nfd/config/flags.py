@@ -19,25 +19,28 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from textwrap import wrap
+from typing import Any, TypeVar
 
 from nfd import __version__
 from nfd.config.load import Loaded, M, inline
 from nfd.config.option_values import from_environment, parse_bool, parse_text
 from nfd.config.options import Kind, Option, options
 from nfd.config.overlay import Finding, Layer, Origin
-from nfd.config.reload import reload_files
-from nfd.config.reload_guard import FilesInUse
-from nfd.config.render import usage
+from nfd.config.reload import FilesInUse, reload_files
+from nfd.config.render import WIDTH, default_of, flow
 from nfd.config.section import Section
 from nfd.errors import ConfigError, NfdError
 from nfd.message_text import did_you_mean
 from nfd.runtime import log
 from nfd.runtime.signals import begin
 from nfd.runtime.stdout import say
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +176,9 @@ def parse(
     table |= {name: extra for extra in extras for name in (extra.name, *extra.aliases)}
     questions = dict.fromkeys(("h", "help", *version_flags), True)
     given, rest = _split(argv, {name: _is_switch(flag) for name, flag in table.items()} | questions)
-    asked = [name for name, text in given if name in questions and _is_asked(name, text)]
+    asked = [name for name, text in given if name in questions and _read(f"-{name}", parse_bool, text)]
     if "h" in asked or "help" in asked:
-        return Parsed(answer=usage(program, about, extras, leaves))
+        return Parsed(answer=_usage(program, about, extras, leaves))
     if asked:
         return Parsed(answer=f"{program} {__version__}")
     if rest and not allow_words:
@@ -200,6 +203,32 @@ def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> L
     return Loaded(config, findings)
 
 
+def _usage(program: str, about: str, extras: Iterable[Extra], leaves: Iterable[Option]) -> str:
+    """What --help prints: established flags first, then one flag for each key of the configuration."""
+    lines = [f"Usage: {program} [flags]", *(["", about] if about else []), "", "Flags:"]
+    for extra in extras:
+        if not extra.hidden:
+            lines += _described((extra.name, *extra.aliases), extra.help, extra.default, extra.env)
+    short = [leaf for leaf in leaves if leaf.mark.name and not leaf.mark.hidden]
+    for leaf in short:
+        lines += _described((leaf.mark.name, *leaf.mark.aliases), leaf.help, default_of(leaf), leaf.env)
+    lines += _described(("version",), "print program and version", "", ())
+    long = [leaf for leaf in leaves if leaf.flags and not leaf.mark.name]
+    if long:
+        lines += ["", "Every key of the configuration is a flag too:"]
+        names = " ".join(f"--{leaf.flags[-1]}" for leaf in long)
+        lines += wrap(names, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def _described(names: Sequence[str], text: str, default: Any, env: Sequence[str]) -> Iterator[str]:
+    notes = [] if default in ("", None, [], {}) or isinstance(default, dict) else [f"default {flow(default)}"]
+    notes += [f"env {', '.join(env)}"] if env else []
+    yield "  " + ", ".join(f"--{name}" for name in names)
+    text = " ".join(text.split()) + (f" ({'; '.join(notes)})" if notes else "")
+    yield from wrap(text, WIDTH, initial_indent="      ", subsequent_indent="      ", break_on_hyphens=False)
+
+
 def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[str, str]], list[str]]:
     """(name, text) pairs, and the words from the first that is no flag; `flags` says which are switches."""
     words = list(argv)
@@ -221,12 +250,12 @@ def _split(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[tuple[s
     return given, [word for word in words if word]
 
 
-def _is_asked(name: str, text: str) -> bool:
-    """Whether a flag such as --version is set; `--version=false` is not."""
+def _read(place: str, read: Callable[[str], T], text: str) -> T:
+    """The value that a text stands for. Raises: ConfigError naming the flag or variable."""
     try:
-        return parse_bool(text)
+        return read(text)
     except ValueError as error:
-        raise ConfigError(f"-{name}: {error}") from error
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def _check_spellings(table: Mapping[str, Extra | Option], given: Iterable[tuple[str, str]]) -> None:
@@ -257,10 +286,7 @@ def _extras(
             if not text and not extra.switch and extra.read is not str:
                 continue
         for place, text in words:
-            try:
-                values[extra.name] = extra.value(text)
-            except ValueError as error:
-                raise ConfigError(f"{place}: {error}") from error
+            values[extra.name] = _read(place, extra.value, text)
             seen.add(extra.name)
     return values, seen
 
@@ -270,13 +296,9 @@ def _environment(leaves: Iterable[Option], variables: Mapping[str, str]) -> list
     layers: list[Layer] = []
     for leaf in leaves:
         name = next((name for name in leaf.env if name in variables and _is_set(leaf, name, variables[name])), None)
-        if name is None:
-            continue
-        try:
-            value = from_environment(leaf.shape, variables[name], exact=leaf.mark.exact)
-        except ValueError as error:
-            raise ConfigError(f"{name}: {error}") from error
-        layers.append(Layer(name, _nest(leaf.path, value), Origin.VARIABLE))
+        if name is not None:
+            value = _read(name, partial(from_environment, leaf.shape, exact=leaf.mark.exact), variables[name])
+            layers.append(Layer(name, _nest(leaf.path, value), Origin.VARIABLE))
     return layers
 
 
@@ -296,13 +318,9 @@ def _flags(table: Mapping[str, Extra | Option], given: Iterable[tuple[str, str]]
     layers: list[Layer] = []
     for name, text in given:
         leaf = table[name]
-        if isinstance(leaf, Extra):
-            continue
-        try:
-            value = parse_text(leaf.shape, text, exact=leaf.mark.exact)
-        except ValueError as error:
-            raise ConfigError(f"-{name}: {error}") from error
-        layers.append(Layer(f"-{name}", _nest(leaf.path, value), Origin.FLAG))
+        if isinstance(leaf, Option):
+            value = _read(f"-{name}", partial(parse_text, leaf.shape, exact=leaf.mark.exact), text)
+            layers.append(Layer(f"-{name}", _nest(leaf.path, value), Origin.FLAG))
     return layers
 
 

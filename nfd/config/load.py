@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -101,15 +101,22 @@ def _content(path: Path) -> bytes:
         return str(error).encode(errors="replace")
 
 
-def files(path: str | Path, *, required: bool = False, pipes: bool = False) -> list[Layer]:
+def files(
+    path: str | Path,
+    *,
+    required: bool = False,
+    pipes: bool = False,
+    drop_in: Callable[[Path], Layer | None] | None = None,
+) -> list[Layer]:
     """A configuration file and its drop-ins: the files in `PATH.d` in the order of names, without hidden ones.
 
-    With `pipes` the file may be one. A missing file is no layer, unless `required`.
+    With `pipes` the file may be one. A missing file is no layer, unless `required`. `drop_in` reads a drop-in, where
+    that is not `file_layer`.
     """
     if not str(path):
         return []
     first, *drop_ins = names_of(path)
-    found = [file_layer(first, required=required, pipes=pipes), *map(file_layer, drop_ins)]
+    found = [file_layer(first, required=required, pipes=pipes), *map(drop_in or file_layer, drop_ins)]
     return [layer for layer in found if layer is not None]
 
 

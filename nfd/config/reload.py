@@ -1,18 +1,60 @@
-"""Reloads a configuration: an invalid drop-in keeps its previous content, and everything else is updated."""
+"""Reloads a configuration: an invalid drop-in keeps its previous content, and everything else is updated.
+
+If a file of the configuration in use is missing or empty, that is an error. Editors move a file away and write it
+again, and shells empty it before they write. Neither means "the defaults".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
-from nfd.config.load import Loaded, check, file_layer, load, names_of
+from nfd.config.load import Loaded, M, check, file_layer, files, load
 from nfd.config.overlay import Finding, Layer
-from nfd.config.reload_guard import FilesInUse
 from nfd.config.section import Section
-from nfd.errors import ConfigError
+from nfd.errors import ConfigError, FileGone
 
-M = TypeVar("M", bound=Section)
+
+class FilesInUse:
+    """The files of the configuration in use. A file counts if it has more than `{}` or comments."""
+
+    def __init__(self) -> None:
+        self.loaded = False
+        """Whether a configuration is in use."""
+        self._saying: frozenset[str] = frozenset()
+        self._layers: dict[str, Layer] = {}
+        self._reported = ""
+
+    def check(self, path: str, layers: Iterable[Layer]) -> None:
+        """Compare the file and its drop-ins with those in use. Raises: FileGone.
+
+        A drop-in that was deleted from its folder is no longer used, like a rule file of `custom.d`. One that is empty,
+        or missing with its folder, is an error.
+        """
+        found = {layer.name: layer for layer in layers}
+        for name in sorted(self._saying):
+            layer = found.get(name)
+            if layer is None and name != str(Path(path)) and _is_taken_back(Path(name)):
+                continue
+            if layer is None or layer.blank:
+                text = f"{name}: is {'empty' if layer else 'gone'}; write {{}} to it for the defaults"
+                news, self._reported = text != self._reported, text
+                raise FileGone(text, news=news)
+
+    def layer(self, name: str) -> Layer | None:
+        """The layer of a file of the configuration in use."""
+        return self._layers.get(name)
+
+    def take(self, layers: Iterable[Layer]) -> None:
+        """These layers are in use from now on."""
+        self.loaded = True
+        self._layers = {layer.name: layer for layer in layers}
+        self._saying = frozenset(name for name, layer in self._layers.items() if layer.data)
+        self._reported = ""
+
+
+def _is_taken_back(name: Path) -> bool:
+    return name.parent.is_dir() and not name.exists()
 
 
 def reload_files(
@@ -39,7 +81,13 @@ def reload_files(
         findings.append(Finding(name, "", f"is invalid, its previous content stays in use:  {error}"))
         return layer
 
-    read = _read(path, older, required=required, pipes=pipes)
+    def drop_in(name: Path) -> Layer | None:
+        try:
+            return file_layer(name)
+        except ConfigError as error:
+            return older(str(name), error)
+
+    read = files(path, required=required, pipes=pipes, drop_in=drop_in)
     in_use.check(path, read)
     try:
         loaded = load(model, [*read, *rest], strict_text=strict_text)
@@ -53,19 +101,6 @@ def reload_files(
 
 
 Older = Callable[[str, ConfigError], Layer]
-
-
-def _read(path: str, older: Older, *, required: bool, pipes: bool) -> list[Layer]:
-    if not path:
-        return []
-    first, *drop_ins = names_of(path)
-    found = [file_layer(first, required=required, pipes=pipes)]
-    for name in drop_ins:
-        try:
-            found.append(file_layer(name))
-        except ConfigError as error:
-            found.append(older(str(name), error))
-    return [layer for layer in found if layer is not None]
 
 
 def _usable(model: type[Section], layer: Layer, path: str, older: Older, strict_text: bool) -> Layer:

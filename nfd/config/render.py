@@ -1,17 +1,17 @@
-"""Usage text of a program; reference page, example file and JSON schema of a configuration; all from its Options."""
+"""Reference page, example file and JSON schema of a configuration, all from its Options."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any, Protocol
+from typing import Any
 
 from nfd.config.options import Kind, Option, Shape, options
 from nfd.config.section import Section
 from nfd.config.yamltext import dump
 
-_WIDTH = 100
+WIDTH = 100
 _SCHEMA: dict[Kind, dict[str, Any]] = {
     Kind.TEXT: {"type": "string"},
     Kind.BOOL: {"type": "boolean"},
@@ -23,49 +23,6 @@ _SCHEMA: dict[Kind, dict[str, Any]] = {
 }
 
 
-class Described(Protocol):
-    """What the usage text says about a flag that is no configuration option."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def aliases(self) -> tuple[str, ...]: ...
-    @property
-    def help(self) -> str: ...
-    @property
-    def default(self) -> Any: ...
-    @property
-    def env(self) -> tuple[str, ...]: ...
-    @property
-    def hidden(self) -> bool: ...
-
-
-def usage(program: str, about: str, extras: Iterable[Described], leaves: Iterable[Option]) -> str:
-    """What --help prints: established flags first, then one flag for each key of the configuration."""
-    lines = [f"Usage: {program} [flags]", *(["", about] if about else []), "", "Flags:"]
-    for extra in extras:
-        if not extra.hidden:
-            lines += _flag((extra.name, *extra.aliases), extra.help, extra.default, extra.env)
-    short = [leaf for leaf in leaves if leaf.mark.name and not leaf.mark.hidden]
-    for leaf in short:
-        lines += _flag((leaf.mark.name, *leaf.mark.aliases), leaf.help, default_of(leaf), leaf.env)
-    lines += _flag(("version",), "print program and version", "", ())
-    long = [leaf for leaf in leaves if leaf.flags and not leaf.mark.name]
-    if long:
-        lines += ["", "Every key of the configuration is a flag too:"]
-        names = " ".join(f"--{leaf.flags[-1]}" for leaf in long)
-        lines += wrap(names, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(lines)
-
-
-def _flag(names: Sequence[str], text: str, default: Any, env: Sequence[str]) -> Iterator[str]:
-    notes = [] if default in ("", None, [], {}) or isinstance(default, dict) else [f"default {_flow(default)}"]
-    notes += [f"env {', '.join(env)}"] if env else []
-    yield "  " + ", ".join(f"--{name}" for name in names)
-    text = " ".join(text.split()) + (f" ({'; '.join(notes)})" if notes else "")
-    yield from wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ", break_on_hyphens=False)
-
-
 def reference(title: str, model: type[Section], env_prefix: str = "") -> str:
     """A Markdown page: one heading for each key, with what it is, its default, flags and variables."""
     lines = [f"# {title}", ""]
@@ -73,7 +30,7 @@ def reference(title: str, model: type[Section], env_prefix: str = "") -> str:
         lines += [f"## `{f'--{leaf.mark.name}' if leaf.mark.outside else leaf.key}`", ""]
         lines += [*wrap(" ".join(leaf.help.split()), 120), ""] if leaf.help else []
         lines += ["| | |", "| --- | --- |", f"| type | {type_text(leaf.shape)} |"]
-        lines += [f"| default | `{_flow(default_of(leaf))}` |"]
+        lines += [f"| default | `{flow(default_of(leaf))}` |"]
         lines += ["| flag | " + ", ".join(f"`--{name}`" for name in leaf.flags) + " |"] if leaf.flags else []
         lines += ["| environment | " + ", ".join(f"`{name}`" for name in leaf.env) + " |"] if leaf.env else []
         lines += ["| deprecated | yes |"] if leaf.deprecated else []
@@ -120,7 +77,8 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:g}s" if seconds >= 1 or seconds <= 0 else f"{seconds * 1000:g}ms"
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value as YAML on one line."""
     return dump(value, flow=True)
 
 
@@ -147,17 +105,15 @@ def _plain(value: Any) -> Any:
 
 def _value_lines(key: str, value: Any) -> list[str]:
     """A key and its value, in flow style while it fits a line."""
-    line = f"{key}: {_flow(value)}"
-    if len(line) <= _WIDTH or not isinstance(value, list | dict):
+    line = f"{key}: {flow(value)}"
+    if len(line) <= WIDTH or not isinstance(value, list | dict):
         return [line]
     if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
-        return wrap(
-            line, _WIDTH, subsequent_indent=" " * (len(key) + 3), break_long_words=False, break_on_hyphens=False
-        )
+        return wrap(line, WIDTH, subsequent_indent=" " * (len(key) + 3), break_long_words=False, break_on_hyphens=False)
     if isinstance(value, list):
-        items = [f"- {_flow(item)}" for item in value]
+        items = [f"- {flow(item)}" for item in value]
     else:
-        items = [f"{name}: {_flow(item)}" for name, item in value.items()]
+        items = [f"{name}: {flow(item)}" for name, item in value.items()]
     return [f"{key}:", *(f"  {item}" for item in items)]
 
 

@@ -241,7 +241,7 @@ WRITES = (
 
 CONFIGURATION = (
     Guard(  # a configuration file that is gone or empty is no news
-        "nfd/config/reload_guard.py",
+        "nfd/config/reload.py",
         "if layer is None or layer.blank:",
         "if layer is None and not layers:",
         "tests/config/test_missing_files.py::test_an_empty_file_is_no_news",

@@ -14,7 +14,7 @@ from nfd.cli.parsers import path
 from nfd.cli.terminal_tables import Style, problems, style_of, table
 from nfd.config import yamltext
 from nfd.config.load import Contents
-from nfd.config.reload_guard import FilesInUse
+from nfd.config.reload import FilesInUse
 from nfd.errors import NfdError
 from nfd.features import Problem
 from nfd.message_text import visible
