@@ -223,7 +223,8 @@ class _Labelling:
                 found = found._replace(error=f"not all features are known yet: {unknown}", whole=False)
             self.add(source, found)
         except Exception as error:  # as for features: a defect of one source must not take the labels of the others
-            self.fail(source, error)
+            reason = self.errors[source.name] = f"{type(error).__name__}: {error}"
+            self.problems.append(Problem(source.name, source.name, f"labels failed: {reason}"))
 
     def add(self, source: Source, found: Labelled) -> None:
         written = source.load is not None
@@ -241,10 +242,6 @@ class _Labelling:
         self.origins.update(dict.fromkeys(derived.labels, source.name))
         self.cleaned = self.cleaned - derived.labels.keys() | derived.cleaned & derived.labels.keys()
 
-    def fail(self, source: Source, error: Exception) -> None:
-        reason = self.errors[source.name] = f"{type(error).__name__}: {error}"
-        self.problems.append(Problem(source.name, source.name, f"labels failed: {reason}"))
-
 
 def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run, features: Features | None = None) -> Discovery:
     """`features` are those of the scans, if not given."""
@@ -256,19 +253,17 @@ def _label(host: Host, plan: Plan, scans: Mapping[str, Scan], run: Run, features
     for source in sorted(plan.label_sources, key=lambda one: (one.priority, one.name)):
         unknown = ", ".join(name for name in unread if source.dependent or name in source.depends)
         made.run(host, source, plan.configs[source.name], features, unknown, run)
-    devices = _devices(plan, features)
-    problems = tuple(made.problems)
-    errors = (made.errors, made.incomplete)
     return Discovery(
         scans,
         features,
         made.labels,
         made.origins,
-        problems,
-        *errors,
-        devices,
-        whole=frozenset(made.whole),
-        waiting=frozenset(made.waiting),
+        tuple(made.problems),
+        made.errors,
+        made.incomplete,
+        _devices(plan, features),
+        frozenset(made.whole),
+        frozenset(made.waiting),
     )
 
 

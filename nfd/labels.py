@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,7 +69,8 @@ def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list
         prefix, base = names.FEATURE_NS, f"{naming.source}-{name}"
     if not naming.cleaned:
         key = f"{prefix}/{base}" if prefix else name
-        reasons = [f"{what} {problem}" for what, problem in _problems(key, value)]
+        wrong = (("dropped:", names.key_problem(key)), ("dropped: value", names.value_problem(value)))
+        reasons = [f"{what} {problem}" for what, problem in wrong if problem]
         return (None if reasons else key), value, reasons
     if prefix and (problem := names.subdomain_problem(prefix)):
         return None, value, [f"dropped: prefix {prefix!r} {problem}"]
@@ -85,10 +85,3 @@ def _legal(naming: Naming, name: str, value: str) -> tuple[str | None, str, list
     if clean_value != value:
         reasons.append(f"value {value!r} became {clean_value!r}")
     return (f"{prefix}/{clean_base}" if prefix else clean_base), clean_value, reasons
-
-
-def _problems(key: str, value: str) -> Iterator[tuple[str, str]]:
-    if problem := names.key_problem(key):
-        yield "dropped:", problem
-    if problem := names.value_problem(value):
-        yield "dropped: value", problem

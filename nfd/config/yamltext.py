@@ -27,7 +27,7 @@ MAX_NODES = 100_000
 TWICE = "is written twice; the last one is used"
 Path = tuple[str | int, ...]
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
@@ -63,7 +63,7 @@ def documents(text: str | bytes, name: str) -> Iterator[Document]:
     """All documents of a text. Raises ConfigError with name, line and reason."""
     builder = _Builder(name)
     try:
-        for event in yaml.parse(_decode(text, name), Loader=_LOADER):
+        for event in yaml.parse(_decode(text, name), Loader=LOADER):
             if builder.take(event):
                 yield builder.document()
                 builder = _Builder(name)

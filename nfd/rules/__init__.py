@@ -4,6 +4,6 @@ Everything in this package is a plain function of values: no files, clock, envir
 reading at `evaluate.py`; the rule language is upstream's "Customization guide"
 (https://kubernetes-sigs.github.io/node-feature-discovery/stable/usage/customization-guide.html).
 
-    text ─▶ parse ─▶ model ─▶ compiled ─▶ engine ─▶ policy ─▶ Outcome ─▶ report
-                                             ╰── ops, terms, template/ ──╯
+    text ─▶ parse ─▶ model ─▶ compile ─▶ evaluate ─▶ policy
+                                            ╰── operators, match_features, template/
 """

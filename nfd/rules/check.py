@@ -6,7 +6,7 @@ Upstream does the same in `kubectl nfd validate`, but for one document only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nfd.config.yamltext import Document, Path, documents
@@ -15,9 +15,9 @@ from nfd.message_text import did_you_mean, visible
 from nfd.names import FEATURE_NS, subdomain_problem
 from nfd.rules import policy as policies
 from nfd.rules.known_features import ATTRIBUTES, KNOWN
-from nfd.rules.model import CustomRule, Expression, GroupRule, Mistake, ParsedRule, Rule, RuleObject, Term
+from nfd.rules.model import CustomRule, Expression, GroupRule, LabelRule, Mistake, ParsedRule, Rule, RuleObject, Term
 from nfd.rules.operators import compile_matcher
-from nfd.rules.output_keys import VAR, Stated, rule_named, stated_by
+from nfd.rules.output_keys import VAR, Stated, outputs_of, rule_named, stated_by
 from nfd.rules.parse import (
     GROUP,
     GROUP_FIELD,
@@ -29,7 +29,7 @@ from nfd.rules.parse import (
     read_objects,
     unreadable,
 )
-from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Policy
+from nfd.rules.policy import Policy
 from nfd.rules.template import Template, TemplateError
 from nfd.rules.template.refused_functions import NO_TIME
 from nfd.rules.time_limit import FREE, Meter
@@ -113,7 +113,7 @@ def check_rule(rule: GroupRule, path: Path = (), policy: Policy = POLICY, meter:
             yield Mistake(place, f"matchAny.{index}.matchFeatures is missing", False)
         yield from _check_terms(one.match_features or (), place, meter)
     yield from _check_template(rule.vars_template, (*path, "varsTemplate"))
-    if isinstance(rule, Rule | CustomRule):
+    if isinstance(rule, LabelRule):
         yield from _check_template(rule.labels_template, (*path, "labelsTemplate"))
     if isinstance(rule, Rule):
         yield from _check_items(rule, path, policy)
@@ -159,31 +159,14 @@ def _check_template(text: str | None, path: Path) -> Iterator[Mistake]:
 
 
 def _check_items(rule: Rule, path: Path, policy: Policy) -> Iterator[Mistake]:
-    labels, annotations = _prefixed(rule.labels, policy), _prefixed(rule.annotations, policy)
-    resources = _prefixed(rule.extended_resources, policy)
-    dropped = [
-        *(("labels", one) for one in policies.allow(LABEL, labels, _zero, policy).dropped),
-        *(("annotations", one) for one in policies.allow(ANNOTATION, annotations, _zero, policy).dropped),
-        *(("extendedResources", one) for one in policies.allow(EXTENDED_RESOURCE, resources, _zero, policy).dropped),
-    ]
-    for field, one in dropped:
-        yield Mistake((*path, field, _written(one.key)), f"{one.kind} {_written(one.key)!r}: {one.reason}", False)
+    for kind, field, values in outputs_of(rule):
+        wanted = policies.prefix_keys(values, policy)
+        for one in policies.allow(kind, wanted, policies.any_attribute, policy).dropped:
+            written = one.key.removeprefix(f"{FEATURE_NS}/")
+            yield Mistake((*path, field, written), f"{kind} {written!r}: {one.reason}", False)
     for index, taint in enumerate(rule.taints or ()):
         for part, problem in policies.taint_problems(taint):
             yield Mistake((*path, "taints", index, part), f"taint {taint.key!r}: {part} {problem}", False)
-
-
-def _prefixed(values: Mapping[str, str] | None, policy: Policy) -> dict[str, str]:
-    return policies.prefix_keys(values or {}, policy)
-
-
-def _written(key: str) -> str:
-    return key.removeprefix(f"{FEATURE_NS}/")
-
-
-def _zero(_feature: str, _element: str) -> str:
-    """A reference is taken to lead to a legal value."""
-    return "0"
 
 
 _Found = tuple[str, int, str]

@@ -68,27 +68,19 @@ def _compiled(rule: model.GroupRule, meter: Meter) -> CompiledRule:
         match_any=tuple(_terms(one.match_features, meter) for one in rule.match_any or ()),
         vars=rule.vars or {},
         vars_template=_template(rule.vars_template),
-        **_labels(rule),
-        **_extras(rule),
+        **_outputs(rule),
     )
 
 
-def _labels(rule: model.GroupRule) -> dict[str, Any]:
-    """What rules of groups do not have."""
-    if not isinstance(rule, model.Rule | model.CustomRule):
-        return {}
-    return {"labels": rule.labels or {}, "labels_template": _template(rule.labels_template)}
-
-
-def _extras(rule: model.GroupRule) -> dict[str, Any]:
-    """What only rules of a NodeFeatureRule have."""
-    if not isinstance(rule, model.Rule):
-        return {}
-    return {
-        "annotations": rule.annotations or {},
-        "extended_resources": rule.extended_resources or {},
-        "taints": tuple(rule.taints or ()),
-    }
+def _outputs(rule: model.GroupRule) -> dict[str, Any]:
+    """What rules of groups do not have, and of the others, in part, only those of a NodeFeatureRule."""
+    found: dict[str, Any] = {}
+    if isinstance(rule, model.LabelRule):
+        found |= {"labels": rule.labels or {}, "labels_template": _template(rule.labels_template)}
+    if isinstance(rule, model.Rule):
+        found |= {"annotations": rule.annotations or {}, "extended_resources": rule.extended_resources or {}}
+        found |= {"taints": tuple(rule.taints or ())}
+    return found
 
 
 def _terms(terms: Sequence[model.Term] | None, meter: Meter) -> Terms:

@@ -59,7 +59,7 @@ class Feature:
 class View:
     """A node's features by lower-case name, and `rule.matched`, which grows while rules are evaluated.
 
-    `meter` says when a rule has taken too long; `watch` sees the result of each rule (`engine.Watch`).
+    `meter` says when a rule has taken too long; `watch` sees the result of each rule (`evaluate.Watch`).
     """
 
     __slots__ = ("_features", "_names", "matched", "meter", "watch")

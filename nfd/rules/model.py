@@ -68,11 +68,16 @@ class GroupRule(Part):
     match_any: tuple[Alternative, ...] | None = None
 
 
-class Rule(GroupRule):
-    """A rule of a NodeFeatureRule; groups and the worker accept a part of its fields."""
+class LabelRule(GroupRule):
+    """What rules of a NodeFeatureRule and of the worker have beyond those of groups."""
 
     labels: Texts | None = None
     labels_template: StrictStr | None = None
+
+
+class Rule(LabelRule):
+    """A rule of a NodeFeatureRule; groups and the worker accept a part of its fields."""
+
     annotations: Texts | None = None
     taints: tuple[Taint, ...] | None = None
     extended_resources: Texts | None = None
@@ -117,11 +122,9 @@ class CustomAlternative(Alternative):
     match_features: tuple[CustomTerm, ...] | None = None
 
 
-class CustomRule(GroupRule):
+class CustomRule(LabelRule):
     """A rule of the worker's `custom` source: labels and vars only."""
 
-    labels: Texts | None = None
-    labels_template: StrictStr | None = None
     match_features: tuple[CustomTerm, ...] | None = None
     match_any: tuple[CustomAlternative, ...] | None = None
 

@@ -186,7 +186,7 @@ def op_compare(relation: str, values: Values, kind: str) -> Test:
 def op_between(values: Values, kind: str) -> Test:
     """Strictly between the two bounds."""
     parse = _parser(kind)
-    low, high = _bounds(parse, values)
+    low, high = parse(values[0]), parse(values[1])
     if not kind and low >= high:  # type: ignore[operator]  # both of one kind
         raise RuleError(f"operator GtLt: {values[0]} is not less than {values[1]}")
     return lambda text: low < parse(text) < high  # type: ignore[operator]
@@ -195,14 +195,10 @@ def op_between(values: Values, kind: str) -> Test:
 def op_within(values: Values, kind: str) -> Test:
     """Between the two bounds, bounds included; equal bounds are a range of one number."""
     parse = _parser(kind)
-    low, high = _bounds(parse, values)
+    low, high = parse(values[0]), parse(values[1])
     if not kind and low > high:  # type: ignore[operator]
         raise RuleError(f"operator GeLe: {values[0]} is greater than {values[1]}")
     return lambda text: low <= parse(text) <= high  # type: ignore[operator]
-
-
-def _bounds(parse: Parse, values: Values) -> tuple[int | tuple[int, ...], int | tuple[int, ...]]:
-    return parse(values[0]), parse(values[1])
 
 
 def _parser(kind: str) -> Parse:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nfd.config.yamltext import Path
-from nfd.names import FEATURE_NS
+from nfd.names import FEATURE_NS, full_key
 from nfd.rules import policy as policies
 from nfd.rules.model import GroupRule, Rule, Taint
 from nfd.rules.policy import ANNOTATION, EXTENDED_RESOURCE, LABEL, Policy
@@ -32,35 +32,36 @@ class Stated:
     path: Path
 
 
+def outputs_of(rule: Rule) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Kind, field and values of the labels, annotations and extended resources that a rule has written in it."""
+    yield LABEL, "labels", rule.labels or {}
+    yield ANNOTATION, "annotations", rule.annotations or {}
+    yield EXTENDED_RESOURCE, "extendedResources", rule.extended_resources or {}
+
+
 def stated_by(rule: GroupRule) -> Iterator[Stated]:
     """Every key of a rule that is known in advance, prefixed."""
     if isinstance(rule, Rule):
-        yield from _labels(rule)
-        yield from _pairs(ANNOTATION, "annotations", rule.annotations)
-        yield from _pairs(EXTENDED_RESOURCE, "extendedResources", rule.extended_resources)
+        yield from _template_labels(rule)
+        for kind, field, values in outputs_of(rule):
+            for key, value in policies.prefix_keys(values, _POLICY).items():
+                written = key if key in values else key.removeprefix(f"{FEATURE_NS}/")
+                yield Stated(kind, key, value, (field, written))
         for index, taint in enumerate(rule.taints or ()):
             for key, value in policies.taint_values([taint]).items():
                 yield Stated(TAINT, key, value, ("taints", index))
-    written = rule.vars or {}
+    given = rule.vars or {}
     made = _template_pairs(rule.vars_template)
-    yield from (Stated(VAR, key, value, ("varsTemplate",)) for key, value in made.items() if key not in written)
-    yield from (Stated(VAR, key, value, ("vars", key)) for key, value in written.items())
+    yield from (Stated(VAR, key, value, ("varsTemplate",)) for key, value in made.items() if key not in given)
+    yield from (Stated(VAR, key, value, ("vars", key)) for key, value in given.items())
 
 
-def _labels(rule: Rule) -> Iterator[Stated]:
+def _template_labels(rule: Rule) -> Iterator[Stated]:
     """Labels written in full win over those of the rule's own template."""
     written = policies.prefix_keys(rule.labels or {}, _POLICY)
     for name, value in _template_pairs(rule.labels_template).items():
-        key = name if "/" in name else f"{FEATURE_NS}/{name}"
-        if key not in written:
+        if (key := full_key(name)) not in written:
             yield Stated(LABEL, key, value, ("labelsTemplate",))
-    yield from _pairs(LABEL, "labels", rule.labels)
-
-
-def _pairs(kind: str, field: str, values: Mapping[str, str] | None) -> Iterator[Stated]:
-    for key, value in policies.prefix_keys(values or {}, _POLICY).items():
-        written = key if key in (values or {}) else key.removeprefix(f"{FEATURE_NS}/")
-        yield Stated(kind, key, value, (field, written))
 
 
 def _template_pairs(text: str | None) -> dict[str, str | None]:
@@ -142,13 +143,9 @@ def is_loss(one: Overwrite, policy: Policy) -> bool:
     """Whether the node would have got the lost value, as far as is known without looking up references."""
     wanted = {one.key: one.lost}
     if one.kind in (LABEL, ANNOTATION, EXTENDED_RESOURCE):
-        return bool(policies.allow(one.kind, wanted, _legal, policy).values)
+        return bool(policies.allow(one.kind, wanted, policies.any_attribute, policy).values)
     key, _, effect = one.key.rpartition(":")
     return one.kind == VAR or bool(policies.allow_taints([Taint(key=key, effect=effect, value=one.lost)], policy)[0])
-
-
-def _legal(_feature: str, _element: str) -> str:
-    return "0"
 
 
 def rule_named(name: str) -> str:

@@ -233,7 +233,7 @@ def _has_too_many_parts(data: Any) -> bool:
 
 def _parsed(data: Any, shape: type[GroupRule], path: Path) -> ParsedRule:
     mistakes: list[Mistake] = []
-    data = spelled(data) if issubclass(shape, CustomRule) else data
+    data = _RULE(data) if issubclass(shape, CustomRule) else data
     draft = Draft(data)
     for _ in range(_ROUNDS):
         try:
@@ -398,11 +398,6 @@ def _fit(around: Any, key: str | int) -> Any:
 Spell = Callable[[Any], Any]
 
 
-def spelled(rule: Any) -> Any:
-    """The rule with its keys as documented; names of labels and elements stay as they are."""
-    return _RULE(rule)
-
-
 def _keys(model: type[Part], inside: Mapping[str, Spell], data: Any) -> Any:
     """Of two spellings of one key the documented one counts, the other is an unknown key."""
     if not isinstance(data, dict):
@@ -430,3 +425,4 @@ _ALTERNATIVE: Spell = partial(_keys, CustomAlternative, {"matchFeatures": partia
 _RULE: Spell = partial(
     _keys, CustomRule, {"matchFeatures": partial(_each, _TERM), "matchAny": partial(_each, _ALTERNATIVE)}
 )
+"""A rule with its keys as documented; names of labels and elements stay as they are."""

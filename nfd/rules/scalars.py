@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 
-from nfd.config.yamltext import Document, Path, documents, join_halves, resolve, scalar_text
+from nfd.config.yamltext import LOADER, Document, Path, documents, join_halves, resolve, scalar_text
 from nfd.errors import ConfigError, RuleError
 
 SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
@@ -43,9 +42,6 @@ def parse_version(text: str) -> tuple[int, int, int]:
     if any(number >= 1 << 64 for number in numbers):
         raise RuleError(f"version out of range: {text!r}")
     return numbers[0], numbers[1], numbers[2]
-
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ def sound(text: str, name: str) -> str:
 def _find_plain(text: str) -> Iterator[tuple[int, Plain]]:
     """Plain scalars that YAML takes for something else than text, each with its place; broken text ends the search."""
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in yaml.parse(text, Loader=LOADER):
             if isinstance(event, yaml.ScalarEvent) and event.tag is None and event.implicit[0]:
                 value, mark = resolve(event.value), event.start_mark
                 if mark is not None and isinstance(value, bool | int | float):

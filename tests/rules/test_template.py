@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nfd.rules.template import MAX_TEXT, Data, Template, TemplateError
+from nfd.rules.template import MAX_TEXT, Data, Template, TemplateError, parse_template
 from tests.rules.clocks import slowness
 
 TABLE = Path(__file__).with_name("templates.jsonl")
@@ -86,7 +86,7 @@ def test_there_is_no_time_without_a_clock() -> None:
 )
 def test_what_a_label_must_not_be_made_of_is_refused(text: str, reason: str) -> None:
     with pytest.raises(TemplateError, match=reason):
-        Template(text).check()
+        parse_template(text)
 
 
 def test_size_of_the_text_is_limited() -> None:

@@ -40,10 +40,6 @@ class Template:
         self._parsed: Parsed | None = None
         self._mistake: str | None = None
 
-    def check(self) -> None:
-        """Parse it. Raises: TemplateError."""
-        self._parse()
-
     def _parse(self) -> Parsed:
         if self._parsed is None and self._mistake is None:
             try:
@@ -56,13 +52,13 @@ class Template:
 
     def mistakes(self) -> list[str]:
         """What fails whenever it is reached, though the text can be parsed. Raises: TemplateError if it cannot."""
-        from nfd.rules.template.template_calls import calling_mistakes
+        from nfd.rules.template.before_running import calling_mistakes
 
         return list(calling_mistakes(self._parse().bodies))
 
     def features_read(self) -> list[str]:
         """The features that it reads itself, as `domain.feature`. Raises: TemplateError."""
-        from nfd.rules.template.features_read import features_read
+        from nfd.rules.template.before_running import features_read
 
         return list(dict.fromkeys(features_read(self._parse().bodies[""])))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from nfd.rules.template.function_calls import Runtime, function
@@ -68,19 +69,17 @@ def omit(values: GoMap, *unwanted: str) -> GoMap:
 
 
 @function("merge mustMerge", "dict", "*dict", runtime=True)
-def merge(runtime: Runtime, target: GoMap, *sources: GoMap) -> GoMap:
-    """Fill what is missing or empty in the first dictionary from the others, dictionaries inside too."""
+def merge(runtime: Runtime, target: GoMap, *sources: GoMap, overwrite: bool = False) -> GoMap:
+    """Fill what is missing or empty in the first dictionary from the others, dictionaries inside too.
+
+    With `overwrite` a later dictionary wins.
+    """
     for source in sources:
-        _merge(runtime, target, source, overwrite=False)
+        _merge(runtime, target, source, overwrite=overwrite)
     return target
 
 
-@function("mergeOverwrite mustMergeOverwrite", "dict", "*dict", runtime=True)
-def merge_overwrite(runtime: Runtime, target: GoMap, *sources: GoMap) -> GoMap:
-    """The same, but a later dictionary wins."""
-    for source in sources:
-        _merge(runtime, target, source, overwrite=True)
-    return target
+function("mergeOverwrite mustMergeOverwrite", "dict", "*dict", runtime=True)(partial(merge, overwrite=True))
 
 
 def _merge(runtime: Runtime, target: GoMap, source: GoMap, *, overwrite: bool, depth: int = 0) -> None:
