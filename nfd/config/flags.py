@@ -190,14 +190,14 @@ def parse(
     return Parsed(values, frozenset(seen), layers, tuple(rest))
 
 
-def configure(model: type[M], parsed: Parsed, *, strict_text: bool = False) -> Loaded[M]:
+def configure(model: type[M], parsed: Parsed) -> Loaded[M]:
     """The configuration of a daemon with the flags `config` and `options`; a second call is a reload.
 
     Raises: ConfigError; FileGone if only files of the configuration in use are missing.
     """
     path, in_use, anew = str(parsed["config"]), parsed.in_use, parsed.in_use.loaded
     rest = [*inline(parsed["options"]), *parsed.layers]
-    (config, findings), read = reload_files(model, in_use, path, rest, strict_text=strict_text)
+    (config, findings), read = reload_files(model, in_use, path, rest)
     if path and "config" in parsed.given and not anew and str(Path(path)) not in {one.name for one in read}:
         findings = (Finding(path, "", "no such file; defaults are used until it exists"), *findings)
     return Loaded(config, findings)

@@ -65,7 +65,6 @@ def reload_files(
     *,
     required: bool = False,
     pipes: bool = False,
-    strict_text: bool = False,
 ) -> tuple[Loaded[M], list[Layer]]:
     """The configuration of the file, its drop-ins and further layers; and the layers from files.
 
@@ -90,12 +89,12 @@ def reload_files(
     read = files(path, required=required, pipes=pipes, drop_in=drop_in)
     in_use.check(path, read)
     try:
-        loaded = load(model, [*read, *rest], strict_text=strict_text)
+        loaded = load(model, [*read, *rest])
     except ConfigError:
         if not in_use.loaded:
             raise
-        read = [_usable(model, layer, path, older, strict_text) for layer in read]
-        loaded = load(model, [*read, *rest], strict_text=strict_text)
+        read = [_usable(model, layer, path, older) for layer in read]
+        loaded = load(model, [*read, *rest])
     in_use.take(read)
     return Loaded(loaded.config, (*findings, *loaded.findings)), read
 
@@ -103,7 +102,7 @@ def reload_files(
 Older = Callable[[str, ConfigError], Layer]
 
 
-def _usable(model: type[Section], layer: Layer, path: str, older: Older, strict_text: bool) -> Layer:
+def _usable(model: type[Section], layer: Layer, path: str, older: Older) -> Layer:
     """A drop-in without mistakes of its own, or its previous content; the file itself is returned as it is."""
-    wrong = [one for one in check(model, [layer], strict_text=strict_text) if one.fatal]
+    wrong = [one for one in check(model, [layer]) if one.fatal]
     return older(layer.name, ConfigError(str(wrong[0]))) if wrong and layer.name != str(Path(path)) else layer

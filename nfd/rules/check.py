@@ -7,7 +7,7 @@ Upstream does the same in `kubectl nfd validate`, but for one document only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nfd.config.yamltext import Document, Path, documents
 from nfd.errors import ConfigError
@@ -25,6 +25,7 @@ from nfd.rules.parse import (
     RULE_FIELD,
     Finding,
     all_mistakes,
+    line_of,
     locate,
     read_objects,
     unreadable,
@@ -60,13 +61,13 @@ def _again(
     """An object of a name that an earlier one has: a cluster takes the last one alone."""
     if not parsed.name or parsed.defect is not None:
         return []
-    (here,) = locate(document, [Mistake((*path, "metadata", "name"), "", False)])
+    line = line_of(document, (*path, "metadata", "name"))
     key, kind = (parsed.is_group, parsed.namespace, parsed.name), GROUP if parsed.is_group else RULE
     if key not in known:
-        known[key] = here.line
+        known[key] = line
         return []
     reason = f"metadata.name {parsed.name!r}: a {kind} of this name is in line {known[key]} already"
-    return [replace(here, reason=reason)]
+    return [Finding(line, reason, False)]
 
 
 def check_object(parsed: RuleObject, path: Path = ()) -> Iterator[Mistake]:
@@ -182,7 +183,7 @@ class _Place:
     path: Path
 
     def line(self, path: Path) -> int:
-        return locate(self.document, [Mistake((*self.path, *path), "", True)])[0].line
+        return line_of(self.document, (*self.path, *path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,12 +222,10 @@ def _has_too_many_parts(data: Any) -> bool:
     ahead, count = [data], 0
     while ahead and count <= MAX_PARTS:
         one = ahead.pop()
-        if isinstance(one, Mapping):
+        if isinstance(one, Mapping | list | tuple):
             count += 1 + len(one)
-            ahead += [value for value in one.values() if isinstance(value, Mapping | list | tuple)]
-        elif isinstance(one, list | tuple):
-            count += 1 + len(one)
-            ahead += [value for value in one if isinstance(value, Mapping | list | tuple)]
+            inside = one.values() if isinstance(one, Mapping) else one
+            ahead += [value for value in inside if isinstance(value, Mapping | list | tuple)]
     return count > MAX_PARTS
 
 
@@ -317,11 +315,12 @@ def all_mistakes(parsed: RuleObject) -> list[Mistake]:
 
 
 def locate(document: Document, mistakes: Iterable[Mistake]) -> list[Finding]:
-    """Mistakes with the line of their place, or of the nearest place around it."""
-    return [Finding(_line(document, mistake.path), mistake.reason, mistake.soft) for mistake in mistakes]
+    """Mistakes with the line of their place."""
+    return [Finding(line_of(document, mistake.path), mistake.reason, mistake.soft) for mistake in mistakes]
 
 
-def _line(document: Document, path: Path) -> int:
+def line_of(document: Document, path: Path) -> int:
+    """The line of a place, or of the nearest place around it."""
     while path and path not in document.lines:
         path = path[:-1]
     return document.lines.get(path, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from nfd.rules.template.values import TemplateError
@@ -10,6 +11,11 @@ LEFT, RIGHT, LEFT_COMMENT, RIGHT_COMMENT = "{{", "}}", "/*", "*/"
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "range", "template", "with"))
 _TERMINATORS = frozenset((*SPACES, ".", ",", "|", ":", ")", "(", ""))
+_QUOTED = re.compile(r"""(["'])(?:\\.|(?!\1)[^\\\n])*\1""")
+_NUMBER = re.compile(
+    r"[+-]?(?:0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?|0[oO][0-7_]*(?:\.[0-7_]*)?"
+    r"|0[bB][01_]*(?:\.[01_]*)?|[0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9_]*)?)i?"
+)
 
 
 class Token(NamedTuple):
@@ -83,9 +89,8 @@ class _Lexer:
             raise self._fail("comment ends before closing delimiter")
         self._take_right()
 
-    def _at_right(self, pos: int | None = None) -> bool:
-        pos = self.pos if pos is None else pos
-        return self.text.startswith(RIGHT, pos) or self._trims_right(pos)
+    def _at_right(self) -> bool:
+        return self.text.startswith(RIGHT, self.pos) or self._trims_right(self.pos)
 
     def _trims_right(self, pos: int) -> bool:
         text = self.text
@@ -93,9 +98,7 @@ class _Lexer:
 
     def _take_right(self) -> None:
         trim = self._trims_right(self.pos)
-        self.pos += len(RIGHT) + (2 if trim else 0)
-        while trim and self.text[self.pos : self.pos + 1] in tuple(SPACES):
-            self.pos += 1
+        self.pos = self._space_end(self.pos + 2 + len(RIGHT)) if trim else self.pos + len(RIGHT)
 
     def _lex_inside(self) -> bool:
         """One token inside an action; False after its end."""
@@ -128,9 +131,7 @@ class _Lexer:
         raise self._fail(f"unexpected character {char!r} in action")
 
     def _lex_space(self) -> bool:
-        end = self.pos
-        while self.text[end : end + 1] in tuple(SPACES):
-            end += 1
+        end = self._space_end(self.pos)
         if self._trims_right(end - 1):
             end -= 1
         if end > self.pos:
@@ -149,15 +150,10 @@ class _Lexer:
         return True
 
     def _quoted(self, quote: str) -> bool:
-        end = self.pos + 1
-        while (char := self.text[end : end + 1]) != quote:
-            if char == "\\":
-                end += 1
-                char = self.text[end : end + 1]
-            if char in ("", "\n"):
-                raise self._fail("unterminated quoted string" if quote == '"' else "unterminated character constant")
-            end += 1
-        return self._operand("string" if quote == '"' else "char", end + 1)
+        match = _QUOTED.match(self.text, self.pos)
+        if match is None:
+            raise self._fail("unterminated quoted string" if quote == '"' else "unterminated character constant")
+        return self._operand("string" if quote == '"' else "char", match.end())
 
     def _raw(self) -> bool:
         end = self.text.find("`", self.pos + 1)
@@ -186,6 +182,11 @@ class _Lexer:
         kind = word if word in KEYWORDS else {"true": "bool", "false": "bool", "nil": "nil"}.get(word, "identifier")
         return self._operand(kind, end)
 
+    def _space_end(self, pos: int) -> int:
+        while self.text[pos : pos + 1] in tuple(SPACES):
+            pos += 1
+        return pos
+
     def _word_end(self, pos: int) -> int:
         while pos < len(self.text) and _is_word(self.text[pos]):
             pos += 1
@@ -203,22 +204,11 @@ class _Lexer:
         return self._operand("number", end)
 
     def _number_end(self, pos: int) -> int:
-        text = self.text
-        pos += text[pos] in "+-"
-        prefix = text[pos : pos + 2].lower()
-        digits = {"0x": "0123456789abcdefABCDEF_", "0o": "01234567_", "0b": "01_"}.get(prefix, "0123456789_")
-        pos += 2 if prefix in ("0x", "0o", "0b") else 0
-        pos = _run(text, pos, digits)
-        if text[pos : pos + 1] == ".":
-            pos = _run(text, pos + 1, digits)
-        exponent = {"0x": "pP", "0o": "", "0b": ""}.get(prefix, "eE")
-        if text[pos : pos + 1] and text[pos] in exponent:
-            pos += 1
-            pos = _run(text, pos + (text[pos : pos + 1] in ("+", "-")), "0123456789_")
-        pos += text[pos : pos + 1] == "i"
-        if pos < len(text) and _is_word(text[pos]):
-            raise self._fail(f"bad number syntax: {text[self.pos : pos + 1]!r}")
-        return pos
+        match = _NUMBER.match(self.text, pos)
+        end = match.end() if match else pos
+        if end < len(self.text) and _is_word(self.text[end]):
+            raise self._fail(f"bad number syntax: {self.text[self.pos : end + 1]!r}")
+        return end
 
 
 _SIGNS = {"=": "assign", ":": "declare", "|": "pipe", "(": "lparen", ")": "rparen", ",": "comma"}
@@ -226,9 +216,3 @@ _SIGNS = {"=": "assign", ":": "declare", "|": "pipe", "(": "lparen", ")": "rpare
 
 def _is_word(char: str) -> bool:
     return char == "_" or char.isalpha() or char.isdecimal()
-
-
-def _run(text: str, pos: int, allowed: str) -> int:
-    while pos < len(text) and text[pos] in allowed:
-        pos += 1
-    return pos

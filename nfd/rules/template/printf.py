@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from nfd.rules.template.printf_verbs import PLAIN, Spec, cut, show
 from nfd.rules.template.values import TemplateError, is_integer, type_name
 
 _FLAGS = {"+": "plus", "-": "minus", "#": "sharp", " ": "space", "0": "zero"}
+_DIGITS = re.compile("[0-9]+")
 _MAX_NUMBER = 1_000_000
 _LONGEST = 300
 
@@ -141,12 +143,10 @@ class _Printer:
             spec.precision = self._number() or 0
 
     def _number(self) -> int | None:
-        start = self._pos
-        while self._peek() in tuple("0123456789"):
-            self._pos += 1
-        digits = self._pattern[start : self._pos]
-        if not digits:
+        match = _DIGITS.match(self._pattern, self._pos)
+        if match is None:
             return None
+        self._pos, digits = match.end(), match[0]
         if len(digits) <= _LONGEST and int(digits[:-1] or 0) <= _MAX_NUMBER:
             return int(digits)
         self._pos = len(self._pattern)  # as upstream: a number out of all reason takes the rest with it

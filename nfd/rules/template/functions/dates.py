@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from nfd.rules.scalars import SPACE
 from nfd.rules.template.function_calls import Runtime, function
 from nfd.rules.template.functions.numbers import atoi
-from nfd.rules.template.functions.time_layouts import DAYS, MONTHS, format_moment
-from nfd.rules.template.functions.time_parsing import parse_moment
+from nfd.rules.template.functions.time_layouts import DAYS, MONTHS, format_moment, parse_moment
 from nfd.rules.template.values import GoObject, Int64, Named, TemplateError, is_integer, type_name, wrap64
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
