@@ -25,13 +25,23 @@ def parse_bool(text: str) -> bool:
     raise ValueError(f"{text!r} is not true or false")
 
 
-def parse_integer(text: str) -> int:
-    """Go's strconv.ParseInt with base 0: decimal, 0x, 0o, 0b, or octal after a leading zero; `1_000`; 64 bits."""
+def go_integer(text: str) -> int | None:
+    """Go's strconv.ParseInt with base 0, of any size: decimal, 0x, 0o, 0b, or octal after a leading zero; `1_000`.
+
+    None for anything else.
+    """
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{text!r} is not a whole number")
+        return None
     digits = text.lstrip("+-").replace("_", "")
     octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    value = int(digits, 8 if octal else 0) * (-1 if text.startswith("-") else 1)
+    return int(digits, 8 if octal else 0) * (-1 if text.startswith("-") else 1)
+
+
+def parse_integer(text: str) -> int:
+    """An integer as Go writes it, of 64 bits. Raises: ValueError."""
+    value = go_integer(text)
+    if value is None:
+        raise ValueError(f"{text!r} is not a whole number")
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"{text!r} does not fit 64 bits")
     return value

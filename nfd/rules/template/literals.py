@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from nfd.config.option_values import go_integer
 from nfd.rules.regexp import decode, encode
 from nfd.rules.template.nodes import Constant
 from nfd.rules.template.values import TemplateError
@@ -14,7 +15,6 @@ _ESCAPE = re.compile(
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _HEX_FLOAT = re.compile(r"[+-]?0[xX](?=[0-9a-fA-F.]*[0-9a-fA-F])[0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+", re.ASCII)
-_UNDERSCORES = re.compile(r"[+-]?(?:0[xXbBoO]?_)?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*", re.ASCII)
 _LOOSE_UNDERSCORE = re.compile(r"(?<![0-9a-fA-FxXoObB])_|_(?![0-9a-fA-F])", re.ASCII)
 MAX_DIGITS = 400
 
@@ -94,19 +94,7 @@ def _imaginary(text: str) -> Constant:
 
 def integer(text: str) -> int | None:
     """Go's ParseInt with base 0, of any size: `010` is 8, `1_000` is 1000. None for anything else."""
-    if len(text) > MAX_DIGITS or ("_" in text and not _UNDERSCORES.fullmatch(text)):
-        return None
-    sign = -1 if text[:1] == "-" else 1
-    body = text[1:] if text[:1] in ("+", "-") else text
-    body = body.replace("_", "").lower()
-    base = {"0x": 16, "0b": 2, "0o": 8}.get(body[:2], 8 if body[:1] == "0" and len(body) > 1 else 10)
-    digits = body[2:] if body[:2] in ("0x", "0b", "0o") else body
-    if not digits or not digits.isascii() or not digits.isalnum():
-        return None
-    try:
-        return sign * int(digits, base)
-    except ValueError:
-        return None
+    return go_integer(text) if len(text) <= MAX_DIGITS else None
 
 
 def floating(text: str) -> float | None:
