@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from nfd.worker.config import CONFIG_FILE
 from tests.children import run
 from tests.consumers.cluster import scheduling_cluster
 from tests.consumers.kubelet import Kubelet
@@ -36,6 +38,10 @@ spec:
   rules:
     - {name: mine, labels: {mine: "yes"}, matchFeatures: [{feature: kernel.version}]}
 """
+
+OVERLAY = "deploy/kustomize/overlays/mine/kustomization.yaml"
+IN_A_POD = re.compile(r"^kubectl .* exec POD -- ")
+"""Before a command that runs in a worker's pod; here it runs on this machine."""
 
 _LINE = re.compile(r"^ *(?:\$ |    (?=kubectl|nfd|helm))(.*)")
 
@@ -82,7 +88,7 @@ def section(page: str, heading: str) -> list[str]:
 
 @pytest.fixture(scope="module", params=WAYS)
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """By the guide's own first command; all pods are Ready, and the nodes have labels."""
+    """By the guide's own commands; all pods are Ready, and the nodes have labels."""
     way, folder = request.param, tmp_path_factory.mktemp("guides")
     furnish(folder)
     with ExitStack() as stack:
@@ -99,7 +105,11 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             first = section("docs/install.md", "With Helm")[0]
             found.run(f"{first} --set master.serveReports=true --set master.servePage=true")
         else:
-            found.run("kubectl kustomize own | kubectl apply -f -")
+            copy, apply = section("docs/install.md", "With kubectl")
+            found.run(copy)
+            with (folder / OVERLAY).open("a") as overlay:
+                overlay.write("components: [../../components/page, ../../components/reports]\n")
+            found.run(apply)
         found.run(f"kubectl apply -f {folder / 'rule.yaml'}")
         for name in NODES:
             node = Node(plane, name)
@@ -110,7 +120,7 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def furnish(folder: Path) -> None:
     """The reader's folder: a checkout, `helm`, and the files that the commands name."""
-    (folder / "deploy").symlink_to(ROOT / "deploy")
+    shutil.copytree(ROOT / "deploy", folder / "deploy")
     (folder / ".venv").symlink_to(Path(sys.prefix))
     (folder / "bin").mkdir()
     helm = folder / "bin/helm"
@@ -120,10 +130,6 @@ def furnish(folder: Path) -> None:
         (folder / name).write_text(RULE)
     (folder / "nfd-worker.conf").write_text("core: {sleepInterval: 30s}\n")
     (folder / "nfd-master.conf").write_text("enableTaints: true\n")
-    (folder / "own").mkdir()
-    components = "".join(f"  - ../deploy/kustomize/components/{name}\n" for name in ("page", "reports"))
-    overlay = f"resources:\n  - ../deploy/kustomize/overlays/default\ncomponents:\n{components}"
-    (folder / "own/kustomization.yaml").write_text(overlay)
 
 
 def labels_of(plane: ControlPlane) -> dict[str, set[str]]:
@@ -136,7 +142,8 @@ def test_readme_and_troubleshooting(installed: Installed) -> None:
     lines = [line for line in commands_of((ROOT / "README.md").read_text()) if line.startswith("kubectl")]
     lines += commands_of((ROOT / "docs/troubleshooting.md").read_text())
     assert len(lines) > 20
-    silent = [line for line in lines if not installed.run(line)]
+    here = [IN_A_POD.sub("", line).replace(CONFIG_FILE, "nfd-worker.conf") for line in lines]
+    silent = [line for line in here if "port-forward" not in line and not installed.run(line)]
     assert silent == [
         "kubectl nfd nodes --master http://localhost:8081 --problems",
         "nfd config validate nfd-worker.conf",
@@ -151,9 +158,9 @@ def test_both_masters_and_workers_have_logs(installed: Installed) -> None:
 
 def test_the_page_and_reports(installed: Installed) -> None:
     """What forwards the port names the Deployment; the role of readers is there, and its token opens the reports."""
-    pages = [(ROOT / page).read_text() for page in ("docs/page.md", "docs/cli.md")]
+    pages = [(ROOT / page).read_text() for page in ("docs/page.md", "docs/cli.md", "docs/troubleshooting.md")]
     forwards = [line for text in pages for line in commands_of(text) if "port-forward" in line]
-    assert len(forwards) == 2
+    assert len(forwards) == 4
     for line in forwards:
         (inner,) = re.findall(r'"(\$\(.*\))"', line)
         assert installed.run(f'kubectl -n {NAMESPACE} get "{inner}" -o name') == f"{deployment(installed)}\n"
@@ -173,12 +180,12 @@ def deployment(installed: Installed) -> str:
 def test_upgrading(installed: Installed) -> None:
     """No label is missing afterwards; the guide for gpushare gives labels without a namespace."""
     before = labels_of(installed.plane)
+    *by_helm, by_kustomize = section("docs/install.md", "Upgrading")
     lines = section("docs/install.md", "Pod Security")
     if installed.way == "Helm":
-        lines += section("docs/install.md", "Upgrading")
-        lines += section("docs/consumers.md", "Labels without a namespace: `gpus`, `gpushare`")
+        lines += [*by_helm, *section("docs/consumers.md", "Labels without a namespace: `gpus`, `gpushare`")]
     else:
-        lines += ["kubectl kustomize own | kubectl apply -f -"]
+        lines.append(by_kustomize)
     for line in lines:
         installed.run(line)
     for name, keys in before.items():

@@ -16,7 +16,8 @@ PAGE = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
 ROWS = [line.split("|")[1].strip() for line in PAGE.splitlines() if line.startswith("| `")]
 MESSAGES = sorted({text for row in ROWS for text in re.findall(r"`([^`]+)`", row)})
 LINES = [line for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines()]
-OURS = sorted({re.sub(r"^\$ (kubectl )?nfd ", "", line) for line in LINES if re.match(r"^\$ (kubectl )?nfd ", line)})
+NFD = re.compile(r"^\$ (?:kubectl |.* exec POD -- )?nfd ")
+OURS = sorted({NFD.sub("", line) for line in LINES if NFD.match(line)})
 
 
 @pytest.mark.parametrize("message", MESSAGES)
