@@ -22,7 +22,7 @@ TO = $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PYTHON_IMAGE),--base=$(PYTH
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-up: $(VENV)/.runtime ## label a Node object for this machine and keep watching (Ctrl-C ends)
+up: $(VENV)/.runtime ## label a Node object for this machine and keep watching (press Ctrl-C to stop)
 	@$(BIN)/nfd up --nodes $(STATE)/nodes $(ARGS)
 
 test: $(VENV)/.dev ## run all tests, a real kube-apiserver and etcd included
@@ -42,7 +42,7 @@ dev: $(VENV)/.dev ## everything that work on the project needs: tools, commit ho
 install-test: $(VENV)/.dev ## install the chart on a test control plane of its own, and label a node there
 	@$(BIN)/python -m tests.deploy.install
 
-cluster: $(VENV)/.dev ## a cluster to try things on: real control plane, recorded GPU nodes (Ctrl-C ends)
+cluster: $(VENV)/.dev ## a cluster to try things on: real control plane, recorded GPU nodes (press Ctrl-C to stop)
 	@$(BIN)/python -m tests.controlplane.build etcd kube-apiserver kube-controller-manager kube-scheduler > /dev/null
 	@$(BIN)/python -m tests.docs.cluster $(STATE)/cluster
 

@@ -40,7 +40,7 @@ SHARED: dict[str, Any] = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu
 """How the device plug-in of gpu-l4-1 shares its two GPUs."""
 HTTP_PORT = 8081
 """Where `kubectl port-forward` puts the master's HTTP port in the guides."""
-READY = "the cluster is ready; Ctrl-C ends it"
+READY = "the cluster is ready; press Ctrl-C to stop it"
 PROBE = {"periodSeconds": 1, "initialDelaySeconds": 0}
 VALUES: Values = {
     "image": {"registry": "localhost"},

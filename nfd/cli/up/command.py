@@ -152,7 +152,7 @@ class Screen:
             parts.append(problems(self._odd, self._style))
         print("\n\n".join([*parts, self._style.dim(f"the Node object is in {self._path}")]))
         if self.stays:
-            print(self._style.dim("watching for changes; Ctrl-C ends"))
+            print(self._style.dim("watching for changes; press Ctrl-C to stop"))
 
     def _show_changes(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         for key in sorted(before.keys() | now.keys()):
