@@ -29,12 +29,9 @@ from nfd.rules.policy import EFFECTS, taint_text
 Json = Mapping[str, Any]
 
 _AUTOSCALER = "k8s.io/cluster-autoscaler/node-template"
-_AZURE = "k8s.io_cluster-autoscaler_node-template"
 _CAPACITY = "capacity.cluster-autoscaler.kubernetes.io"
 _ENV_VARS = "AUTOSCALER_ENV_VARS"
 _MAX_TAGS = 50
-_MAX_AWS_KEY = 128
-_MAX_AZURE_KEY = 512
 _MAX_KARPENTER_LABELS = 100
 _MAX_FLAVOR = 8
 _KARPENTER_OWN = "karpenter.sh"
@@ -88,34 +85,40 @@ def _fit(template: NodeTemplate, limit: int, longest: int = 0) -> tuple[dict[str
 # cluster autoscaler: tags
 
 
-def _tags(template: NodeTemplate, prefix: str, slash: str, longest: int, spell: Callable[[str], str]) -> Rendered:
-    fixed: dict[str, str] = {}
-    notes: list[str] = []
-    for taint in template.taints:
-        tag, value = f"{prefix}{slash}taint{slash}{spell(taint[0])}", f"{taint[1]}:{taint[2]}"
-        if fixed.setdefault(tag, value) != value:
-            notes.append(f"a tag holds one taint for each key, so this one is left out: {taint_text(*taint)}")
-    fixed |= {f"{prefix}{slash}resources{slash}{spell(name)}": amount for name, amount in template.resources.items()}
-    if len(fixed) > _MAX_TAGS:
-        notes.append(f"{len(fixed)} taints and resources are more than the limit of {_MAX_TAGS} tags")
-    head = f"{prefix}{slash}label{slash}"
-    labels, more = _fit(template, max(0, _MAX_TAGS - len(fixed)), longest - len(head))
-    return Rendered([{head + spell(key): value for key, value in labels.items()} | fixed], [*notes, *more])
+@dataclass(frozen=True, slots=True)
+class _Tags:
+    """How a cloud has a key in the name of a tag: of at most `longest` characters, `spell`ed, and `read` back."""
 
+    longest: int
+    spell: Callable[[str], str] = str
+    read: Callable[[str], str] = str
 
-def _read_tags(document: Json, prefix: str, slash: str, spell: Callable[[str], str]) -> Facts:
-    labels, resources, taints = {}, {}, set()
-    for tag, value in _tag_map(document).items():
-        kind, _, name = (
-            tag.removeprefix(f"{prefix}{slash}").partition(slash) if tag.startswith(prefix) else ("", "", "")
-        )
-        if kind == "label":
-            labels[spell(name)] = value
-        elif kind == "resources":
-            resources[spell(name)] = value
-        elif kind == "taint":
-            taints.add(_taint(f"{spell(name)}={value}"))
-    return Facts(labels, frozenset(taints), resources)
+    def render(self, template: NodeTemplate, _: Sequence[Mapping[str, str]]) -> Rendered:
+        fixed: dict[str, str] = {}
+        notes: list[str] = []
+        for taint in template.taints:
+            tag, value = self.spell(f"{_AUTOSCALER}/taint/{taint[0]}"), f"{taint[1]}:{taint[2]}"
+            if fixed.setdefault(tag, value) != value:
+                notes.append(f"a tag holds one taint for each key, so this one is left out: {taint_text(*taint)}")
+        fixed |= {self.spell(f"{_AUTOSCALER}/resources/{name}"): amount for name, amount in template.resources.items()}
+        if len(fixed) > _MAX_TAGS:
+            notes.append(f"{len(fixed)} taints and resources are more than the limit of {_MAX_TAGS} tags")
+        head = f"{_AUTOSCALER}/label/"
+        labels, more = _fit(template, max(0, _MAX_TAGS - len(fixed)), self.longest - len(head))
+        return Rendered([{self.spell(head + key): value for key, value in labels.items()} | fixed], [*notes, *more])
+
+    def facts(self, document: Json) -> Facts:
+        head, slash = self.spell(f"{_AUTOSCALER}/"), self.spell("/")
+        labels, resources, taints = {}, {}, set()
+        for tag, value in _tag_map(document).items():
+            kind, _, name = tag.removeprefix(head).partition(slash) if tag.startswith(head) else ("", "", "")
+            if kind == "label":
+                labels[self.read(name)] = value
+            elif kind == "resources":
+                resources[self.read(name)] = value
+            elif kind == "taint":
+                taints.add(_taint(f"{self.read(name)}={value}"))
+        return Facts(labels, frozenset(taints), resources)
 
 
 def _tag_map(document: Json) -> dict[str, str]:
@@ -139,10 +142,6 @@ def _taint(text: str) -> Taint:
     return key, value, effect
 
 
-def _same_spelling(text: str) -> str:
-    return text
-
-
 def _azure(key: str) -> str:
     """In the name of a tag, `_` stands for `/` and `~2` for `_`."""
     return key.replace("_", "~2").replace("/", "_")
@@ -152,20 +151,8 @@ def _from_azure(name: str) -> str:
     return name.replace("_", "/").replace("~2", "_")
 
 
-def _render_aws(template: NodeTemplate, _: Sequence[Mapping[str, str]]) -> Rendered:
-    return _tags(template, _AUTOSCALER, "/", _MAX_AWS_KEY, _same_spelling)
-
-
-def _read_aws(document: Json) -> Facts:
-    return _read_tags(document, _AUTOSCALER, "/", _same_spelling)
-
-
-def _render_azure(template: NodeTemplate, _: Sequence[Mapping[str, str]]) -> Rendered:
-    return _tags(template, _AZURE, "_", _MAX_AZURE_KEY, _azure)
-
-
-def _read_azure(document: Json) -> Facts:
-    return _read_tags(document, _AZURE, "_", _from_azure)
+_AWS = _Tags(128)
+_AZURE = _Tags(512, _azure, _from_azure)
 
 
 # cluster autoscaler: one text
@@ -343,8 +330,8 @@ def _read_volcano(document: Json) -> Facts:
 
 
 PLANNERS: Mapping[str, Planner] = {
-    "aws-asg": Planner(_render_aws, _read_aws),
-    "azure-vmss": Planner(_render_azure, _read_azure),
+    "aws-asg": Planner(_AWS.render, _AWS.facts),
+    "azure-vmss": Planner(_AZURE.render, _AZURE.facts),
     "gce": Planner(_render_gce, _read_gce),
     "cluster-api": Planner(_render_cluster_api, _read_cluster_api, ("MachineDeployment", "MachineSet", "MachinePool")),
     "karpenter": Planner(_render_karpenter, _read_karpenter, ("NodePool", "NodeOverlay")),
