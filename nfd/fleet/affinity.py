@@ -44,15 +44,6 @@ class Selector:
         return ",".join(_written(one) for one in self.terms[0]) if len(self.terms) == 1 else ""
 
 
-def parse_terms(terms: Iterable[Mapping[str, Any]]) -> Selector:
-    """`nodeSelectorTerms` as YAML has them; `matchFields` are not for labels and left out."""
-    found = []
-    for term in terms:
-        asked = term.get("matchExpressions") or ()
-        found.append(tuple(Term(one["key"], one["operator"], tuple(one.get("values") or ())) for one in asked))
-    return Selector(tuple(found))
-
-
 def to_selector(expression: Expression, fleet: Iterable[Mapping[str, str]] = ()) -> Selector:
     """The selector that says the same of the nodes whose labels `fleet` has.
 

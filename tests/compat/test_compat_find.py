@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nfd.cli import main
-from nfd.fleet.affinity import parse_terms
 from tests.compat.registries import REPOSITORY, Publisher, registry
 from tests.controlplane.cluster import ControlPlane
+from tests.fleet.expressions import parse_terms
 from tests.fleet20.place import SELECTOR, FleetPlace, fleet_on
 
 LABELLED = """

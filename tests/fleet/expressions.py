@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
+
+from nfd.fleet.affinity import Selector
+from nfd.fleet.query import Term
 
 KEYS = ("nvidia.com/gpu.memory", "nvidia.com/gpu.product", "cpu-cpuid.AVX512F", "/zone")
 FULL = dict(
@@ -20,6 +23,15 @@ PATTERNS = ("^T", "4", "e.l", "^$", "[0-9]+$")
 
 labels = st.dictionaries(st.sampled_from(list(FULL.values())), st.sampled_from(VALUES))
 _quoted = st.sampled_from(VALUES).map(lambda value: f'"{value}"')
+
+
+def parse_terms(terms: Iterable[Mapping[str, Any]]) -> Selector:
+    """`nodeSelectorTerms` as YAML has them; `matchFields` are not for labels and left out."""
+    found = []
+    for term in terms:
+        asked = term.get("matchExpressions") or ()
+        found.append(tuple(Term(one["key"], one["operator"], tuple(one.get("values") or ())) for one in asked))
+    return Selector(tuple(found))
 
 
 @st.composite

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nfd.errors import ConfigError
-from nfd.fleet.affinity import parse_terms, to_selector
+from nfd.fleet.affinity import to_selector
 from nfd.fleet.query import compare_versions, parse_query
 from nfd.names import key_problem, value_problem
-from tests.fleet.expressions import expressions, kubernetes_selects, labels
+from tests.fleet.expressions import expressions, kubernetes_selects, labels, parse_terms
 
 F = "feature.node.kubernetes.io/"
 M = "nvidia.com/gpu.memory"

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from nfd.fleet.affinity import parse_terms
 from nfd.fleet.gpu_labels import is_mig_device
 from nfd.fleet.gpus import group
 from nfd.fleet.node_summary import summarize_all
 from tests.controlplane.cluster import ControlPlane
 from tests.e2e.programs import eventually
+from tests.fleet.expressions import parse_terms
 from tests.fleet20.place import MARK, FleetPlace, fleet_on
 from tests.page.browser import ELSEWHERE, Browser, Keys
 
