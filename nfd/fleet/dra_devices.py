@@ -199,11 +199,12 @@ def _holding(held: Held, device: Offered) -> tuple[str, int]:
         return f"{device.driver}/{SHARES}", shares
     if device.is_shared:
         return f"{device.driver}/{MEMORY}", -(-held.consumed.get(MEMORY, 0) // _MIB)
-    return device.resource, _partitions_held(held) if device.is_partition else 1
+    return device.resource, _partitions_in(held.consumed) if device.is_partition else 1
 
 
-def _partitions_held(held: Held) -> int:
-    return held.consumed.get(PARTITIONS) or 1
+def _partitions_in(amounts: Mapping[str, int]) -> int:
+    """How many partitions a device stands for, or a claim takes of it."""
+    return amounts.get(PARTITIONS) or 1
 
 
 def by_node(slices: Iterable[Slice], held: Iterable[Held]) -> dict[str, OnNode]:
@@ -358,7 +359,7 @@ def _partitions(
     """Partitions by profile. Of those that are made on demand, as many as still fit beside what is taken."""
     left, used = Counter(counters), Counter[Key]()
     for one in held:
-        used[one.key] += _partitions_held(one)
+        used[one.key] += _partitions_in(one.consumed)
     for device in devices:
         if device.key in used:
             left.subtract(device.consumes)
@@ -371,13 +372,9 @@ def _partitions(
         taken = [device for device in parts if device.key in used]
         there = [*taken, *_fitting([device for device in parts if device.key not in used], left)]
         held_here = sum(used[device.key] for device in taken)
-        offered = sum(_count(device) for device in there if device.key in used or not device.tainted)
-        yield Resource(name, sum(map(_count, there)), offered, held_here, unit=unit, by_claim=True)
-
-
-def _count(device: Offered) -> int:
-    """How many partitions a device stands for."""
-    return device.capacity.get(PARTITIONS) or 1
+        counted = [(device, _partitions_in(device.capacity)) for device in there]
+        offered = sum(count for device, count in counted if device.key in used or not device.tainted)
+        yield Resource(name, sum(count for _, count in counted), offered, held_here, unit=unit, by_claim=True)
 
 
 def _fitting(devices: Sequence[Offered], left: Mapping[tuple[str, str], int]) -> list[Offered]:
