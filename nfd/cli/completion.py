@@ -6,11 +6,11 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nfd.cli import COMMANDS
-from nfd.cli.parsers import make_parser
+from nfd.cli.parsers import make_parser, subcommands
 
 EXAMPLES = (
     ("completion bash > /etc/bash_completion.d/nfd", "for all users of bash"),
@@ -25,7 +25,6 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-
     sys.stdout.write(render(args.shell))
     return 0
 
@@ -69,19 +68,9 @@ autoload -U +X bashcompinit && bashcompinit
 
 
 def render(shell: str) -> str:
-    """The script for one shell."""
+    """The script for one shell. zsh runs completions of bash (zshcompsys(1), bashcompinit)."""
     words = all_commands()
-    makers: dict[str, Callable[[list[CommandWords]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
-    return makers[shell](words)
-
-
-def bash(words: list[CommandWords]) -> str:
-    return _body(words) + _BASH_END
-
-
-def zsh(words: list[CommandWords]) -> str:
-    """zsh runs completions of bash (zshcompsys(1), bashcompinit)."""
-    return _ZSH_HEAD + _body(words) + _BASH_END
+    return fish(words) if shell == "fish" else (_ZSH_HEAD if shell == "zsh" else "") + _body(words) + _BASH_END
 
 
 def _body(words: list[CommandWords]) -> str:
@@ -176,7 +165,7 @@ class CommandWords:
     flags: tuple[Flag, ...] = ()
     commands: tuple[str, ...] = ()
     operand: str = NOTHING
-    choices: tuple[str, ...] = field(default=())
+    choices: tuple[str, ...] = ()
 
 
 def all_commands() -> list[CommandWords]:
@@ -192,16 +181,14 @@ def command_words(name: str) -> list[CommandWords]:
 def _words(parser: ArgumentParser, path: tuple[str, ...], about: str) -> Iterator[CommandWords]:
     actions = parser._actions
     flags = tuple(_flag(action) for action in actions if action.option_strings)
-    inner = [action for action in actions if isinstance(action, _SubParsersAction)]
-    operands = [action for action in actions if not action.option_strings and action not in inner]
+    inner = list(subcommands(parser))
+    operands = [one for one in actions if not one.option_strings and not isinstance(one, _SubParsersAction)]
     choices = tuple(str(choice) for action in operands for choice in action.choices or ())
     kind = next((kind for action in operands if (kind := _kind(action))), NOTHING)
-    names = tuple(name for action in inner for name in action.choices or ())
+    names = tuple(name for name, _, _ in inner)
     yield CommandWords(path, about, flags, names, kind if not choices else NOTHING, choices)
-    for action in inner:
-        helps = {one.dest: one.help or "" for one in action._choices_actions}
-        for name, sub in action.choices.items():
-            yield from _words(sub, (*path, name), helps.get(name, ""))
+    for name, sub, help_text in inner:
+        yield from _words(sub, (*path, name), help_text)
 
 
 def _flag(action: Action) -> Flag:

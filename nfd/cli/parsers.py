@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, _SubParsersAction
+from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
@@ -66,6 +67,15 @@ def make_parser(program: str, name: str) -> tuple[Parser, ModuleType]:
     )
     command.add_flags(parser)
     return parser, command
+
+
+def subcommands(parser: ArgumentParser) -> Iterator[tuple[str, ArgumentParser, str]]:
+    """The name, the parser and the help of each subcommand."""
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            about = {one.dest: one.help or "" for one in action._choices_actions}
+            for name, sub in action.choices.items():
+                yield name, sub, about.get(name, "")
 
 
 def examples_of(command: ModuleType) -> Examples:

@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from nfd import __version__
 from nfd.cli import COMMANDS
-from nfd.cli.parsers import Examples, examples_of, make_parser
+from nfd.cli.parsers import Examples, examples_of, make_parser, subcommands
 
 ABOUT = "Commands for node feature discovery; `kubectl nfd` is the same as a plug-in."
 STATUS = (
@@ -46,7 +46,7 @@ def _markdown(parser: ArgumentParser, name: str) -> Iterator[str]:
         yield from ("| | |", "| --- | --- |")
         for words, about in rows:
             yield f"| `{_cell(words)}` | {_cell(about)} |"
-    for inner, sub, about in _inner(parser):
+    for inner, sub, about in subcommands(parser):
         yield from ("", f"### nfd {name} {inner}", "", f"{about[:1].upper()}{about[1:]}.", "")
         yield from _markdown(sub, f"{name} {inner}")
 
@@ -83,14 +83,6 @@ def _default(value: object) -> str:
     return f"default: {value}" if isinstance(value, str) and value else ""
 
 
-def _inner(parser: ArgumentParser) -> Iterator[tuple[str, ArgumentParser, str]]:
-    for action in parser._actions:
-        if isinstance(action, _SubParsersAction):
-            about = {one.dest: one.help or "" for one in action._choices_actions}
-            for name, sub in action.choices.items():
-                yield name, sub, about.get(name, "")
-
-
 def _usage(parser: ArgumentParser) -> str:
     return " ".join(parser.format_usage().split()).removeprefix("usage: ")
 
@@ -107,7 +99,7 @@ def manual() -> str:
         parser, command = make_parser("nfd", name)
         lines += [f".SS nfd {name}", _roff(_one_line(parser.description)), ".PP", _roff(_usage(parser))]
         lines += _roff_rows(parser)
-        for inner, sub, about in _inner(parser):
+        for inner, sub, about in subcommands(parser):
             lines += [".PP", rf"\fBnfd {name} {inner}\fR: {_roff(about)}", *_roff_rows(sub)]
         for line, about in examples_of(command):
             lines += [".PP", rf"\fB{_roff(f'nfd {line}')}\fR", ".br", _roff(about)]
