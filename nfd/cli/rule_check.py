@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nfd.cli.rule_files import read_rules
@@ -76,19 +76,14 @@ def overwrites_of(outcome: Outcome, rules: RuleSet) -> list[Overwrite]:
 
 
 def _why_not(rule: CompiledRule, view: View, features: Features) -> str:
-    """The same, also for a rule whose evaluation fails."""
+    """The first term that does not match, and the values it was evaluated on, or why the evaluation fails."""
     try:
-        return why_not(rule, view, features)
+        failing = [_first_failing(terms, view, features) for terms in rule.match_any]
+        if failing and all(failing):
+            return "no alternative of matchAny matches: " + "; ".join(reason for reason in failing if reason)
+        return _first_failing(rule.match_features, view, features) or "does not match"
     except RuleError as error:
         return f"does not match: {error}"
-
-
-def why_not(rule: CompiledRule, view: View, features: Features) -> str:
-    """The first term that does not match, and the values it was evaluated on."""
-    failing = [_first_failing(terms, view, features) for terms in rule.match_any]
-    if failing and all(failing):
-        return "no alternative of matchAny matches: " + "; ".join(reason for reason in failing if reason)
-    return _first_failing(rule.match_features, view, features) or "does not match"
 
 
 def _first_failing(terms: Sequence[Term], view: View, features: Features) -> str:
@@ -113,19 +108,9 @@ def _failing(term: Term, view: View, features: Features) -> str:
 
 def _found(feature: Feature, name: str) -> str:
     """The values under that name."""
-    values = [*_flag(feature.flags, name), *_attribute(feature.attributes, name)]
+    values = ["it is present"] if name in (feature.flags or ()) else []
+    values += [f"it is {feature.attributes[name]!r}"] if feature.attributes and name in feature.attributes else []
     seen = dict.fromkeys(f"it is {one[name]!r}" for one in feature.instances or () if name in one)
     values += list(seen)[:_MOST_SHOWN] + (["…"] if len(seen) > _MOST_SHOWN else [])
-    return ", ".join(values) or ("it has no elements" if _is_empty(feature) else "no element has this attribute")
-
-
-def _flag(flags: frozenset[str] | None, name: str) -> list[str]:
-    return ["it is present"] if flags is not None and name in flags else []
-
-
-def _attribute(attributes: Mapping[str, str] | None, name: str) -> list[str]:
-    return [f"it is {attributes[name]!r}"] if attributes is not None and name in attributes else []
-
-
-def _is_empty(feature: Feature) -> bool:
-    return not (feature.flags or feature.attributes or feature.instances)
+    is_empty = not (feature.flags or feature.attributes or feature.instances)
+    return ", ".join(values) or ("it has no elements" if is_empty else "no element has this attribute")
