@@ -77,10 +77,11 @@ def add_cluster_flags(
         parser.add_argument("-l", "--selector", metavar="SELECTOR", default="", type=_selector, help=about)
 
 
-def add_master_flags(parser: _ActionsContainer) -> None:
-    """The flags of commands that always ask the master."""
-    about = "HTTP address of the leading master"
-    parser.add_argument("--master", metavar="URL", default="http://localhost:8081", help=about)
+def add_master_flags(
+    parser: _ActionsContainer, about: str = "HTTP address of the leading master", default: str = "http://localhost:8081"
+) -> None:
+    """`--master` and `--token-file`; the default is "" for commands that can do without the master."""
+    parser.add_argument("--master", metavar="URL", default=default, help=about)
     about = "token for --master (default: that of the kubeconfig)"
     parser.add_argument("--token-file", metavar="FILE", type=path, help=about)
 

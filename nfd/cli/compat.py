@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nfd.cli import compat_find
-from nfd.cli.machine import add_machine_flags, host_of, plan_of, scan
+from nfd.cli.machine import add_machine_flags, scan_with_defaults
 from nfd.cli.terminal_tables import Style, columns, screen_width, style_of
 from nfd.config.named_files import read_standard_input
 from nfd.config.option_values import split_items
@@ -70,11 +70,9 @@ def run(args: Namespace) -> int:
     if args.job == "find":
         return compat_find.run(args, tags)
     sets = parse_specification(fetch(args), args.image)
-    plan, _ = plan_of(Namespace(config=None, sources=None))
-    seen = scan(host_of(args), plan)
-    failed = {name: one.error for name, one in seen.discovery.scans.items() if one.error is not None}
+    seen, failed = scan_with_defaults(args)
     found, errors = evaluate_sets(sets, seen.discovery.features, tags)
-    errors += [f"source {name} failed: {error}" for name, error in failed.items()]
+    errors += failed
     sys.stdout.write(f"{json.dumps(found)}\n" if args.output_json else as_text(found, style_of(sys.stdout)))
     sys.stderr.write("".join(f"{visible(error)}\n" for error in errors))
     return 1 if errors else 0

@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
 def render(form: str, seen: Seen, seconds: float) -> str:
     """The scan in one of the FORMATS."""
     if form == "features":
-        return features_yaml(seen)
+        return dump({"features": to_json(seen.discovery.features)})  # as in the spec of a NodeFeature
     if form == "json":
         found = [{"source": one.source, "subject": one.subject, "reason": one.reason} for one in seen.problems]
         value = {"labels": seen.labels, "features": to_json(seen.discovery.features), "problems": found}
@@ -46,11 +46,6 @@ def render(form: str, seen: Seen, seconds: float) -> str:
     if form == "table":
         return as_table(seen, seconds, style_of(sys.stdout))
     return "".join(f"{key}={value}\n" for key, value in sorted(seen.labels.items()))
-
-
-def features_yaml(seen: Seen) -> str:
-    """YAML in the shape of a NodeFeature spec."""
-    return dump({"features": to_json(seen.discovery.features)})
 
 
 def as_table(seen: Seen, seconds: float, style: Style) -> str:

@@ -59,13 +59,12 @@ def host_of(args: Namespace) -> Host:
 def plan_of(args: Namespace) -> tuple[Plan, tuple[Problem, ...]]:
     """The plan for a scan, and problems of the configuration."""
     config, problems = config_of(args)
-    return plan_with(args, config), problems
+    return plan_with(config, args.sources), problems
 
 
-def plan_with(args: Namespace, config: WorkerConfig) -> Plan:
-    """The plan for a scan with this configuration; `--sources` overrides it. Raises: ConfigError."""
-    wanted = None if args.sources is None else _sources(args.sources)
-    core = config.core
+def plan_with(config: WorkerConfig, sources: str | None = None) -> Plan:
+    """The plan for a scan with this configuration; `sources`, as in --sources, override it. Raises: ConfigError."""
+    core, wanted = config.core, None if sources is None else _sources(sources)
     return make_plan(
         core.feature_sources if wanted is None else wanted,
         core.label_sources if wanted is None else wanted,
@@ -99,3 +98,11 @@ def scan(host: Host, plan: Plan, problems: tuple[Problem, ...] = (), rules: Rule
     origins = {key: desired.origin(Kind.LABELS, key) or "" for key in desired.of(Kind.LABELS)}
     dropped = tuple(Problem("master", one.key, f"dropped: {one.reason}") for one in desired.dropped)
     return Seen(discovery, dict(desired.of(Kind.LABELS)), origins, (*problems, *discovery.problems, *dropped))
+
+
+def scan_with_defaults(args: Namespace) -> tuple[Seen, list[str]]:
+    """One scan with the default configuration, and which sources failed, wholly or in part of their features."""
+    plan, _ = plan_of(Namespace(config=None, sources=None))
+    seen = scan(host_of(args), plan)
+    scans = seen.discovery.scans.items()
+    return seen, [f"source {name} failed: {one.error}" for name, one in scans if one.error is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,8 +21,9 @@ _FORWARD = (
 )
 
 
-async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedReport], MasterState]:
-    """All reports, and the state of the master. Raises: ConfigError, KubeError."""
+async def read_reports(client: KubeClient, args: Namespace) -> tuple[dict[str, TimedReport], MasterState]:
+    """All reports from --master, and the state of the master. Raises: ConfigError, KubeError."""
+    url, token = args.master, await _authorization(client, args.token_file)
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -30,7 +32,7 @@ async def read_reports(url: str, authorization: str) -> tuple[dict[str, TimedRep
         raise ConfigError(f"--master {url}: must be http://HOST:PORT or https://HOST:PORT")
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ConfigError(f"--master {url}: a token is never sent in plain text; use {_FORWARD}")
-    headers = {"Authorization": authorization} if authorization else {}
+    headers = {"Authorization": token} if token else {}
     limit = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=30.0)
     try:
         async with (
@@ -62,7 +64,7 @@ def _parse(data: bytes) -> tuple[dict[str, TimedReport], MasterState]:
     return {reported.report.node: reported for reported in found}, state
 
 
-async def authorization(client: KubeClient, token_file: str | None) -> str:
+async def _authorization(client: KubeClient, token_file: str | None) -> str:
     """The token in the file, else that of the kubeconfig."""
     if token_file:
         try:

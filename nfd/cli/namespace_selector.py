@@ -13,7 +13,7 @@ from nfd.kube.list_pages import list_all, list_if_known
 from nfd.kube.paths import NAMESPACES, NODE_FEATURES
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import OBJECT_ORIGIN, Freshness
-from nfd.master.rules.nodefeatures import FeatureObject, node_of, parse_feature_object
+from nfd.master.rules.nodefeatures import NODE_NAME, FeatureObject, node_of, parse_feature_object
 
 OPTION = "nodeFeatureNamespaceSelector"
 
@@ -82,18 +82,15 @@ def _parse_all(items: Iterable[Mapping[str, Any]]) -> tuple[list[FeatureObject],
     return found, invalid
 
 
-async def read_objects(
-    client: KubeClient, state: MasterState | None, query: Mapping[str, str] | None = None
-) -> Selected:
-    """NodeFeature objects, as a master in this state uses them; None without a master. Raises: KubeError."""
+async def read_objects(client: KubeClient, state: MasterState | None, node: str) -> Selected:
+    """The node's NodeFeature objects, as a master in this state uses them; None without a master. Raises: KubeError."""
     selects = state is not None and bool(state.namespace_selector)
-    return (await read_object_documents(client, query, namespaces=selects)).select(state)
+    return (await read_object_documents(client, node, namespaces=selects)).select(state)
 
 
-async def read_object_documents(
-    client: KubeClient, query: Mapping[str, str] | None = None, *, namespaces: bool
-) -> ObjectDocuments:
-    """NodeFeature objects, and with `namespaces` the labels of namespaces. Raises: KubeError."""
+async def read_object_documents(client: KubeClient, node: str = "", *, namespaces: bool) -> ObjectDocuments:
+    """NodeFeature objects ("": of all nodes), and with `namespaces` the labels of namespaces. Raises: KubeError."""
+    query = {"labelSelector": f"{NODE_NAME}={node}"} if node else None
     items = await list_if_known(client, NODE_FEATURES, _needed, query)
     if not items or not namespaces:
         return ObjectDocuments(items)

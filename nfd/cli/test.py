@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags, ask_cluster
+from nfd.cli.cluster import add_cluster_flags, add_master_flags, ask_cluster
 from nfd.cli.parsers import node_name, path
 from nfd.cli.rule_files import read_rules, warn_if_empty
 from nfd.cli.rule_results import try_rules
@@ -30,10 +30,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("-f", "--nodefeaturerule-file", metavar="FILE", type=path, required=True, help="the rules")
     parser.add_argument("-n", "--nodename", metavar="NODE", type=node_name, required=True, help="a node of the cluster")
     add_cluster_flags(parser, selector=False, kubeconfig=("-k",), namespace=())
-    parser.add_argument("--master", metavar="URL", default="", help="HTTP address of the master (see nfd plan)")
-    parser.add_argument(
-        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
-    )
+    add_master_flags(parser, "HTTP address of the master (see nfd plan)", default="")
 
 
 def run(args: Namespace) -> int:
@@ -53,18 +50,17 @@ def features_of(args: Namespace) -> tuple[Features, Policy | None, list[str]]:
     """
 
     async def ask(client: KubeClient) -> tuple[Features, Policy | None, list[str]]:
-        from nfd.cli.master_reports import authorization, read_reports
+        from nfd.cli.master_reports import read_reports
         from nfd.cli.namespace_selector import read_objects
         from nfd.master.http.reports_api import MasterState
         from nfd.master.node.outcome import NO_RULES, evaluate_node
-        from nfd.master.rules.nodefeatures import NODE_NAME
         from nfd.store.base import Node
 
         name, state, report = args.nodename, None, None
         if args.master:
-            reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+            reported, state = await read_reports(client, args)
             report = reported[name].report if name in reported else None
-        selected = await read_objects(client, state, {"labelSelector": f"{NODE_NAME}={name}"})
+        selected = await read_objects(client, state, name)
         if not selected.objects and (report is None or not report.features):
             where = f"has not reported to {args.master}" if args.master else "for the worker's report, use --master"
             raise ConfigError(f"--nodename {name}: no NodeFeature object is for this node; {where}")

@@ -57,7 +57,7 @@ class FleetPlace:
 
         def settings() -> WorkerSettings:
             found, _ = config_of(args)
-            return WorkerSettings(plan_with(args, found), unpublished=found.core.no_publish_features)
+            return WorkerSettings(plan_with(found, args.sources), unpublished=found.core.no_publish_features)
 
         host = Replay(self.machine(name), {})
         send = Reporter(f"127.0.0.1:{port_of(self.master)}").send

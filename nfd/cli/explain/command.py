@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nfd.cli.cluster import add_cluster_flags
+from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.explain import feature_files
 from nfd.cli.explain.local import Case, Make, find_evidence, reasons
 from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
@@ -52,12 +52,7 @@ def add_flags(parser: ArgumentParser) -> None:
     add_scan_flags(parser)
     parser.add_argument("--rules", metavar="FILE", type=path, action="append", default=[], help="NodeFeatureRules")
     add_cluster_flags(parser, selector=False)
-    parser.add_argument(
-        "--master", metavar="URL", default="", help="for a NODE of a cluster: HTTP address of the master (see nfd plan)"
-    )
-    parser.add_argument(
-        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
-    )
+    add_master_flags(parser, "for a NODE of a cluster: HTTP address of the master (see nfd plan)", default="")
     parser.add_argument(
         "node",
         metavar="NODE",

@@ -17,7 +17,6 @@ from nfd.master.node.conditions import derive_conditions, find_unknown, no_condi
 from nfd.master.node.outcome import Known, evaluate_node
 from nfd.master.node.proof import ASSUMED
 from nfd.master.node.undecided import find_undecided
-from nfd.master.rules.nodefeatures import NODE_NAME
 from nfd.master.rules.ruleset import bind, compile_object
 from nfd.report import Report
 from nfd.store.base import Condition, Node
@@ -99,7 +98,7 @@ async def derive_by_master(
         return unknown, why
     if report is None or node.name in state.silent:
         return {}, why or "the master has no recent report of the Node's worker"
-    selected = await read_objects(client, state, {"labelSelector": f"{NODE_NAME}={node.name}"})
+    selected = await read_objects(client, state, node.name)
     rules = bind([compile_object(item, state.policy) for item in await list_if_known(client, RULES, whole)], ())
     known = Known(selected.lists(node.name), state.instance)
     outcome = evaluate_node(node, report, rules, selected.objects, state.joining, known)

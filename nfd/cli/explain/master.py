@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from nfd.cli.cluster import ask_cluster, read_node
 from nfd.cli.explain.command import evidence, labels_of_rules, outcome_of_rules, overridden_rules
 from nfd.cli.explain.local import Case
-from nfd.cli.machine import Seen
-from nfd.cli.master_reports import authorization, read_reports
+from nfd.cli.machine import Seen, plan_with
+from nfd.cli.master_reports import read_reports
 from nfd.cli.namespace_selector import read_objects
 from nfd.cli.plan.cluster import present_config, read_worker_config
-from nfd.cli.plan.recorded import plan_of
 from nfd.cli.rule_check import name_of
 from nfd.discovery import Discovery
 from nfd.host.replay import Replay
@@ -23,7 +22,7 @@ from nfd.kube.paths import RULES
 from nfd.master.http.reports_api import MasterState
 from nfd.master.node.desired import name_origin
 from nfd.master.node.outcome import NO_RULES, Known, Outcome, evaluate_node
-from nfd.master.rules.nodefeatures import MOST_NAMES, NODE_NAME, TOO_MANY
+from nfd.master.rules.nodefeatures import MOST_NAMES, TOO_MANY
 from nfd.master.rules.ruleset import bind, compile_object
 from nfd.rules.policy import prefix_keys
 from nfd.store.base import Kind, trim
@@ -33,8 +32,8 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
     """Further reasons for a label of a node of the cluster. Raises: ConfigError, KubeError."""
 
     async def ask(client: KubeClient) -> list[str]:
-        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
-        selected = await read_objects(client, state, {"labelSelector": f"{NODE_NAME}={args.node}"})
+        reported, state = await read_reports(client, args)
+        selected = await read_objects(client, state, args.node)
         report = reported[args.node].report if args.node in reported else None
         node = trim(await read_node(client, args.node))
         known = Known(selected.lists(args.node), state.instance)
@@ -47,7 +46,7 @@ def explain_by_report(args: Namespace, key: str, value: str | None) -> list[str]
             ]
         rules = bind([compile_object(item, state.policy) for item in await list_if_known(client, RULES, whole)], ())
         in_cluster = await read_worker_config(client, args.namespace or state.namespace)
-        plan = plan_of(present_config(in_cluster, args.config))
+        plan = plan_with(present_config(in_cluster, args.config))
         with tempfile.TemporaryDirectory() as nothing:
             seen = Seen(Discovery(features=outcome.report.features), {}, {}, ())
             case = Case(key, Replay(nothing), plan, rules, seen, state.policy)

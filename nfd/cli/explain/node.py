@@ -9,7 +9,7 @@ from typing import Any
 
 from nfd.cli.cluster import ask_cluster, read_node
 from nfd.cli.explain.conditions import ShownCondition, derive_by_master, explain_conditions
-from nfd.cli.master_reports import authorization, read_reports
+from nfd.cli.master_reports import read_reports
 from nfd.kube.client import KubeClient
 from nfd.master.node.ownership import parse_owned
 from nfd.master.node.proof import ASSUMED
@@ -54,7 +54,7 @@ def explain_node(args: Namespace) -> Explained:
             conditions = tuple(explain_conditions(found, None, ""))
             remarks = (*_remarks(node), *_on_conditions(conditions))
             return Explained(node.name, _heading(node), tuple(_taints(node, {}, "")), conditions, remarks)
-        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+        reported, state = await read_reports(client, args)
         kept = state.kept_taints.get(args.node, {})
         report = reported[args.node].report if args.node in reported else None
         wanted, why = await derive_by_master(client, node, report, state)

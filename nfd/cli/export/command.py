@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from nfd.cli.export import fleet, nodes_template
-from nfd.cli.machine import Seen, add_machine_flags, host_of, plan_of, scan
+from nfd.cli.machine import add_machine_flags, scan_with_defaults
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
 from nfd.features import to_json
@@ -47,14 +45,13 @@ def run(args: Namespace) -> int:
         return nodes_template.run(args)
     if args.job == "fleet":
         return fleet.run(args)
-    plan, _ = plan_of(Namespace(config=None, sources=None))
-    seen = scan(host_of(args), plan)
-    failed = {name: found.error for name, found in seen.discovery.scans.items() if found.error is not None}
+    seen, failed = scan_with_defaults(args)
     if failed:
-        raise NfdError("; ".join(f"source {name} failed: {error}" for name, error in failed.items()))
+        raise NfdError("; ".join(failed))
     for name, reason in seen.discovery.label_errors.items():
         sys.stderr.write(f"labels of source {name} failed: {visible(reason)}\n")
-    text = json.dumps(value_of(args.job, seen), indent=4, ensure_ascii=False)
+    value = to_json(seen.discovery.features) if args.job == "features" else dict(sorted(seen.labels.items()))
+    text = json.dumps(value, indent=4, ensure_ascii=False)
     if not args.path:
         sys.stdout.write(f"{text}\n")
         return 0
@@ -63,7 +60,3 @@ def run(args: Namespace) -> int:
     except OSError as error:
         raise NfdError(f"--path {args.path}: {error.strerror}") from error
     return 0
-
-
-def value_of(job: str, seen: Seen) -> Mapping[str, Any]:
-    return to_json(seen.discovery.features) if job == "features" else dict(sorted(seen.labels.items()))

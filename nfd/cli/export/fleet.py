@@ -5,16 +5,12 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags, add_master_flags, ask_cluster
+from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.parsers import path
 from nfd.errors import NfdError
 from nfd.message_text import visible
 from nfd.runtime.files import replace_file
-
-if TYPE_CHECKING:
-    from nfd.kube.client import KubeClient
 
 EXAMPLES = (("export fleet --path fleet.jsonl.gz", "a snapshot of the cluster for nfd plan --cluster-snapshot"),)
 
@@ -30,16 +26,10 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Write the snapshot, and on standard error how much of it was replaced."""
     from nfd.cli.export.anonymous import Anonymizer
-    from nfd.cli.master_reports import authorization, read_reports
-    from nfd.cli.plan.cluster import ClusterDocuments, read_documents
+    from nfd.cli.plan.cluster import documents_of
     from nfd.cli.plan.snapshot import pack, render_snapshot
 
-    async def ask(client: KubeClient) -> ClusterDocuments:
-        reports, state = await read_reports(args.master, await authorization(client, args.token_file))
-        return await read_documents(client, args, reports, state)
-
-    found = ask_cluster(args, ask)
-    cleaned = Anonymizer(found).documents()
+    cleaned = Anonymizer(documents_of(args, namespaces=True, worker=True)).documents()
     text = "".join(render_snapshot(cleaned.documents))
     if args.path:
         data = text.encode()

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nfd.cli.cluster import Json, ask_cluster, read_config_maps, read_nodes
-from nfd.cli.master_reports import authorization, read_reports
+from nfd.cli.machine import plan_with
+from nfd.cli.master_reports import read_reports
 from nfd.cli.namespace_selector import ObjectDocuments, read_object_documents
 from nfd.cli.plan.model import Files, NodeInput, PlanInput, Rules, with_master, with_rules, worker_config
-from nfd.cli.plan.recorded import plan_of, states_of
+from nfd.cli.plan.recorded import states_of
 from nfd.config.load import layer_of, load
 from nfd.config.overlay import Layer
 from nfd.config.yamltext import parse
@@ -23,9 +24,9 @@ from nfd.discovery import Plan, derive_again, switched_off
 from nfd.features import Features
 from nfd.host.replay import Replay
 from nfd.kube.client import KubeClient
-from nfd.kube.list_pages import list_if_known
+from nfd.kube.list_pages import list_if_known, whole
 from nfd.kube.paths import RULES
-from nfd.master.http.reports_api import MasterState, TimedReport
+from nfd.master.http.reports_api import MasterState
 from nfd.master.node.outcome import NO_RULES, Known, evaluate_node
 from nfd.master.rules.nodefeatures import FeatureObject, node_of
 from nfd.report import Report
@@ -64,33 +65,31 @@ class ClusterDocuments:
 
 def cluster_input(args: Namespace, current: Files, new: Files, deleted: Iterable[str]) -> PlanInput:
     """The current cluster. Raises: ConfigError, KubeError."""
+    worker = new.worker is not None and current.worker is None
+    return input_of(documents_of(args, new.master, worker=worker), current, new, deleted)
+
+
+def documents_of(
+    args: Namespace, master: str | None = None, *, namespaces: bool = False, worker: bool = False
+) -> ClusterDocuments:
+    """The cluster as its master knows it now: the nodes that --selector and the master select, and the rest.
+
+    The labels of namespaces are read with `namespaces`, or if the master selects by them, with the configuration file
+    `master` if there is one. Raises: ConfigError, KubeError.
+    """
 
     async def ask(client: KubeClient) -> ClusterDocuments:
-        reports, state = await read_reports(args.master, await authorization(client, args.token_file))
-        selects = bool(with_master(state, new.master).namespace_selector)
-        worker = new.worker is not None and current.worker is None
-        return await read_documents(client, args, reports, state, namespaces=selects, worker=worker)
+        reports, state = await read_reports(client, args)
+        selects = namespaces or bool(with_master(state, master).namespace_selector)
+        items = await list_if_known(client, RULES, whole)
+        objects = await read_object_documents(client, namespaces=selects)
+        nodes = await read_nodes(client, ",".join(filter(None, (args.selector, state.node_selector))))
+        config = await read_worker_config(client, args.namespace or state.namespace) if worker else None
+        rules = {str(item["metadata"]["name"]): item for item in items}
+        found = {name: one.report for name, one in reports.items()}
+        return ClusterDocuments([], found, state, rules, objects, config).for_nodes(nodes)
 
-    return input_of(ask_cluster(args, ask), current, new, deleted)
-
-
-async def read_documents(
-    client: KubeClient,
-    args: Namespace,
-    reports: Mapping[str, TimedReport],
-    state: MasterState,
-    *,
-    namespaces: bool = True,
-    worker: bool = True,
-) -> ClusterDocuments:
-    """The nodes that --selector and the master select, and the rest. Raises: ConfigError, KubeError."""
-    items = await list_if_known(client, RULES, lambda item: item)
-    objects = await read_object_documents(client, namespaces=namespaces)
-    nodes = await read_nodes(client, ",".join(filter(None, (args.selector, state.node_selector))))
-    config = await read_worker_config(client, args.namespace or state.namespace) if worker else None
-    rules = {str(item["metadata"]["name"]): item for item in items}
-    found = {name: one.report for name, one in reports.items()}
-    return ClusterDocuments([], found, state, rules, objects, config).for_nodes(nodes)
+    return ask_cluster(args, ask)
 
 
 def input_of(found: ClusterDocuments, current: Files, new: Files, deleted: Iterable[str]) -> PlanInput:
@@ -117,17 +116,6 @@ def input_of(found: ClusterDocuments, current: Files, new: Files, deleted: Itera
         warnings.append(f"{who} not reported to this master: keys that come from features stay there")
     warnings += selected.remarks()
     return PlanInput(inputs, with_rules(found.rules, new.rules, deleted), after, tuple(warnings))
-
-
-def documents_of(args: Namespace) -> ClusterDocuments:
-    """The cluster as its master knows it now. Raises: ConfigError, KubeError."""
-
-    async def ask(client: KubeClient) -> ClusterDocuments:
-        reports, state = await read_reports(args.master, await authorization(client, args.token_file))
-        selects = bool(state.namespace_selector)
-        return await read_documents(client, args, reports, state, namespaces=selects, worker=False)
-
-    return ask_cluster(args, ask)
 
 
 def features_of(found: ClusterDocuments) -> list[tuple[str, Mapping[str, str], Features | None]]:
@@ -169,7 +157,7 @@ def report_after(report: Report, before: WorkerConfig, now: WorkerConfig) -> Rep
 
     So labels that only the machine itself can make, such as those of custom.d, stay.
     """
-    old, new = plan_of(before), plan_of(now)
+    old, new = plan_with(before), plan_with(now)
     with tempfile.TemporaryDirectory() as nothing:
         host = Replay(nothing)
         was, is_now = derive_again(host, old, report.features), derive_again(host, new, report.features)
@@ -198,7 +186,7 @@ def _stays(key: str, origins: Mapping[str, str], plan: Plan) -> bool:
 def _unknown_sources(reports: Collection[Report], config: WorkerConfig) -> list[str]:
     """Sources that would newly run, with unknown features."""
     counts: dict[str, int] = {}
-    for source in plan_of(config).feature_sources:
+    for source in plan_with(config).feature_sources:
         counts[source.name] = sum(
             source.name in one.sources and one.sources[source.name].state == "off" for one in reports
         )

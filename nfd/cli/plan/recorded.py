@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nfd.cli.machine import plan_with
 from nfd.cli.plan.model import (
     Files,
     NodeInput,
@@ -18,7 +19,7 @@ from nfd.cli.plan.model import (
     with_rules,
     worker_config,
 )
-from nfd.discovery import Plan, discover, make_plan
+from nfd.discovery import Plan, discover
 from nfd.errors import ConfigError
 from nfd.host.replay import NOBODY, Replay, is_machine
 from nfd.master.http.reports_api import MasterState
@@ -93,15 +94,10 @@ def folders_of(machines: Iterable[str]) -> list[Path]:
 def scan(folder: Path, config: WorkerConfig) -> Report:
     """What the machine's worker would report with that configuration."""
     own = {name: value for name, value in os.environ.items() if name.startswith("NFD_")}
-    plan = plan_of(config)
+    plan = plan_with(config)
     content = derive_content(plan, discover(Replay(folder, own), plan), config.core.no_publish_features)
     states = {name: SourceState(state) for name, state in content.states.items()}
     return Report(folder.name, "", "", None, content.labels, {}, content.origins, states, content.features)
-
-
-def plan_of(config: WorkerConfig) -> Plan:
-    core = config.core
-    return make_plan(core.feature_sources, core.label_sources, config.sources, core.label_white_list)
 
 
 def states_of(plan: Plan, report: Report) -> dict[str, SourceState]:

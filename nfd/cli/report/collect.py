@@ -9,7 +9,7 @@ from typing import Any
 
 from nfd import __version__
 from nfd.cli.cluster import ask_cluster, read_config_maps, read_node
-from nfd.cli.master_reports import authorization, read_reports
+from nfd.cli.master_reports import read_reports
 from nfd.cli.report.bundle import Documents
 from nfd.errors import KubeError, NfdError
 from nfd.features import to_json
@@ -167,7 +167,7 @@ async def _text(client: KubeClient, path: str, container: str) -> str:
 
 async def _features(client: KubeClient, args: Namespace, found: Found) -> None:
     """The node's report from the master. Raises: KubeError if there is none."""
-    reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+    reported, state = await read_reports(client, args)
     if args.node not in reported:
         raise KubeError(f"{args.node} has not reported to {args.master}")
     one = reported[args.node].report

@@ -9,7 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from nfd.cli.cluster import add_cluster_flags
+from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.parsers import node_name, path
 from nfd.errors import ConfigError
 
@@ -25,12 +25,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("node", metavar="NODE", type=node_name, help="the node with the problem")
     parser.add_argument("-O", "--output-file", metavar="FILE", type=path, help="default: nfd-report-NODE.tar.gz")
     parser.add_argument("--names", action="store_true", help="replace the names of nodes and hosts, too")
-    parser.add_argument(
-        "--master", metavar="URL", default="", help="HTTP address of the master, for features (see nfd plan)"
-    )
-    parser.add_argument(
-        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
-    )
+    add_master_flags(parser, "HTTP address of the master, for features (see nfd plan)", default="")
 
 
 def run(args: Namespace) -> int:

@@ -115,7 +115,9 @@ def _reload(args: Namespace, in_use: FilesInUse) -> WorkerSettings:
 def _settings(args: Namespace, in_use: FilesInUse) -> tuple[WorkerSettings, tuple[Problem, ...]]:
     config, odd = config_of(args, in_use)
     core = config.core
-    return WorkerSettings(plan_with(args, config), core.sleep_interval, unpublished=core.no_publish_features), odd
+    return WorkerSettings(
+        plan_with(config, args.sources), core.sleep_interval, unpublished=core.no_publish_features
+    ), odd
 
 
 class Screen:
