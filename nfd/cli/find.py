@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nfd.cli.cluster import Json, add_cluster_flags, read_fleet
-from nfd.cli.nodes import HEAD, WIDE, add_list_flags, as_data, cells_of, follow, order_of
-from nfd.cli.parsers import path
+from nfd.cli.cluster import Json, add_cluster_flags, add_master_flags, read_fleet
+from nfd.cli.nodes import HEAD, WIDE, Printer, add_list_flags, as_data, cells_of, follow, order_of
 from nfd.cli.terminal_tables import Style, Table, columns, screen_width, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.affinity import Selector, to_selector
@@ -55,9 +54,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help=f"with --drift: the label that makes a group (default: {GROUPS})",
     )
     about = "with --drift: HTTP address of the leading master, for features (see nfd plan)"
-    parser.add_argument("--master", metavar="URL", default="", help=about)
-    about = "token for --master (default: that of the kubeconfig)"
-    parser.add_argument("--token-file", metavar="FILE", type=path, help=about)
+    add_master_flags(parser, about, default="")
     parser.add_argument("-o", "--output", choices=("text", "wide", "name", "affinity", "json"), default="text")
     add_list_flags(parser, "go on with a line for each node that begins or ceases to match, or changes these labels")
 
@@ -104,16 +101,16 @@ class Lines:
 
     def __init__(self, expression: Expression, args: Namespace) -> None:
         self._expression, self._args, self._keys = expression, args, keys_of(expression)
-        self._heading = not args.no_headers
+        self._wide = (*HEAD[1:], *WIDE) if args.output == "wide" else ()
         self._counts = args.output == "wide" and not args.watch
         self.pods_known = True
         """Whether what pods request is known."""
-        more: tuple[str, ...] = (*HEAD[1:], *WIDE) if args.output == "wide" else ()
-        more += ("ALLOCATED",) if self._counts else ()
+        more = (*self._wide, *(("ALLOCATED",) if self._counts else ()))
         head = ("NAME", *(key.rpartition("/")[2] for key in self._keys), *more)
         style = style_of(sys.stdout)
         kept = head.index("PROBLEMS") if more else 0
-        self._table = Table(head, style, [style.value, *[None] * (len(head) - 1)], screen_width(), kept)
+        table = Table(head, style, [style.value, *[None] * (len(head) - 1)], screen_width(), kept)
+        self.text = Printer(args, table, self._cells).text
 
     def choose(self, nodes: Sequence[NodeSummary], listed: bool) -> list[NodeSummary]:
         """The nodes that match, in the order of `--sort-by`."""
@@ -126,15 +123,8 @@ class Lines:
             return False
         return self._cells(replace(one, changed="")) == self._cells(replace(other, changed=""))
 
-    def text(self, nodes: Sequence[NodeSummary]) -> str:
-        """The nodes; the first text has the heading."""
-        if self._args.output == "name":
-            return "".join(f"node/{node.name}\n" for node in nodes)
-        heading, self._heading = self._heading and bool(nodes), self._heading and not nodes
-        return self._table.text([self._cells(node) for node in nodes], heading=heading)
-
     def _cells(self, node: NodeSummary) -> list[str]:
-        more = cells_of(node, wide=True)[1:] if self._args.output == "wide" else []
+        more = cells_of(node, self._wide)
         if self._counts:
             amounts = ((one, one.allocated if self._is_known(one) else "?") for one in node.resources)
             more.append(", ".join(f"{one.name} {taken}/{one.allocatable}" for one, taken in amounts))

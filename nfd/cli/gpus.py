@@ -107,7 +107,7 @@ def _rows(one: NodeSummary, args: Namespace) -> Iterator[list[str]]:
             yield [one.name, each.pod or "-", each.resource, str(each.amount), each.device, each.claim]
         return
     gpus, problems = " + ".join(map(gpus_text, one.accelerators)), ", ".join(one.problems)
-    wide = cells_of(one, wide=True)[-len(WIDE) :] if args.output == "wide" else []
+    wide = cells_of(one, WIDE) if args.output == "wide" else []
     for offer in one.resources:
         if not args.free or offer.allocated < offer.allocatable:
             yield [one.name, gpus, problems, offer.name, f"{offer.allocated}/{offer.allocatable}", *wide]

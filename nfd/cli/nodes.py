@@ -7,13 +7,13 @@ import json
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nfd.cli.cluster import add_cluster_flags, ask_cluster, lean, read_fleet, read_nodes
-from nfd.cli.parsers import node_name, path
+from nfd.cli.cluster import add_cluster_flags, add_master_flags, ask_cluster, lean, read_fleet, read_nodes
+from nfd.cli.parsers import node_name
 from nfd.cli.terminal_tables import Table, screen_width, size_text, style_of
 from nfd.errors import ConfigError
 from nfd.fleet.gpu_labels import Gpus
@@ -45,12 +45,7 @@ def add_flags(parser: ArgumentParser) -> None:
         "--where", metavar="EXPR", default="", help="only nodes that match an expression (see nfd find)"
     )
     parser.add_argument("--problems", action="store_true", help="only nodes with problems")
-    parser.add_argument(
-        "--master", metavar="URL", default="", help="HTTP address of the master: adds LAST REPORT and rejected keys"
-    )
-    parser.add_argument(
-        "--token-file", metavar="FILE", type=path, help="token for --master (default: that of the kubeconfig)"
-    )
+    add_master_flags(parser, "HTTP address of the master: adds LAST REPORT and rejected keys", default="")
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
     add_list_flags(parser, "go on with a line for each node that changes")
 
@@ -81,7 +76,7 @@ def run(args: Namespace) -> int:
         sys.stdout.write(as_data([to_json(one) for one in found], args.output))
     else:
         reported = any(node.reported is not None for node in found)
-        sys.stdout.write(Printer(args, reported=reported).text(found))
+        sys.stdout.write(make_printer(args, reported=reported).text(found))
         say_if_none(args, found)
     return 0
 
@@ -93,31 +88,32 @@ def say_if_none(args: Namespace, found: Sequence[NodeSummary]) -> None:
 
 
 class Printer:
-    """Prints nodes as names or as lines of one table."""
+    """Prints nodes as names, or as lines of one table; `cells` are those of a node."""
 
-    def __init__(self, args: Namespace, *, reported: bool = False) -> None:
-        self._names = args.output == "name"
-        self._wide, self._reported = args.output == "wide", reported
-        self._heading = not args.no_headers
-        style = style_of(sys.stdout)
-        head = (*HEAD, *(("LAST REPORT",) if reported else ()), *(WIDE if self._wide else ()))
-        paints = [style.value, None, style.warn, *[None] * (len(head) - 3)]
-        self._table = Table(head, style, paints, screen_width(), HEAD.index("PROBLEMS"))
+    def __init__(self, args: Namespace, table: Table, cells: Callable[[NodeSummary], list[str]]) -> None:
+        self._names, self._heading = args.output == "name", not args.no_headers
+        self._table, self._cells = table, cells
 
     def text(self, nodes: Sequence[NodeSummary]) -> str:
         """The nodes; the first text has the heading."""
         if self._names:
             return "".join(f"node/{one.name}\n" for one in nodes)
         heading, self._heading = self._heading and bool(nodes), self._heading and not nodes
-        return self._table.text([self.cells(one) for one in nodes], heading=heading)
+        return self._table.text([self._cells(one) for one in nodes], heading=heading)
 
-    def cells(self, node: NodeSummary) -> list[str]:
-        return cells_of(node, wide=self._wide, reported=self._reported)
+
+def make_printer(args: Namespace, *, reported: bool = False) -> Printer:
+    """With LAST REPORT, if that of a node is known."""
+    style = style_of(sys.stdout)
+    head = (*HEAD, *(("LAST REPORT",) if reported else ()), *(WIDE if args.output == "wide" else ()))
+    paints = [style.value, None, style.warn, *[None] * (len(head) - 3)]
+    table = Table(head, style, paints, screen_width(), HEAD.index("PROBLEMS"))
+    return Printer(args, table, lambda node: cells_of(node, head))
 
 
 def watch(args: Namespace) -> int:
     """Print the nodes, and again each that looks different, until interrupted. Raises: ConfigError, KubeError."""
-    return follow(args, Printer(args).text, lambda nodes, listed: select(args, nodes, listed=listed), _look_alike)
+    return follow(args, make_printer(args).text, lambda nodes, listed: select(args, nodes, listed=listed), _look_alike)
 
 
 Choose = Callable[[Sequence[NodeSummary], bool], Sequence[NodeSummary]]
@@ -176,11 +172,11 @@ def ask_master(args: Namespace) -> tuple[dict[str, float | None], dict[str, list
 
     Raises: ConfigError, KubeError.
     """
-    from nfd.cli.master_reports import authorization, read_reports
+    from nfd.cli.master_reports import read_reports
     from nfd.master.node.known_rejections import texts_by_node
 
     async def ask(client: KubeClient) -> tuple[dict[str, float | None], dict[str, list[str]]]:
-        reported, state = await read_reports(args.master, await authorization(client, args.token_file))
+        reported, state = await read_reports(client, args)
         return {name: one.age for name, one in reported.items()}, texts_by_node(state.unwritten)
 
     return ask_cluster(args, ask)
@@ -211,7 +207,7 @@ def order_of(column: str, nodes: Sequence[NodeSummary]) -> Callable[[NodeSummary
     """By a column or a label, numbers in texts by their size; nodes without the value are last. Raises: ConfigError."""
     written = column.strip("{}").replace(".metadata.name", "NAME")
     written = written.removeprefix(".metadata.labels.").replace("\\.", ".")
-    values = {name.replace(" ", "").lower(): of for name, of in _VALUES.items()}
+    values = {name.replace(" ", "").lower(): of for name, of in _ORDERED_BY.items()}
     if (value := values.get(written.replace(" ", "").replace("-", "").lower())) is None:
         key = full_key(written)
         keys = {label for node in nodes for label in node.labels}
@@ -232,24 +228,44 @@ def natural(text: str) -> Natural:
     return tuple((int(digits or 0), words) for words, digits in re.findall(r"(\D*)(\d{0,300})", text))
 
 
-_VALUES: dict[str, Callable[[NodeSummary], object]] = {
+_CELLS: dict[str, Callable[[NodeSummary], str]] = {
     "NAME": lambda node: node.name,
-    "GPUS": lambda node: sum(one.usable for one in node.accelerators),
+    "GPUS": lambda node: " + ".join(map(gpus_text, node.accelerators)),
     "PROBLEMS": lambda node: ", ".join(node.problems),
     "CPU": lambda node: node.cpu,
     "KERNEL": lambda node: node.kernel,
     "OS": lambda node: node.os,
     "TAINTS": lambda node: ",".join(node.taints),
-    "CHANGED": lambda node: node.changed,
-    "LAST REPORT": lambda node: node.reported,
+    "CHANGED": lambda node: age(node.changed, datetime.now(UTC)),
+    "LAST REPORT": lambda node: "" if node.reported is None else span(int(node.reported)),
     "ARCH": lambda node: node.arch,
-    "CORES": lambda node: node.cores,
-    "GPU MEMORY": lambda node: max((model.memory for one in node.accelerators for model in one.models), default=0),
+    "CORES": lambda node: str(node.cores or ""),
+    "GPU MEMORY": lambda node: " + ".join(filter(None, map(size_text, _memory(node)))),
     "MIG": lambda node: node.gpus.layout,
     "SHARING": sharing_of,
-    "DRIVER": lambda node: node.gpus.driver,
+    "DRIVER": lambda node: " + ".join(dict.fromkeys(one.driver for one in node.accelerators if one.driver)),
     "CUDA": lambda node: node.gpus.cuda,
 }
+"""What a node has in each column."""
+_ORDERED_BY: dict[str, Callable[[NodeSummary], object]] = {
+    **_CELLS,
+    "GPUS": lambda node: sum(one.usable for one in node.accelerators),
+    "CHANGED": lambda node: node.changed,
+    "LAST REPORT": lambda node: node.reported,
+    "GPU MEMORY": lambda node: max(_memory(node), default=0),
+    "DRIVER": lambda node: node.gpus.driver,
+}
+"""What --sort-by compares: the cells, apart from those in which a number or a time is a text."""
+
+
+def cells_of(node: NodeSummary, names: Iterable[str]) -> list[str]:
+    """The cells of these columns of HEAD, LAST REPORT and WIDE."""
+    return [_CELLS[name](node) for name in names]
+
+
+def _memory(node: NodeSummary) -> list[int]:
+    """MiB of a device of each model."""
+    return [model.memory for one in node.accelerators for model in one.models]
 
 
 def as_data(value: object, form: str) -> str:
@@ -259,30 +275,6 @@ def as_data(value: object, form: str) -> str:
     from nfd.config.yamltext import dump
 
     return dump(value)
-
-
-def cells_of(node: NodeSummary, *, wide: bool, reported: bool = False) -> list[str]:
-    """The cells below HEAD, LAST REPORT and WIDE."""
-    cells = [
-        node.name,
-        " + ".join(map(gpus_text, node.accelerators)),
-        ", ".join(node.problems),
-        node.cpu,
-        node.kernel,
-        node.os,
-        ",".join(node.taints),
-    ]
-    cells.append(age(node.changed, datetime.now(UTC)))
-    if reported:
-        cells.append("" if node.reported is None else span(int(node.reported)))
-    if wide:
-        memory = " + ".join(
-            filter(None, (size_text(model.memory) for one in node.accelerators for model in one.models))
-        )
-        cells += [node.arch, str(node.cores or ""), memory, node.gpus.layout, sharing_of(node)]
-        drivers = dict.fromkeys(one.driver for one in node.accelerators if one.driver)
-        cells += [" + ".join(drivers), node.gpus.cuda]
-    return cells
 
 
 def gpus_text(gpus: Gpus) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from typing import Any
 
 import pytest
 
 from nfd.cli.gpus import as_bars
-from nfd.cli.nodes import Printer
+from nfd.cli.nodes import HEAD, WIDE, cells_of
 from nfd.cli.terminal_tables import Style
 from nfd.fleet.accelerators import DEVICE, PARTITION, SHARE, VIEW, read_accelerators, unit_of
 from nfd.fleet.dra_devices import NOTHING
@@ -173,7 +172,7 @@ def test_what_the_labeller_of_amd_left_behind() -> None:
 
 def test_a_table_and_data() -> None:
     found = summarize(node(MIXED))
-    cells = Printer(Namespace(output="wide", no_headers=False)).cells(found)
+    cells = cells_of(found, (*HEAD, *WIDE))
     assert "2×Tesla-T4 + 2×AMD_Instinct_MI210 + 1×Gaudi2 + 1×Meteor_Lake_NPU" in cells
     data = to_json(found)
     assert [one["vendor"] for one in data["accelerators"]] == ["amd", "habana", "intel-npu"]
