@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,15 +88,14 @@ def read_resources(node: Mapping[str, Any], asks: Sequence[Ask]) -> tuple[Resour
     status, labels = node.get("status") or {}, (node.get("metadata") or {}).get("labels") or {}
     wrong = compare_claims(node)
     capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
-    held: dict[str, int] = {}
+    held = Counter[str]()
     for ask in asks:
-        for name, amount in ask.resources.items():
-            held[name] = held.get(name, 0) + amount
+        held.update(ask.resources)
     wanted = sorted(name for name in {*capacity, *allocatable, *held} if is_accelerator_resource(name))
     found = []
     for name in wanted:
         total, offered = whole(capacity.get(name, "0")), whole(allocatable.get(name, "0"))
-        if not total and not offered and not held.get(name):
+        if not total and not offered and not held[name]:
             continue  # what a plug-in offered before it was set up otherwise stays in the status, with 0
         sharing, replicas = sharing_of(name, labels)
         count = whole(capacity.get(GPU_COUNT, "0")) if name == GPU_MEMORY else 0
@@ -103,9 +103,7 @@ def read_resources(node: Mapping[str, Any], asks: Sequence[Ask]) -> tuple[Resour
         devices, unplaced = _devices(total, count, asks) if name == GPU_MEMORY else ((), 0)
         unit = NVIDIA_DEVICE if is_gpu_resource(name) else unit_of(name) or Unit("", SHARE)
         against = wrong.get(name.removesuffix(SHARED), "")
-        found.append(
-            Resource(name, total, offered, held.get(name, 0), sharing, replicas, devices, unplaced, unit, against)
-        )
+        found.append(Resource(name, total, offered, held[name], sharing, replicas, devices, unplaced, unit, against))
     return tuple(found)
 
 

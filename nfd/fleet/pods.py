@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,16 +65,15 @@ def mapped_to_dra(status: Json) -> frozenset[str]:
 
 def _effective(spec: Json) -> dict[str, int]:
     """Containers and sidecars together, or the greatest init container with the sidecars before it, if that is more."""
-    total: dict[str, int] = {}
+    total, sidecars = Counter[str](), Counter[str]()
     for container in spec.get("containers") or ():
-        _add(total, _requests(container))
-    sidecars: dict[str, int] = {}
+        total.update(_requests(container))
     peak: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
         asked = _requests(container)
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, asked)
-            _add(total, asked)
+            sidecars.update(asked)
+            total.update(asked)
             asked = {}
         for name in {*asked, *sidecars}:
             peak[name] = max(peak.get(name, 0), asked.get(name, 0) + sidecars.get(name, 0))
@@ -88,11 +88,6 @@ def _requests(container: Json) -> dict[str, int]:
     for kind in ("limits", "requests"):
         asked |= amounts[kind] if isinstance(amounts.get(kind), Mapping) else {}
     return {name: whole(text) for name, text in asked.items() if is_accelerator_resource(name)}
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
 
 
 def whole(text: Any) -> int:
