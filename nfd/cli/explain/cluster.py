@@ -21,7 +21,7 @@ from nfd.fleet.gpu_resources import explain_offer
 from nfd.kube.client import KubeClient
 from nfd.kube.list_pages import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
-from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN, name_origin
+from nfd.master.node.desired import RULE_ORIGIN, name_origin
 from nfd.master.node.outcome import NO_RULES, evaluate_node
 from nfd.master.node.ownership import CLAIMED, parse_owned
 from nfd.master.node.proof import ASSUMED
@@ -96,15 +96,11 @@ def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
     origin = owned[key]
     if origin is None or origin == CLAIMED:
         yield "managed by nfd, from an unknown origin"
-    elif origin.startswith(RULE_ORIGIN):
-        name, _, rule = origin.removeprefix(RULE_ORIGIN).partition("/")
-        yield f"set by rule {rule!r} of NodeFeatureRule {name}"
-        if name not in {one["metadata"]["name"] for one in found.rules}:
-            yield "that rule does not exist any more; the master will remove the label"
-    elif origin.startswith(OBJECT_ORIGIN):
-        yield f"set by NodeFeature {origin.removeprefix(OBJECT_ORIGIN)}"
-    else:
-        yield f"set by source {origin}"
+        return
+    yield f"set by {name_origin(origin)}"
+    known = tuple(f"{RULE_ORIGIN}{one['metadata']['name']}/" for one in found.rules)
+    if origin.startswith(RULE_ORIGIN) and not origin.startswith(known):
+        yield "that rule does not exist any more; the master will remove the label"
 
 
 def disproof(found: Found, key: str, instance: str = "") -> list[str]:

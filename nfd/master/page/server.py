@@ -21,7 +21,7 @@ from typing import Protocol
 from aiohttp import web
 
 from nfd.fleet.dra_devices import Dra
-from nfd.master.node.desired import OBJECT_ORIGIN, RULE_ORIGIN
+from nfd.master.node.desired import name_origin
 from nfd.master.node.ownership import CLAIMED, Origin
 from nfd.master.page.picture import dra_data, fleet_data
 from nfd.store.base import Node
@@ -62,10 +62,6 @@ Shown = tuple[str, Mapping[str, str], Mapping[str, str], tuple[Mapping[str, str]
 Admit = Callable[[web.Request], Awaitable[None]]
 
 
-def _nobody(node: Node) -> Mapping[str, Origin]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Knowledge:
     """What the master knows apart from the Nodes. `cluster` is a name, "" if it has none.
@@ -76,7 +72,7 @@ class Knowledge:
 
     cluster: str = ""
     age: Callable[[str], float | None] = lambda name: None
-    origins: Callable[[Node], Mapping[str, Origin]] = _nobody
+    origins: Callable[[Node], Mapping[str, Origin]] = lambda node: {}
 
 
 class ReadsDra(Protocol):
@@ -181,14 +177,7 @@ class Page:
 
 def origin_text(origin: Origin) -> str:
     """The source, rule or object that a label managed by nfd comes from."""
-    if origin is None or origin == CLAIMED:
-        return "nfd; its origin is not recorded"
-    if origin.startswith(RULE_ORIGIN):
-        name, _, rule = origin.removeprefix(RULE_ORIGIN).partition("/")
-        return f"rule {rule!r} of NodeFeatureRule {name}"
-    return (
-        f"NodeFeature {origin.removeprefix(OBJECT_ORIGIN)}" if origin.startswith(OBJECT_ORIGIN) else f"source {origin}"
-    )
+    return "nfd; its origin is not recorded" if origin is None or origin == CLAIMED else name_origin(origin)
 
 
 def _compress(data: Mapping[str, object]) -> bytes:
