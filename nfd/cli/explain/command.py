@@ -16,20 +16,16 @@ from typing import Any
 
 from nfd.cli.cluster import add_cluster_flags, add_master_flags
 from nfd.cli.explain import feature_files
-from nfd.cli.explain.local import Case, Make, find_evidence, reasons
+from nfd.cli.explain.local import MOST_SHOWN, Case, Make, evidence, reasons
 from nfd.cli.machine import POLICY, add_machine_flags, add_scan_flags, host_of, plan_of, scan
 from nfd.cli.parsers import node_name, path
 from nfd.cli.rule_check import compile_files, name_of
 from nfd.cli.terminal_tables import style_of
 from nfd.errors import ConfigError
-from nfd.features import Features, Labels
 from nfd.master.node.desired import RULE_ORIGIN
-from nfd.master.node.outcome import Outcome, evaluate_report
 from nfd.message_text import visible
 from nfd.names import FEATURE_NS, NVIDIA_NS, full_key
-from nfd.report import Report
 from nfd.rules.evaluate import Given
-from nfd.store.base import Kind
 
 EXAMPLES = (
     ("explain gpu-01 nvidia.com/gpu.replicas", "who set the label, from the cluster"),
@@ -42,7 +38,6 @@ EXAMPLES = (
     ("explain - features.d", "what each line of this machine's feature files became"),
 )
 HERE = "-"
-_MOST_SHOWN = 20
 _OF_GPUS = re.compile(r"(cuda|gfd|gpu|mig|mps|vgpu)[.-][^/]*$")
 """Names without a prefix that are those of labels of GPU feature discovery."""
 
@@ -158,7 +153,7 @@ def present(case: Case) -> Iterator[str]:
     makers: dict[str, Make] = {source.name: case.maker(source) for source in case.plan.label_sources}
     if origin.startswith(RULE_ORIGIN):
         yield f"set by {name_of(case.rules, origin)}"
-        yield from evidence(case, lambda features: labels_of_rules(case, features))
+        yield from evidence(case, case.labels_of_rules)
     else:
         yield f"set by source {origin}"
         giving = [
@@ -170,7 +165,7 @@ def present(case: Case) -> Iterator[str]:
         yield from (_overridden(rule, value) for rule, value in giving[:-1])
         yield from evidence(case, makers[origin])
         said = [one for one in case.seen.problems if one.source == origin]
-        yield from (f"the scan reports: {one.subject}: {one.reason}" for one in said[:_MOST_SHOWN])
+        yield from (f"the scan reports: {one.subject}: {one.reason}" for one in said[:MOST_SHOWN])
     yield from overridden_rules(case)
     for name, make in makers.items():
         other = make(case.features).get(case.key) if name != origin else None
@@ -180,29 +175,10 @@ def present(case: Case) -> Iterator[str]:
 
 def overridden_rules(case: Case) -> Iterator[str]:
     """Matching rules that also set the label and are overridden by a later one."""
-    asked = outcome_of_rules(case, case.features).evaluation.contributions
+    asked = case.outcome_of_rules(case.features).evaluation.contributions
     for one in [one for one in asked if case.key in one.labels][:-1]:
         yield _overridden(name_of(case.rules, one.origin), one.labels[case.key])
 
 
 def _overridden(who: str, value: str) -> str:
     return f"{who} sets it to {value!r}, and is overridden"
-
-
-def evidence(case: Case, make: Make) -> Iterator[str]:
-    """The features that the label is made from."""
-    elements: dict[str, list[str]] = {}
-    for one in find_evidence(make, case.features, case.key):
-        elements.setdefault(one.feature, []).extend([one.element] if one.element else [])
-    for feature, found in elements.items():
-        yield f"from feature {feature}" + (": " + ", ".join(found[:_MOST_SHOWN]) if found else "")
-
-
-def labels_of_rules(case: Case, features: Features) -> Labels:
-    """Labels that all rules together set, with references resolved."""
-    return outcome_of_rules(case, features).derive_desired().of(Kind.LABELS)
-
-
-def outcome_of_rules(case: Case, features: Features) -> Outcome:
-    """The outcome of all rules together."""
-    return evaluate_report(Report("", features=features), case.rules, case.policy)

@@ -13,16 +13,20 @@ from nfd.discovery import Plan, discover
 from nfd.features import Features, Labels, sources_of
 from nfd.host import Host
 from nfd.labels import Naming, derive
+from nfd.master.node.outcome import Outcome, evaluate_report
 from nfd.master.rules.ruleset import RuleSet
 from nfd.message_text import did_you_mean
 from nfd.names import FEATURE_NS
+from nfd.report import Report
 from nfd.rules.compile import CompiledRule
 from nfd.rules.evaluate import Given
 from nfd.rules.policy import Policy, prefix_keys
 from nfd.source import Labelled, Source
 from nfd.sources import custom, known
+from nfd.store.base import Kind
 
-_MOST_SHOWN = 5
+MOST_SHOWN = 20
+_MOST_ELEMENTS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,14 @@ class Case:
             return prefix_keys(derive(naming, labels).labels, self.policy)
 
         return make
+
+    def outcome_of_rules(self, features: Features) -> Outcome:
+        """The outcome of all rules together."""
+        return evaluate_report(Report("", features=features), self.rules, self.policy)
+
+    def labels_of_rules(self, features: Features) -> Labels:
+        """Labels that all rules together set, with references resolved."""
+        return self.outcome_of_rules(features).derive_desired().of(Kind.LABELS)
 
     def all_rules(self) -> Iterator[tuple[str, CompiledRule, Given | str]]:
         """Rules of the custom source and of rule files: where from, the rule, and its result or why it has none."""
@@ -188,7 +200,7 @@ def _seen(features: Features, name: str) -> str:
     shown = [*sorted(features.flags.get(name, ()))]
     shown += [f"{key}={value}" for key, value in sorted(features.attributes.get(name, {}).items())]
     count = len(shown) + len(features.instances.get(name, ()))
-    text = ", ".join(shown) if count == len(shown) <= _MOST_SHOWN else f"{count} elements"
+    text = ", ".join(shown) if count == len(shown) <= _MOST_ELEMENTS_SHOWN else f"{count} elements"
     return f"{name} ({text or 'empty'})"
 
 
@@ -199,30 +211,20 @@ MOST_ELEMENTS = 5000
 """With more elements of a feature than that, only the feature is named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A feature, and the element without which the label would be different or missing; "" if there is no single
-    one."""
-
-    feature: str
-    element: str = ""
-
-
-def find_evidence(make: Make, features: Features, key: str) -> list[Evidence]:
-    """Features without which `make` does not set the label to its value, in the order of their names."""
-    found: list[Evidence] = []
-    for name in sorted(features.names()):
-        if _differs(make, features, features.without([name]), key):
-            elements = _elements(make, features, name, key)
-            found += elements or [Evidence(name)]
-    return found
+def evidence(case: Case, make: Make) -> Iterator[str]:
+    """The features without which `make` does not set the label to its value, by name, with the elements that matter."""
+    for name in sorted(case.features.names()):
+        if _differs(make, case.features, case.features.without([name]), case.key):
+            found = _elements(make, case.features, name, case.key)
+            yield f"from feature {name}" + (": " + ", ".join(found[:MOST_SHOWN]) if found else "")
 
 
-def _elements(make: Make, features: Features, name: str, key: str) -> list[Evidence]:
+def _elements(make: Make, features: Features, name: str, key: str) -> list[str]:
+    """The elements without one of which the label would be different or missing."""
     lesser = list(_without_one(features, name))
     if len(lesser) > MOST_ELEMENTS:
         return []
-    return [Evidence(name, shown) for shown, fewer in lesser if _differs(make, features, fewer, key)]
+    return [shown for shown, fewer in lesser if shown and _differs(make, features, fewer, key)]
 
 
 def _differs(make: Make, features: Features, fewer: Features, key: str) -> bool:

@@ -7,8 +7,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from nfd.cli.cluster import ask_cluster, read_node
-from nfd.cli.explain.command import evidence, labels_of_rules, outcome_of_rules, overridden_rules
-from nfd.cli.explain.local import Case
+from nfd.cli.explain.command import overridden_rules
+from nfd.cli.explain.local import Case, evidence
 from nfd.cli.machine import Seen, plan_with
 from nfd.cli.master_reports import read_reports
 from nfd.cli.namespace_selector import read_objects
@@ -72,8 +72,8 @@ def _surplus(outcome: Outcome) -> Iterator[str]:
 
 def _present(case: Case, value: str) -> Iterator[str]:
     """The features that the value is made from, of the source or the rules that set it."""
-    if labels_of_rules(case, case.features).get(case.key) == value:
-        yield from evidence(case, lambda features: labels_of_rules(case, features))
+    if case.labels_of_rules(case.features).get(case.key) == value:
+        yield from evidence(case, case.labels_of_rules)
         yield from overridden_rules(case)
         return
     for source in case.plan.label_sources:
@@ -87,7 +87,7 @@ def _missing(case: Case) -> Iterator[str]:
     for where, rule, given in case.all_rules():
         if isinstance(given, str) and case.key in prefix_keys(rule.labels, case.policy):
             yield f"{where}: {given}"
-    desired = outcome_of_rules(case, case.features).derive_desired()
+    desired = case.outcome_of_rules(case.features).derive_desired()
     origin = desired.origin(Kind.LABELS, case.key) or ""
     for one in desired.dropped:
         if one.key == case.key:
