@@ -88,12 +88,11 @@ def run(args: Namespace, tags: frozenset[str]) -> int:
 
 def _documents(args: Namespace) -> ClusterDocuments:
     from nfd.cli.plan.cluster import documents_of
-    from nfd.cli.plan.snapshot import flags_given, read_snapshot
+    from nfd.cli.plan.snapshot import check_flags, read_snapshot
 
     if not args.cluster_snapshot:
         return documents_of(args)
-    if conflicting := flags_given(args):
-        raise ConfigError(f"--cluster-snapshot cannot be combined with {', '.join(conflicting)}")
+    check_flags(args)
     return read_snapshot(args.cluster_snapshot, args.selector)
 
 

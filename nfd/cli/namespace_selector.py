@@ -91,7 +91,7 @@ async def read_objects(client: KubeClient, state: MasterState | None, node: str)
 async def read_object_documents(client: KubeClient, node: str = "", *, namespaces: bool) -> ObjectDocuments:
     """NodeFeature objects ("": of all nodes), and with `namespaces` the labels of namespaces. Raises: KubeError."""
     query = {"labelSelector": f"{NODE_NAME}={node}"} if node else None
-    items = await list_if_known(client, NODE_FEATURES, _needed, query)
+    items = await list_if_known(client, NODE_FEATURES, without_managers, query)
     if not items or not namespaces:
         return ObjectDocuments(items)
     try:
@@ -100,7 +100,7 @@ async def read_object_documents(client: KubeClient, node: str = "", *, namespace
         return ObjectDocuments(items, doubt=f"it needs the labels of namespaces; {error}")
 
 
-def _needed(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_managers(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """An object without the fields of its managers."""
     metadata = item.get("metadata")
     if not isinstance(metadata, Mapping):

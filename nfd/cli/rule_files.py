@@ -16,13 +16,18 @@ from nfd.rules.parse import all_mistakes, locate, read_objects, value_at
 STANDARD_INPUT = "-"
 
 
+def read_input(path: str) -> bytes:
+    """The content of a file. Raises: ConfigError with its name."""
+    try:
+        return read_standard_input() if path == STANDARD_INPUT else read_file(path, pipes=True)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+
+
 def text_of(path: str) -> str:
     """The text of a file. Raises: ConfigError with its name."""
     try:
-        data = read_standard_input() if path == STANDARD_INPUT else read_file(path, pipes=True)
-        return data.decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+        return read_input(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from error
 

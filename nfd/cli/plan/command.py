@@ -92,10 +92,9 @@ def input_of(args: Namespace, new: Files) -> PlanInput:
 
     current = files_of(args.current_config, args.program, args.current_rules)
     if args.cluster_snapshot:
-        from nfd.cli.plan.snapshot import flags_given, snapshot_input
+        from nfd.cli.plan.snapshot import check_flags, snapshot_input
 
-        if given := [*flags_given(args), *(["--current-config of a master"] if current.master else [])]:
-            raise ConfigError(f"--cluster-snapshot cannot be combined with {', '.join(given)}")
+        check_flags(args, *(["--current-config of a master"] if current.master else []))
         return snapshot_input(args.cluster_snapshot, args.selector, current, new, args.delete_rules)
     if args.replay:
         from nfd.cli.plan.recorded import recorded_input

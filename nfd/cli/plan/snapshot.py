@@ -17,8 +17,7 @@ from nfd import __version__
 from nfd.cli.namespace_selector import ObjectDocuments
 from nfd.cli.plan.cluster import ClusterDocuments, input_of
 from nfd.cli.plan.model import Files, Json, PlanInput
-from nfd.config.load import read_file
-from nfd.config.named_files import read_standard_input
+from nfd.cli.rule_files import read_input
 from nfd.config.overlay import Layer
 from nfd.errors import ConfigError
 from nfd.kube.check_responses import labels_of
@@ -127,10 +126,7 @@ def pack(text: bytes) -> bytes:
 
 def _read(path: str) -> bytes:
     """Raises: ConfigError."""
-    try:
-        data = read_standard_input() if path == "-" else read_file(path, pipes=True)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+    data = read_input(path)
     if not data.startswith(_PACKED):
         return data
     unpacker = zlib.decompressobj(wbits=31)
@@ -188,7 +184,9 @@ def _list(value: Any) -> list[Json]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
-def flags_given(args: Namespace) -> list[str]:
-    """Flags that a snapshot makes meaningless, as they were given."""
+def check_flags(args: Namespace, *others: str) -> None:
+    """Raises: ConfigError for flags that a snapshot makes meaningless, and for `others` that were given."""
     names = ("replay", "current_rules", "kubeconfig", "context", "cluster", "user", "as_user", "token_file")
-    return [f"--{name.removesuffix('_user').replace('_', '-')}" for name in names if getattr(args, name, None)]
+    given = [f"--{name.removesuffix('_user').replace('_', '-')}" for name in names if getattr(args, name, None)]
+    if given := [*given, *others]:
+        raise ConfigError(f"--cluster-snapshot cannot be combined with {', '.join(given)}")

@@ -10,6 +10,7 @@ from typing import Any
 from nfd import __version__
 from nfd.cli.cluster import ask_cluster, read_config_maps, read_node
 from nfd.cli.master_reports import read_reports
+from nfd.cli.namespace_selector import without_managers
 from nfd.cli.report.bundle import Documents
 from nfd.errors import KubeError, NfdError
 from nfd.features import to_json
@@ -108,14 +109,9 @@ async def _objects(client: KubeClient, node: str, found: Found) -> None:
     """NodeFeatureRules, and the NodeFeatures that name the node."""
     asked = {"rules.yaml": (RULES, {}), "nodefeatures.yaml": (NODE_FEATURES, {"labelSelector": f"{NODE_NAME}={node}"})}
     for name, (path, query) in asked.items():
-        items = await _try(found, name, list_if_known(client, path, _without_managers, query))
+        items = await _try(found, name, list_if_known(client, path, without_managers, query))
         if items:
             found.files[name] = Documents(tuple(items))
-
-
-def _without_managers(item: Json) -> dict[str, Any]:
-    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
-    return {**item, "metadata": metadata}
 
 
 async def _pods(client: KubeClient, namespace: str, node: str) -> list[Json]:
