@@ -34,23 +34,17 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    first, second = read_two(args)
-    found = differences(first, second)
+
+    async def ask(client: KubeClient) -> tuple[Json, Json]:
+        return await read_node(client, args.first), await read_node(client, args.second)
+
+    found = differences(*ask_cluster(args, ask))
     if args.output == "json":
         values = {kind: {key: list(pair) for key, pair in pairs.items()} for kind, pairs in found.items()}
         sys.stdout.write(as_data(values, "json"))
     else:
         sys.stdout.write(as_text(found, args.first, args.second, style_of(sys.stdout)))
     return 1 if found and args.exit_code else 0
-
-
-def read_two(args: Namespace) -> tuple[Json, Json]:
-    """Read both nodes. Raises: ConfigError for a node that does not exist, KubeError."""
-
-    async def ask(client: KubeClient) -> tuple[Json, Json]:
-        return await read_node(client, args.first), await read_node(client, args.second)
-
-    return ask_cluster(args, ask)
 
 
 def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:

@@ -77,14 +77,9 @@ def run(args: Namespace) -> int:
     else:
         reported = any(node.reported is not None for node in found)
         sys.stdout.write(make_printer(args, reported=reported).text(found))
-        say_if_none(args, found)
+        if not found:
+            sys.stderr.write("no problems\n" if args.problems else "no nodes\n")
     return 0
-
-
-def say_if_none(args: Namespace, found: Sequence[NodeSummary]) -> None:
-    """Say on standard error that nothing is listed."""
-    if not found:
-        sys.stderr.write("no problems\n" if args.problems else "no nodes\n")
 
 
 class Printer:

@@ -58,22 +58,18 @@ class _Writer:
         return And(tuple(parts))
 
     def _rule(self, rule: GroupRule) -> Iterator[Expression]:
-        for term in rule.match_features or ():
-            yield from self._term(term)
+        yield from self._terms(rule.match_features or ())
         if rule.match_any:
             yield Or(tuple(And(tuple(self._terms(one.match_features or ()))) for one in rule.match_any))
 
     def _terms(self, terms: Sequence[Wanted]) -> Iterator[Expression]:
         for term in terms:
-            yield from self._term(term)
-
-    def _term(self, term: Wanted) -> Iterator[Expression]:
-        for name, condition in (term.match_expressions or {}).items():
-            yield from self._condition(term.feature, name, condition)
-        if (wanted := term.match_name) is not None:
-            if wanted.op != "In" or not wanted.value:
-                raise LookupError(f"which names {term.feature} has")
-            yield Or(tuple(Term(self._key(term.feature, name), "Exists") for name in wanted.value))
+            for name, condition in (term.match_expressions or {}).items():
+                yield from self._condition(term.feature, name, condition)
+            if (wanted := term.match_name) is not None:
+                if wanted.op != "In" or not wanted.value:
+                    raise LookupError(f"which names {term.feature} has")
+                yield Or(tuple(Term(self._key(term.feature, name), "Exists") for name in wanted.value))
 
     def _condition(self, feature: str, name: str, condition: Condition) -> Iterator[Expression]:
         key, values = self._key(feature, name), tuple(condition.value or ())

@@ -27,10 +27,7 @@ EXAMPLES = (
 
 def add_flags(parser: ArgumentParser) -> None:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="features|labels|nodes-template|fleet")
-    for name, about in (
-        ("features", "raw features"),
-        ("labels", "labels as a default master writes them"),
-    ):
+    for name, about in (("features", "raw features"), ("labels", "labels as a default master writes them")):
         job = jobs.add_parser(name, help=about, allow_abbrev=False)
         job.add_argument("-p", "--path", metavar="FILE", type=path, help="write to this file, without a final newline")
         add_machine_flags(job)
