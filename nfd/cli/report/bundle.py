@@ -47,37 +47,30 @@ class Cleaner:
         """The text with identifying parts replaced."""
         return self._people.text(text)
 
-    def value(self, value: Any, key: str = "") -> Any:
-        """The JSON value, including its keys, with identifying parts replaced; `key` is its name in its source."""
+    def value(self, value: Any, key: str = "", clean: Identifying | None = None) -> Any:
+        """The JSON value, including its keys, with identifying parts replaced; `key` is its name in its source.
+
+        `clean` is for values of features that come from the kernel and its drivers.
+        """
+        clean = clean or self._people
         match value:
             case str():
-                return self._people.text(value, key)
+                return clean.text(value, key)
             case Documents():
                 return Documents(tuple(self.value(one) for one in value.items))
             case Mapping() if key == "features" and value.keys() <= set(_CONTENT):
                 return {
-                    kind: {name: self._feature(name, one) for name, one in sets.items()} for kind, sets in value.items()
+                    kind: {name: self.value(one, "", self._of(name)) for name, one in sets.items()}
+                    for kind, sets in value.items()
                 }
             case Mapping():
-                return {self._people.text(str(name)): self.value(one, str(name)) for name, one in value.items()}
+                return {clean.text(str(name)): self.value(one, str(name), clean) for name, one in value.items()}
             case list() | tuple():
-                return [self.value(one, key) for one in value]
+                return [self.value(one, key, clean) for one in value]
         return value
 
-    def _feature(self, name: str, content: Any) -> Any:
-        clean = self._machine if name.startswith(_MACHINE) else self._people
-        return _walk(clean, content, "")
-
-
-def _walk(clean: Identifying, value: Any, key: str) -> Any:
-    match value:
-        case str():
-            return clean.text(value, key)
-        case Mapping():
-            return {clean.text(str(name)): _walk(clean, one, str(name)) for name, one in value.items()}
-        case list() | tuple():
-            return [_walk(clean, one, key) for one in value]
-    return value
+    def _of(self, feature: str) -> Identifying:
+        return self._machine if feature.startswith(_MACHINE) else self._people
 
 
 def _replacements(names: Iterable[str]) -> dict[str, str]:
