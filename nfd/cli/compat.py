@@ -121,7 +121,8 @@ def as_text(sets: Iterable[Json], style: Style) -> str:
         lines.append(style.head(visible(f"COMPATIBILITY SET #{number} Weight: {one.get('weight', 0)}{tag}")))
         lines.append(f"Description: {visible(one.get('description', ''))}")
         for rule in one["rules"]:
-            lines += ["", f"RULE: {visible(rule['name'].upper())} - {_result(rule['isMatch'], style)}"]
+            result = style.value("OK") if rule["isMatch"] else style.bad("FAIL")
+            lines += ["", f"RULE: {visible(rule['name'].upper())} - {result}"]
             lines += _table(rule, style)
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
@@ -140,10 +141,6 @@ def _table(rule: Json, style: Style) -> Iterator[str]:
 def _row(one: Json) -> list[str]:
     feature = f"{one['feature']}.{one['name']}" if one["name"] else one["feature"]
     return [feature, text_of(one["expression"]), one["matcherType"], "OK" if one["isMatch"] else "FAIL"]
-
-
-def _result(holds: bool, style: Style) -> str:
-    return style.value("OK") if holds else style.bad("FAIL")
 
 
 Json = dict[str, Any]
@@ -215,13 +212,10 @@ def _status_of(parsed: ParsedRule, rule: CompiledRule, view: View, *, matches: b
     if written is not None and written.match_features:
         status["matchedExpressions"] = _statuses(written.match_features, rule.match_features, view)
     if written is not None and written.match_any:
-        status["matchedAny"] = _alternatives(written, rule, view)
+        pairs = zip(written.match_any, rule.match_any, strict=True)
+        found = [_statuses(one.match_features or (), terms, view) for one, terms in pairs]
+        status["matchedAny"] = [{"matchedExpressions": one} for one in found]
     return status
-
-
-def _alternatives(written: GroupRule, rule: CompiledRule, view: View) -> list[Json]:
-    pairs = zip(written.match_any or (), rule.match_any, strict=True)
-    return [{"matchedExpressions": _statuses(one.match_features or (), terms, view)} for one, terms in pairs]
 
 
 def _statuses(written: Sequence[WrittenTerm], terms: Sequence[Term], view: View) -> list[Json]:

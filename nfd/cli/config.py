@@ -121,14 +121,10 @@ def mistakes(model: type[Section], layers: list[Layer], *, strict_text: bool = F
     if hasattr(config, "sources"):
         yield from _of_worker(layers, config)
     elif hasattr(config, "leader_election"):
-        yield from _of_master(layers, config)
-
-
-def _of_master(layers: Sequence[Layer], config: Any) -> Iterator[str]:
-    try:
-        config.leader_election.check()
-    except ConfigError as error:
-        yield f"{_name_of(layers)}: {error}"
+        try:
+            config.leader_election.check()
+        except ConfigError as error:
+            yield f"{_name_of(layers)}: {error}"
 
 
 def _of_worker(layers: Sequence[Layer], config: Any) -> Iterator[str]:

@@ -71,16 +71,9 @@ def _rows(parser: ArgumentParser) -> Iterator[tuple[str, str]]:
         value = "|".join(map(str, action.choices)) if action.choices else metavar or action.dest.upper()
         takes = f" {value}" if action.nargs != 0 else ""
         words = ", ".join(action.option_strings) + takes if action.option_strings else value
-        yield words, _plain(action.help or _default(action.default))
-
-
-def _plain(text: str) -> str:
-    """The help text without the default folders of the user who runs this."""
-    return re.sub(r" \(/[^)]*\)", "", text)
-
-
-def _default(value: object) -> str:
-    return f"default: {value}" if isinstance(value, str) and value else ""
+        default = f"default: {action.default}" if isinstance(action.default, str) and action.default else ""
+        about = action.help or default
+        yield words, re.sub(r" \(/[^)]*\)", "", about)  # without the default folders of the user who runs this
 
 
 def _usage(parser: ArgumentParser) -> str:

@@ -157,17 +157,13 @@ class Table:
             joined = GAP.join(
                 (paint(text) if paint and text else text) + " " * (size - len(text)) for paint, text, size in painted
             )
-            yield self._cut(joined.rstrip())
-
-    def _cut(self, line: str) -> str:
-        """A line that is too long because even the first columns are, without colours."""
-        plain = _ANSI.sub("", line)
-        return line if not self._width or len(plain) <= self._width else cut(plain, self._width)
+            yield cut(joined.rstrip(), self._width)
 
 
 def cut(line: str, width: int) -> str:
-    """A line without colours, cut to the screen's width."""
-    return line if not width or len(_ANSI.sub("", line)) <= width else line[: width - 1] + "…"
+    """A line that is longer than the screen's width is cut to it, and loses its colours."""
+    plain = _ANSI.sub("", line)
+    return line if not width or len(plain) <= width else plain[: width - 1] + "…"
 
 
 def bar(taken: int, total: int, style: Style, size: int = 20) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nfd.fleet.accelerators import DEVICE, SHARE, Unit, unit_of
@@ -76,9 +76,7 @@ class Resource:
         if self.contradiction:
             found["contradiction"] = self.contradiction
         if self.devices:
-            found["devices"] = [
-                {"index": one.index, "total": one.total, "allocated": one.allocated} for one in self.devices
-            ]
+            found["devices"] = list(map(asdict, self.devices))
             found["unplaced"] = self.unplaced
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -27,14 +28,14 @@ def run(args: Namespace) -> int:
     """Write the snapshot, and on standard error how much of it was replaced."""
     from nfd.cli.export.anonymous import Anonymizer
     from nfd.cli.plan.cluster import documents_of
-    from nfd.cli.plan.snapshot import pack, render_snapshot
+    from nfd.cli.plan.snapshot import render_snapshot
 
     cleaned = Anonymizer(documents_of(args, namespaces=True, worker=True)).documents()
     text = "".join(render_snapshot(cleaned.documents))
     if args.path:
         data = text.encode()
         try:
-            replace_file(Path(args.path), pack(data) if args.path.endswith(".gz") else data, 0o644)
+            replace_file(Path(args.path), gzip.compress(data, mtime=0) if args.path.endswith(".gz") else data, 0o644)
         except OSError as error:
             raise NfdError(f"--path {args.path}: {error.strerror}") from error
     else:

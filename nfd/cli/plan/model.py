@@ -127,16 +127,13 @@ def overwritten_by(new: Rules | None, outcomes: Iterable[PlannedNode]) -> list[s
     beginnings = tuple(f"{RULED}{name}/" for name in new or {})
     nodes: Counter[str] = Counter()
     for outcome in outcomes:
-        nodes.update({_overwrite_text(one) for one in outcome.overwrites if _concerns(one, beginnings)})
+        texts = {
+            f"{one.kind} {one.key}: {name_origin(one.later)} overwrites the value of {name_origin(one.earlier)}"
+            for one in outcome.overwrites
+            if one.later.startswith(beginnings) or one.earlier.startswith(beginnings)
+        }
+        nodes.update(texts)
     return [f"{text}, on {count} node{'' if count == 1 else 's'}" for text, count in sorted(nodes.items())]
-
-
-def _concerns(one: Overwrite, beginnings: tuple[str, ...]) -> bool:
-    return one.later.startswith(beginnings) or one.earlier.startswith(beginnings)
-
-
-def _overwrite_text(one: Overwrite) -> str:
-    return f"{one.kind} {one.key}: {name_origin(one.later)} overwrites the value of {name_origin(one.earlier)}"
 
 
 def mistakes_of(new: Rules | None, state: MasterState) -> list[str]:

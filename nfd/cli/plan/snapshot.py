@@ -5,7 +5,6 @@ The first line has the format and the settings. Reports of workers have the form
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from argparse import Namespace
@@ -117,11 +116,6 @@ def parse_snapshot(data: bytes, name: str) -> ClusterDocuments:
         ) from error
     objects = ObjectDocuments(lines.objects, namespaces, doubt)
     return ClusterDocuments(lines.nodes, lines.reports, state, lines.rules, objects, layer, replaced)
-
-
-def pack(text: bytes) -> bytes:
-    """A packed file, the same for the same text."""
-    return gzip.compress(text, mtime=0)
 
 
 def _read(path: str) -> bytes:
