@@ -94,11 +94,9 @@ def columns(
     style: Style,
     paints: Sequence[Paint | None] = (),
     width: int = 0,
-    *,
-    heading: bool = True,
 ) -> str:
     """A heading and one line for each row. Cells are text from elsewhere; `paints` colours them by column."""
-    return Table(head, style, paints, width).text(rows, heading=heading)
+    return Table(head, style, paints, width).text(rows)
 
 
 class Table:

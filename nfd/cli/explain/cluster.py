@@ -61,13 +61,13 @@ def explain_on_node(args: Namespace) -> tuple[str, str | None, list[str]]:
     return key, value, [*remark, *lines, *(similar(key, labels) if value is None else ())]
 
 
-def lines_of(found: Found, node: str, key: str, instance: str = "") -> tuple[str | None, list[str]]:
+def lines_of(found: Found, node: str, key: str) -> tuple[str | None, list[str]]:
     """The label's value and why, by what was read."""
     value = (found.node["metadata"].get("labels") or {}).get(key)
-    lines = list(_makers(found, key, instance)) if value is not None else []
+    lines = list(_makers(found, key)) if value is not None else []
     lines += _rules(found, key, missing=value is None)
     asked = list(_objects(found, key, missing=value is None))
-    asked += disproof(found, key, instance) if value is None else ()
+    asked += disproof(found, key) if value is None else ()
     lines = [*lines, *asked] or ["no rule and no NodeFeature sets it"]
     lines += compare(key, value, found.devices)
     lines += () if found.devices else explain_offer(key, found.node)
@@ -85,10 +85,10 @@ async def _read(client: KubeClient, node: str, label: str) -> Found:
     return Found(found, rules, objects, dra[node].devices if dra and node in dra else ())
 
 
-def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
+def _makers(found: Found, key: str) -> Iterator[str]:
     """Who set the label, from the bookkeeping on the Node, which only a master can verify, else from managedFields."""
     metadata = found.node["metadata"]
-    owned = parse_owned(metadata.get("annotations") or {}, instance, proof=ASSUMED).of(Kind.LABELS)
+    owned = parse_owned(metadata.get("annotations") or {}, proof=ASSUMED).of(Kind.LABELS)
     if key not in owned:
         managers = sorted({*_managers(metadata, key)})
         yield "not managed by nfd; " + (f"set by {', '.join(managers)}" if managers else "its manager is not recorded")
@@ -103,10 +103,10 @@ def _makers(found: Found, key: str, instance: str) -> Iterator[str]:
         yield "that rule does not exist any more; the master will remove the label"
 
 
-def disproof(found: Found, key: str, instance: str = "") -> list[str]:
+def disproof(found: Found, key: str) -> list[str]:
     """Why the worker's word about the GPUs is not on a Node whose GPUs another program reads."""
     metadata = found.node["metadata"]
-    origins = parse_owned(metadata.get("annotations") or {}, instance, proof=ASSUMED).of(Kind.LABELS)
+    origins = parse_owned(metadata.get("annotations") or {}, proof=ASSUMED).of(Kind.LABELS)
     labels = {**(metadata.get("labels") or {}), key: next(iter(sorted(UNSEEN)))}
     by = disproved_labels(labels, {**origins, key: NVIDIA}).get(key)
     if not by:
