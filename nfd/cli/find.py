@@ -47,12 +47,8 @@ def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
     parser.add_argument("expression", metavar="EXPR", nargs="?", default="", help="the expression; not with --drift")
     parser.add_argument("--drift", action="store_true", help="nodes that differ from their group")
-    parser.add_argument(
-        "--group-by",
-        metavar="LABEL",
-        default="",
-        help=f"with --drift: the label that makes a group (default: {GROUPS})",
-    )
+    about = f"with --drift: the label that makes a group (default: {GROUPS})"
+    parser.add_argument("--group-by", metavar="LABEL", default="", help=about)
     about = "with --drift: HTTP address of the leading master, for features (see nfd plan)"
     add_master_flags(parser, about, default="")
     parser.add_argument("-o", "--output", choices=("text", "wide", "name", "affinity", "json"), default="text")

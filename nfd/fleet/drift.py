@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nfd.features import Features
@@ -55,15 +55,8 @@ class Deviation:
     size: int
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "node": self.node,
-            "group": self.group,
-            "what": self.what,
-            "value": self.value,
-            "usual": self.usual,
-            "nodesWithUsual": self.count,
-            "nodesInGroup": self.size,
-        }
+        names = {"count": "nodesWithUsual", "size": "nodesInGroup"}
+        return {names.get(name, name): value for name, value in asdict(self).items()}
 
 
 def versions_of(node: Json) -> dict[str, str]:

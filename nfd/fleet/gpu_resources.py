@@ -63,12 +63,7 @@ class Resource:
 
     def to_json(self) -> dict[str, Any]:
         """Amounts always, the rest where there is something to say."""
-        found: dict[str, Any] = {
-            "name": self.name,
-            "capacity": self.capacity,
-            "allocatable": self.allocatable,
-            "allocated": self.allocated,
-        }
+        found = {name: getattr(self, name) for name in ("name", "capacity", "allocatable", "allocated")}
         if self.unit.vendor != NVIDIA:
             found |= {"vendor": self.unit.vendor, "unit": self.unit.kind}
         if self.sharing:

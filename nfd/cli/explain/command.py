@@ -48,20 +48,13 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--rules", metavar="FILE", type=path, action="append", default=[], help="NodeFeatureRules")
     add_cluster_flags(parser, selector=False)
     add_master_flags(parser, "for a NODE of a cluster: HTTP address of the master (see nfd plan)", default="")
-    parser.add_argument(
-        "node",
-        metavar="NODE",
-        type=node_name,
-        help="a node of the cluster, or - for the machine of --host-root or --replay",
+    about = "a node of the cluster, or - for the machine of --host-root or --replay"
+    parser.add_argument("node", metavar="NODE", type=node_name, help=about)
+    about = (
+        f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints and"
+        f" conditions of NODE. {feature_files.NAME}: all feature files of NODE -"
     )
-    parser.add_argument(
-        "label",
-        metavar="LABEL",
-        nargs="?",
-        default="",
-        help=f"label key; {FEATURE_NS}/ is added to a key without a prefix. Without LABEL: the startup taints and"
-        f" conditions of NODE. {feature_files.NAME}: all feature files of NODE -",
-    )
+    parser.add_argument("label", metavar="LABEL", nargs="?", default="", help=about)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 

@@ -49,23 +49,13 @@ class NodeGroup:
 
 def add_flags(parser: ArgumentParser) -> None:
     add_cluster_flags(parser)
-    parser.add_argument(
-        "--group-by",
-        metavar="LABEL",
-        default="",
-        help="one group for each value of this label, among --selector's nodes",
-    )
+    about = "one group for each value of this label, among --selector's nodes"
+    parser.add_argument("--group-by", metavar="LABEL", default="", help=about)
     parser.add_argument("--for", dest="planner", choices=tuple(PLANNERS), required=True, help="the planner")
-    parser.add_argument(
-        "--keys",
-        metavar="PATTERN",
-        action="append",
-        default=[],
-        help="only labels that match, * is any text; repeatable",
-    )
-    parser.add_argument(
-        "--check", metavar="FILE", type=path, help="print what differs from this file, - is standard input"
-    )
+    about = "only labels that match, * is any text; repeatable"
+    parser.add_argument("--keys", metavar="PATTERN", action="append", default=[], help=about)
+    about = "print what differs from this file, - is standard input"
+    parser.add_argument("--check", metavar="FILE", type=path, help=about)
     parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
 
 

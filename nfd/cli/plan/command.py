@@ -44,15 +44,8 @@ def add_flags(parser: ArgumentParser) -> None:
     now.add_argument("--replay", metavar="DIR", type=path, action="append", default=[], help=about)
     about = "the current configuration"
     now.add_argument("--current-config", metavar="FILE", type=path, action="append", default=[], help=about)
-    now.add_argument(
-        "--current-rules",
-        metavar="FILE",
-        type=path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="with --replay: the current rules",
-    )
+    about = "with --replay: the current rules"
+    now.add_argument("--current-rules", metavar="FILE", type=path, nargs="+", action="extend", default=[], help=about)
     about = "a snapshot made by nfd export fleet, instead of the cluster; - is standard input"
     now.add_argument("--cluster-snapshot", metavar="FILE", type=path, help=about)
     add_master_flags(now)
