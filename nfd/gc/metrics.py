@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from nfd import __version__
-from nfd.runtime.http_server import Family, failures_family
+from nfd.runtime.http_server import Family, build_family, counter, failures_family
 
 
 class Metrics:
@@ -19,12 +19,8 @@ class Metrics:
         self.failed = self.deleted.copy()
 
     def families(self) -> Iterator[Family]:
-        about = "Start time in seconds since the epoch, with the version as label."
-        yield Family("nfd_gc_build_info", "gauge", about, [("", {"version": __version__}, self.started)])
-        yield _counter("nfd_gc_objects_deleted", "Objects deleted because their Node no longer exists.", self.deleted)
-        yield _counter("nfd_gc_object_delete_failures", "Objects that nfd-gc could not delete.", self.failed)
+        yield build_family("nfd_gc_", __version__, self.started)
+        about = "Objects deleted because their Node no longer exists."
+        yield counter("nfd_gc_objects_deleted", about, self.deleted, "kind")
+        yield counter("nfd_gc_object_delete_failures", "Objects that nfd-gc could not delete.", self.failed, "kind")
         yield failures_family("nfd_gc_")
-
-
-def _counter(name: str, about: str, counts: Mapping[str, int]) -> Family:
-    return Family(name, "counter", about, [("_total", {"kind": kind}, count) for kind, count in counts.items()])

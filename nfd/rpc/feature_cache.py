@@ -7,28 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nfd.rpc.convert import Content, Incoming, digest, from_blob
-from nfd.rpc.replication_messages import Part
+from nfd.rpc.replication_messages import Part, Uses
 
 MAX_BYTES = 8 * 1024 * 1024
 """Features of one report, as blobs; usually they have some 50 kB."""
-
-
-@dataclass(slots=True)
-class _Kept:
-    content: Content
-    size: int
-    users: int = 0
 
 
 class FeatureCache:
     """Not thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, _Kept] = {}
-        self._nodes: dict[str, frozenset[bytes]] = {}
+        self._kept: dict[bytes, Part] = {}
+        self._uses = Uses()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -44,17 +36,17 @@ class FeatureCache:
         brought = {digest(blob): blob for blob in incoming.blobs}
         if brought.keys() - wanted.keys():
             raise ValueError("a blob is not among the features that this report names")
-        fresh = {key: _Kept(from_blob(blob), len(blob)) for key, blob in brought.items() if key not in self._kept}
+        fresh = {key: Part(from_blob(blob), len(blob)) for key, blob in brought.items() if key not in self._kept}
         total = sum((fresh.get(key) or self._kept[key]).size for key in wanted if key in fresh or key in self._kept)
         if total > MAX_BYTES:
             raise ValueError(f"{total} bytes of features, at most {MAX_BYTES} are allowed")
         self._kept |= fresh
         found = [key for key in wanted if key in self._kept]
-        self._acquire(found)
+        self._uses.acquire(found)
         try:
             yield tuple(key for key in wanted if key not in self._kept)
         finally:
-            self._release(found)
+            self._drop(self._uses.release(found))
 
     def contents(self, incoming: Incoming) -> Iterator[tuple[str, Content]]:
         """Name and content of each feature, inside a `use` that misses nothing."""
@@ -62,10 +54,7 @@ class FeatureCache:
 
     def hold(self, node: str, incoming: Incoming) -> None:
         """Keep the features of this report, which is now the node's latest."""
-        keys = frozenset(key for _, key in incoming.refs)
-        self._acquire(keys)
-        self._release(self._nodes.get(node, ()))
-        self._nodes[node] = keys
+        self._drop(self._uses.replace(node, tuple({key for _, key in incoming.refs})))
 
     def known(self, key: bytes) -> Content | None:
         """The content of a feature that a node's latest report uses."""
@@ -75,22 +64,13 @@ class FeatureCache:
     def adopt(self, node: str, parts: Mapping[bytes, Part]) -> None:
         """Keep the features of a report that another master has accepted, or that was in a snapshot."""
         for key, part in parts.items():
-            self._kept.setdefault(key, _Kept(part.content, part.size))
-        self._acquire(parts)
-        self._release(self._nodes.get(node, ()))
-        self._nodes[node] = frozenset(parts)
+            self._kept.setdefault(key, part)
+        self._drop(self._uses.replace(node, tuple(parts)))
 
     def forget(self, node: str) -> None:
         """Drop the features that only this node's latest report uses."""
-        self._release(self._nodes.pop(node, ()))
+        self._drop(self._uses.forget(node))
 
-    def _acquire(self, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            self._kept[key].users += 1
-
-    def _release(self, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            kept = self._kept[key]
-            kept.users -= 1
-            if not kept.users:
-                del self._kept[key]
+    def _drop(self, gone: Iterable[bytes]) -> None:
+        for key in gone:
+            del self._kept[key]

@@ -127,7 +127,7 @@ def encode_content(report: Report, refs: Refs, *, sources: bool) -> bytes:
 
 
 @dataclass(slots=True)
-class _Uses:
+class Uses:
     """How many nodes' latest copies use each digest."""
 
     nodes: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
@@ -139,6 +139,10 @@ class _Uses:
         self.nodes[node] = keys
         self.acquire(keys)
         return self.release(before)
+
+    def forget(self, node: str) -> list[bytes]:
+        """There is no copy of the node any more. Returns as `replace`."""
+        return self.release(self.nodes.pop(node, ()))
 
     def acquire(self, keys: Iterable[bytes]) -> None:
         self.users.update(keys)
@@ -158,7 +162,7 @@ class Encoder:
 
     def __init__(self, digests: Digests) -> None:
         self._digests = digests
-        self._uses = _Uses()
+        self._uses = Uses()
         self._refs: dict[bytes, Refs] = {}
         self._number = 0
 
@@ -229,7 +233,7 @@ class Decoder:
         self._known = known
         self._parts: dict[bytes, Part] = {}
         self._contents: dict[bytes, convert.Incoming] = {}
-        self._uses = _Uses()
+        self._uses = Uses()
 
     def decode(self, data: bytes) -> Message:
         """A copy with something invalid is left out. Raises: ValueError for what is no message of this kind."""

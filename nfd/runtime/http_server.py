@@ -42,14 +42,18 @@ _REASONS = {
 }
 
 
+Sample = tuple[str, Mapping[str, str], float]
+"""Suffix, labels, value: `("_total", {}, 3)`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric. `samples` are (suffix, labels, value): `("_total", {}, 3)`."""
+    """A metric."""
 
     name: str
     kind: str
     help: str
-    samples: Iterable[tuple[str, Mapping[str, str], float]]
+    samples: Iterable[Sample]
 
 
 class Histogram:
@@ -64,7 +68,7 @@ class Histogram:
         self._counts[bisect_left(self._bounds, seconds)] += 1
         self._seconds += seconds
 
-    def samples(self, labels: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    def samples(self, labels: Mapping[str, str]) -> Iterator[Sample]:
         """Those of a family of the kind `histogram`."""
         for bound, count in zip((*map(str, self._bounds), "+Inf"), accumulate(self._counts), strict=True):
             yield "_bucket", {**labels, "le": bound}, count
@@ -91,11 +95,32 @@ def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
+def gauge(name: str, about: str, values: float | Mapping[str, float], label: str = "") -> Family:
+    """One value or, with a `label`, one for each value of that."""
+    return Family(name, "gauge", about, _samples("", values, label))
+
+
+def counter(name: str, about: str, counts: float | Mapping[str, float], label: str = "") -> Family:
+    """As `gauge`."""
+    return Family(name, "counter", about, _samples("_total", counts, label))
+
+
+def _samples(suffix: str, values: float | Mapping[str, float], label: str) -> list[Sample]:
+    if isinstance(values, Mapping):
+        return [(suffix, {label: key}, value) for key, value in values.items()]
+    return [(suffix, {}, values)]
+
+
+def build_family(prefix: str, version: str, started: float) -> Family:
+    """`build_info`, as NFD's programs have it."""
+    about = "Start time in seconds since the epoch, with the version as label."
+    return gauge(f"{prefix}build_info", about, {version: started}, "version")
+
+
 def failures_family(prefix: str) -> Family:
     """How often the parts of this process failed in a way that was not foreseen, by part."""
     about = "Unexpected errors by task. The program continues. Its log contains the traceback."
-    counts = sorted(COUNTS.items())
-    return Family(f"{prefix}task_failures", "counter", about, [("_total", {"task": name}, n) for name, n in counts])
+    return counter(f"{prefix}task_failures", about, dict(sorted(COUNTS.items())), "task")
 
 
 @dataclass(frozen=True, slots=True)

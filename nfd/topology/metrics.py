@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 
 from nfd import __version__
-from nfd.runtime.http_server import Family, failures_family
+from nfd.runtime.http_server import Family, build_family, counter, failures_family
+
+PREFIX = "nfd_topology_updater_"
 
 
 class Metrics:
@@ -19,15 +21,10 @@ class Metrics:
         self.written = 0
 
     def families(self) -> Iterator[Family]:
-        about = "Start time in seconds since the epoch, with the version as label."
-        yield Family("nfd_topology_updater_build_info", "gauge", about, [("", {"version": __version__}, self.started)])
-        yield _counter(
-            "scan_errors", "Scans that failed. The NodeResourceTopology object stays as it was.", self.scan_errors
-        )
-        yield _counter("publish_errors", "Writes that failed. The program tries again.", self.publish_errors)
-        yield _counter("writes", "Writes of the NodeResourceTopology object after a change.", self.written)
-        yield failures_family("nfd_topology_updater_")
-
-
-def _counter(name: str, about: str, count: int) -> Family:
-    return Family(f"nfd_topology_updater_{name}", "counter", about, [("_total", {}, count)])
+        yield build_family(PREFIX, __version__, self.started)
+        about = "Scans that failed. The NodeResourceTopology object stays as it was."
+        yield counter(f"{PREFIX}scan_errors", about, self.scan_errors)
+        yield counter(f"{PREFIX}publish_errors", "Writes that failed. The program tries again.", self.publish_errors)
+        about = "Writes of the NodeResourceTopology object after a change."
+        yield counter(f"{PREFIX}writes", about, self.written)
+        yield failures_family(PREFIX)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nfd.discovery import Discovery
-from nfd.runtime.http_server import Family, Histogram, failures_family
+from nfd.runtime.http_server import Family, Histogram, build_family, counter, failures_family, gauge
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Upper bounds in seconds, as NFD has them."""
@@ -44,53 +44,31 @@ class Metrics:
 
     def families(self, now: float) -> Iterator[Family]:
         """All metrics; `now` by the monotonic clock."""
-        yield Family(
-            "nfd_worker_build_info",
-            "gauge",
-            "Start time in seconds since the epoch, with the version as label.",
-            [("", {"version": self.version}, self.started)],
-        )
+        yield build_family("nfd_worker_", self.version, self.started)
         yield Family(
             "nfd_worker_feature_discovery_duration_seconds",
             "histogram",
             "Time of a scan of all sources.",
             self.durations.samples({"node": self.node}),
         )
-        kinds = {"full": self.full_scans, "partial": self.partial_scans}
-        yield Family(
-            "nfd_worker_scans",
-            "counter",
-            "Scans by kind. full: all sources that the timer reads. partial: the sources that an event concerns.",
-            [("_total", {"kind": kind}, count) for kind, count in kinds.items()],
-        )
+        about = "Scans by kind. full: all sources that the timer reads. partial: the sources that an event concerns."
+        yield counter("nfd_worker_scans", about, {"full": self.full_scans, "partial": self.partial_scans}, "kind")
         yield from self._sources()
         yield from self._reports(now)
         yield failures_family("nfd_worker_")
 
     def _sources(self) -> Iterator[Family]:
         scans, failed = self.found.scans, self.found.failed
-        yield Family(
-            "nfd_worker_source_scan_seconds",
-            "gauge",
-            "Time of the source's latest run.",
-            [("", {"source": name}, scan.seconds) for name, scan in scans.items()],
-        )
-        yield Family(
-            "nfd_worker_source_failed",
-            "gauge",
-            "1 if the latest run of the source failed. The worker then reports its last good result.",
-            [("", {"source": name}, int(name in failed)) for name in sorted(scans.keys() | failed.keys())],
-        )
-        yield Family(
-            "nfd_worker_source_failures",
-            "counter",
-            "Runs of the source that failed completely or in part.",
-            [("_total", {"source": name}, self.source_failures[name]) for name in sorted(scans.keys() | failed.keys())],
-        )
+        seconds = {name: scan.seconds for name, scan in scans.items()}
+        names = sorted(scans.keys() | failed.keys())
+        yield gauge("nfd_worker_source_scan_seconds", "Time of the source's latest run.", seconds, "source")
+        about = "1 if the latest run of the source failed. The worker then reports its last good result."
+        yield gauge("nfd_worker_source_failed", about, {name: int(name in failed) for name in names}, "source")
+        about = "Runs of the source that failed completely or in part."
+        failures = {name: self.source_failures[name] for name in names}
+        yield counter("nfd_worker_source_failures", about, failures, "source")
         yield from self._devices()
-        yield Family(
-            "nfd_worker_labels", "gauge", "Labels that the worker has found.", [("", {}, len(self.found.labels))]
-        )
+        yield gauge("nfd_worker_labels", "Labels that the worker has found.", len(self.found.labels))
 
     def _devices(self) -> Iterator[Family]:
         if self.found.devices:
@@ -106,25 +84,10 @@ class Metrics:
             )
 
     def _reports(self, now: float) -> Iterator[Family]:
-        yield Family(
-            "nfd_worker_reports", "counter", "Reports that the master accepted.", [("_total", {}, self.reports)]
-        )
-        yield Family(
-            "nfd_worker_early_reports",
-            "counter",
-            "Accepted reports that the worker sent because a new master asked all workers to report.",
-            [("_total", {}, self.early_reports)],
-        )
-        yield Family(
-            "nfd_worker_report_failures",
-            "counter",
-            "Reports that the master did not accept.",
-            [("_total", {}, self.failures)],
-        )
+        yield counter("nfd_worker_reports", "Reports that the master accepted.", self.reports)
+        about = "Accepted reports that the worker sent because a new master asked all workers to report."
+        yield counter("nfd_worker_early_reports", about, self.early_reports)
+        yield counter("nfd_worker_report_failures", "Reports that the master did not accept.", self.failures)
         if self.taken_at is not None:
-            yield Family(
-                "nfd_worker_last_report_age_seconds",
-                "gauge",
-                "Time since the master last accepted a report.",
-                [("", {}, now - self.taken_at)],
-            )
+            about = "Time since the master last accepted a report."
+            yield gauge("nfd_worker_last_report_age_seconds", about, now - self.taken_at)
