@@ -91,7 +91,7 @@ async def test_the_next_process_knows_every_report(lives: Lives) -> None:
     await second.queue.idle()
     assert [second._handler.reports.get(worker.node) for worker in workers] == reports
     assert {second._handler.reports.standing(worker.node) for worker in workers} == {Standing.INHERITED}
-    assert second._labeler.features._nodes.keys() == {worker.node for worker in workers}
+    assert second._labeler.features._uses.nodes.keys() == {worker.node for worker in workers}
     assert 0 <= second._gauges()["snapshot_age_seconds"] < 60
     assert texts == {worker.node: (lives.place.path / f"{worker.node}.yaml").read_text() for worker in workers}
 
