@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from nfd.errors import Conflict, KubeError
+from nfd.errors import KubeError
 from nfd.kube.client import KubeClient
 from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import CONFIG_MAPS, SECRETS, in_namespace
@@ -32,7 +32,7 @@ from nfd.master.security.authority import (
     read_authorities,
     write_authorities,
 )
-from nfd.master.security.proof_key import ENTRY
+from nfd.master.security.proof_key import ENTRY, in_turn
 from nfd.report_request import ENTRY as EPOCH
 from nfd.rpc.tls import Pem
 from nfd.runtime import log, tasks
@@ -42,8 +42,6 @@ BUNDLE = "ca.crt"
 PUBLISHED = "nfd.node.kubernetes.io/ca-published"
 """Annotation of the ConfigMap: when its newest certificate was added, in seconds since the epoch."""
 BACKOFF = (0.2, 30.0)
-RACES = 5
-"""Attempts in one round: replicas that start together conflict with each other."""
 
 _log = log.get("master")
 
@@ -110,19 +108,12 @@ class Certificates:
         """One round, repeated while races are lost. Returns False if the API server failed; known data are used
         then."""
         try:
-            self._signer = await self._advance_in_turn()
+            self._signer = await in_turn(self.advance)
         except (KubeError, ValueError) as error:
             _log.warning("cannot renew certificates", path=self._secret.path, error=error)
         if self._signer is not None:
             self._renew(self._signer)
         return self._signer is not None
-
-    async def _advance_in_turn(self) -> Authority:
-        for race in range(1, RACES):
-            with suppress(Conflict):
-                return await self.advance()
-            await asyncio.sleep(BACKOFF[0] * race * random.random())
-        return await self.advance()
 
     async def advance(self, *, fresh: bool = False) -> Authority:
         """Bring Secret and ConfigMap to their desired state. Returns the authority that signs.
