@@ -64,7 +64,7 @@ async def subjects(registry: Registry, reference: Reference, platform: Platform,
     own = reference.name if ":" in reference.name else digest_of(answer.data)
     if manifest.manifests is None:
         return [own]
-    found = [one.digest for one in manifest.manifests if _suits(platform, one)][:1]
+    found = [one.digest for one in manifest.manifests if platform.suits(_platform(one))][:1]
     if strict and not found:
         there = sorted({str(_platform(one)) for one in manifest.manifests if one.platform})
         raise NfdError(f"{reference}: no image for {platform}; available are {', '.join(there) or 'none'}")
@@ -74,11 +74,6 @@ async def subjects(registry: Registry, reference: Reference, platform: Platform,
 def _platform(one: Descriptor) -> Platform:
     part = one.platform
     return Platform(part.os, part.architecture, part.variant, part.version) if part else Platform("")
-
-
-def _suits(platform: Platform, one: Descriptor) -> bool:
-    there = _platform(one)
-    return platform.suits(there.os, there.architecture, there.variant, there.version)
 
 
 async def newest_artifact(registry: Registry, digest: str) -> Manifest | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -31,14 +31,6 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
 
-def _list(value: Any) -> Any:
-    return () if value is None else value
-
-
-def _map(value: Any) -> Any:
-    return {} if value is None else value
-
-
 class PlatformPart(Part):
     """The platform of an image in an index."""
 
@@ -57,7 +49,7 @@ class Descriptor(Part):
     platform: PlatformPart | None = None
 
 
-Descriptors = Annotated[tuple[Descriptor, ...], BeforeValidator(_list)]
+Descriptors = Annotated[tuple[Descriptor, ...], BeforeValidator(lambda value: () if value is None else value)]
 
 
 class Manifest(Part):
@@ -67,7 +59,7 @@ class Manifest(Part):
     config: Descriptor | None = None
     layers: Descriptors = ()
     manifests: Descriptors | None = None
-    annotations: Annotated[dict[str, str], BeforeValidator(_map)] = {}
+    annotations: Annotated[dict[str, str], BeforeValidator(lambda value: {} if value is None else value)] = {}
 
     @property
     def kind(self) -> str:

@@ -52,10 +52,11 @@ class Platform:
     variant: str = ""
     version: str = ""
 
-    def suits(self, os: str, architecture: str, variant: str, version: str) -> bool:
-        """Whether an image for that platform is meant."""
-        wanted = ((self.variant, variant), (self.version, version))
-        return (self.os, self.architecture) == (os, architecture) and all(a in ("", b) for a, b in wanted)
+    def suits(self, other: Platform) -> bool:
+        """Whether an image for the other platform is meant."""
+        wanted = ((self.variant, other.variant), (self.version, other.version))
+        named = (self.os, self.architecture) == (other.os, other.architecture)
+        return named and all(a in ("", b) for a, b in wanted)
 
     def __str__(self) -> str:
         path = "/".join(part for part in (self.os, self.architecture, self.variant) if part)
