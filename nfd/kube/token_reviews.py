@@ -134,11 +134,7 @@ class TokenReviews:
         return token, uid
 
     async def _status(self, token: str) -> Mapping[str, Any]:
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [self._audience]},
-        }
+        body = _body(REVIEWS, {"token": token, "audiences": [self._audience]})
         status = check_token_review(await self._call("POST", REVIEWS, body), place_of(REVIEWS))
         if status.get("authenticated") is not True:
             raise Forbidden(f"the API server rejects the token: {status.get('error') or 'no reason given'}")
@@ -191,6 +187,12 @@ def account_of(user: str) -> tuple[str, str]:
     namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
     legal = user.startswith(_ACCOUNT) and not (subdomain_problem(namespace) or subdomain_problem(name))
     return (namespace, name) if legal else ("", "")
+
+
+def _body(path: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The review that is sent to a path."""
+    place = place_of(path)
+    return {"apiVersion": place.api_version, "kind": place.kind, "spec": spec}
 
 
 def _pod_of(token: Jwt) -> str:
@@ -276,7 +278,7 @@ class AccessReviews:
 
     async def _user(self, token: str) -> Mapping[str, Any]:
         """Raises: Forbidden for a token that the API server does not know, Unavailable."""
-        answer = await self._post(REVIEWS, "authentication", "TokenReview", {"token": token})
+        answer = await self._post(REVIEWS, {"token": token})
         review = check_token_review(answer, place_of(REVIEWS))
         user: Mapping[str, Any] = review["user"]
         if review.get("authenticated") is not True or not user.get("username"):
@@ -287,14 +289,13 @@ class AccessReviews:
         """Raises: Forbidden, Unavailable."""
         asked = {name: user[name] for name in ("groups", "uid", "extra") if user.get(name)}
         spec = {"user": user["username"], "nonResourceAttributes": {"path": path, "verb": "get"}, **asked}
-        answer = await self._post(ACCESS, "authorization", "SubjectAccessReview", spec)
+        answer = await self._post(ACCESS, spec)
         status = check_review(answer, place_of(ACCESS))
         if status.get("allowed") is not True or status.get("denied"):
             raise Forbidden(f"{user['username']} may not get {path}")
 
-    async def _post(self, path: str, group: str, kind: str, spec: Mapping[str, Any]) -> Any:
-        body = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
+    async def _post(self, path: str, spec: Mapping[str, Any]) -> Any:
         try:
-            return await self._client.json("POST", path, body)
+            return await self._client.json("POST", path, _body(path, spec))
         except Forbidden as error:  # permission of the master, not of the caller
             raise Unavailable(f"the master may not check access: {error}") from error
