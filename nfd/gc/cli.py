@@ -32,7 +32,7 @@ def serve(parsed: Parsed) -> int:
     """Until a signal. Raises: NfdError before it logs."""
     config, _ = load(Config, parsed.layers)
     with extras():
-        from nfd.gc.run import run
+        from nfd.gc.collector import run
     log.setup("debug" if config.klog.v > 0 else "info")
     try:
         tasks.serve(partial(run, parsed))

@@ -1,21 +1,29 @@
-"""What belongs to Nodes that are gone: found when a Node is deleted, and by a sweep from time to time."""
+"""What belongs to Nodes that are gone: found when a Node is deleted, and by a sweep from time to time.
+
+`run` is the running `nfd-gc`: a collector with its probes and metrics.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nfd import __version__
+from nfd.config.flags import Parsed
 from nfd.errors import KubeError, NotFound
-from nfd.gc.metrics import Metrics
-from nfd.kube.client import KubeClient
+from nfd.kube.client import KubeClient, connect
 from nfd.kube.informer import Informer, Store
 from nfd.kube.list_pages import list_all, whole
 from nfd.kube.paths import NODES, in_namespace, object_path
 from nfd.names import API_VERSION, NFD_NS
 from nfd.runtime import log, tasks
+from nfd.runtime.http_server import OK, Family, build_family, counter, failures_family, probes, serving
+from nfd.runtime.tasks import Asked
 
 NODE_NAME = f"{NFD_NS}/node-name"
 """The label of a NodeFeature that names its node."""
@@ -59,6 +67,25 @@ KINDS = (
 )
 
 
+class Metrics:
+    """Named as NFD names them (NFD documentation, "Metrics").
+
+    `deleted` and `failed` count by kind of object, from 0 on: Prometheus sees an increase of what was there.
+    """
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self.started = time.time()
+        self.deleted = Counter(dict.fromkeys(kinds, 0))
+        self.failed = self.deleted.copy()
+
+    def families(self) -> Iterator[Family]:
+        yield build_family("nfd_gc_", __version__, self.started)
+        about = "Objects deleted because their Node no longer exists."
+        yield counter("nfd_gc_objects_deleted", about, self.deleted, "kind")
+        yield counter("nfd_gc_object_delete_failures", "Objects that nfd-gc could not delete.", self.failed, "kind")
+        yield failures_family("nfd_gc_")
+
+
 class Collector:
     """Deletes the objects of deleted Nodes, found by an informer of Nodes. Only metadata is read."""
 
@@ -73,10 +100,7 @@ class Collector:
         self._nodes = Store[str](lambda item: item["metadata"]["name"], self._node_changed)
         self._gone: asyncio.Queue[str] = asyncio.Queue()
         self._informer = Informer(client, NODES, self._nodes, page_size, metadata_only=True)
-
-    @property
-    def synced(self) -> bool:
-        return self._informer.synced.is_set()
+        self.synced = self._informer.synced
 
     def _node_changed(self, before: str | None, now: str | None) -> None:
         if before is not None and now is None:
@@ -90,7 +114,7 @@ class Collector:
         )
 
     async def _delete(self) -> None:
-        await self._informer.synced.wait()
+        await self.synced.wait()
         clock = asyncio.get_running_loop().time
         due = clock()
         while True:
@@ -100,14 +124,10 @@ class Collector:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, due - clock())):
                     node = await self._gone.get()
-                await self._look(node)
+                await self.sweep(node)
 
-    async def sweep(self) -> None:
-        """Look at every object."""
-        await self._look()
-
-    async def _look(self, node: str = "") -> None:
-        """At all objects, or at those of one Node."""
+    async def sweep(self, node: str = "") -> None:
+        """Look at all objects, or at those of one Node."""
         for kind in self._kinds:
             try:
                 await self._collect(kind, kind.of_node(node) if node else {})
@@ -151,3 +171,19 @@ class Collector:
             return
         self._metrics.deleted[kind.name] += 1
         _log.info("deleted the object of a deleted node", path=path, node=node)
+
+
+async def run(parsed: Parsed, asked: Asked) -> None:
+    """Until a signal. Raises: ConfigError, KubeError, OSError."""
+    client = await tasks.unless(asked.stop, connect(parsed["kubeconfig"]))
+    if client is None:
+        return
+    metrics = Metrics(kind.name for kind in KINDS)
+    collector = Collector(client, metrics, parsed["gc-interval"], parsed["list-size"])
+    missing = "nodes are not listed yet"
+    handler = probes(lambda: OK, lambda: "" if collector.synced.is_set() else missing, metrics.families)
+    try:
+        with serving(parsed["port"], handler):
+            await tasks.first_of(collector.run(), asked.stop.wait())
+    finally:
+        await client.close()

@@ -13,7 +13,7 @@ import socket
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -280,6 +280,17 @@ class HttpServer:
             self._poller.unregister(client.link)
             with suppress(OSError):
                 client.link.close()
+
+
+@contextmanager
+def serving(port: int, handler: Handler) -> Iterator[None]:
+    """A server for as long as the block lasts; none at port 0. Raises: OSError if the port cannot be had."""
+    server = HttpServer(port, handler) if port else None
+    try:
+        yield
+    finally:
+        if server is not None:
+            server.close()
 
 
 def listen(port: int, host: str = "") -> socket.socket:

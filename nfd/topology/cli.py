@@ -10,20 +10,17 @@ from pathlib import Path
 from pydantic import Field
 
 from nfd import names
-from nfd.config.flags import Extra, or_root, parse
+from nfd.config.flags import Extra, Parsed, exit_status, or_root, run_program
 from nfd.config.klog import Klog
 from nfd.config.load import files, load
 from nfd.config.option_values import parse_port
 from nfd.config.section import Section, parse_duration
-from nfd.errors import ConfigError, HostError, NfdError
+from nfd.errors import ConfigError, NfdError, said
 from nfd.host import Host
 from nfd.runtime import log, tasks
 from nfd.runtime.optional_packages import extras
-from nfd.runtime.signals import begin
-from nfd.runtime.stdout import say
 from nfd.topology.kubelet import check_uri
 
-PROGRAM = "nfd-topology-updater"
 CONFIG_FILE = "/etc/kubernetes/node-feature-discovery/nfd-topology-updater.conf"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
@@ -41,27 +38,20 @@ class Config(Section):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 (failed) or 2 (usage)."""
-    if argv is None:
-        begin()
+    about = "Publishes the allocatable and available resources of each NUMA node as a NodeResourceTopology."
+    return run_program("nfd-topology-updater", argv, serve, FLAGS, Config, about=about)
+
+
+def serve(parsed: Parsed) -> int:
+    """Until a signal. Raises: NfdError before it logs."""
+    config, findings = load(Config, (*files(parsed["config"]), *parsed.layers))
     try:
-        parsed = parse(
-            PROGRAM,
-            sys.argv[1:] if argv is None else argv,
-            FLAGS,
-            Config,
-            about="Publishes the allocatable and available resources of each NUMA node as a NodeResourceTopology.",
-        )
-        if parsed.answer:
-            say(parsed.answer)
-            return 0
-        config, findings = load(Config, (*files(parsed["config"]), *parsed.layers))
         host = Host(parsed["host-root"])
-        with extras():
-            from nfd.topology.run import run, settings_of
-        settings = settings_of(parsed, config, host)
-    except (NfdError, OSError) as error:
-        log.complain(PROGRAM, error)
-        return 1 if isinstance(error, HostError) else 2
+    except OSError as error:
+        raise ConfigError(said(error)) from error
+    with extras():
+        from nfd.topology.run import run, settings_of
+    settings = settings_of(parsed, config, host)
     log.setup("debug" if config.klog.v > 0 else "info")
     for finding in findings:
         _log.warning("configuration", path=finding.place, error=finding)
@@ -69,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return tasks.serve(partial(run, parsed, settings, host))
     except (NfdError, OSError) as error:
         _log.error("stopping", error=error)
-        return 2 if isinstance(error, ConfigError) else 1
+        return exit_status(error)
 
 
 def _interval(text: str) -> float:

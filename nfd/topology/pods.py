@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,20 +16,12 @@ from nfd.topology.allocations import Claim, Pod
 
 
 class Claims:
-    """An informer of the pods of a node; `changed` is called when one is new, deleted, or in another phase."""
+    """Those of the pods of a node; `changed` is called when one is new, deleted, or in another phase."""
 
     def __init__(self, client: KubeClient, node: str, changed: Callable[[], None]) -> None:
         self._client = client
         self._pods = Store(_parse, lambda before, now: changed())
-        self._informer = Informer(client, PODS, self._pods, query={"fieldSelector": f"spec.nodeName={node}"})
-
-    @property
-    def synced(self) -> asyncio.Event:
-        return self._informer.synced
-
-    async def run(self) -> None:
-        """Until cancelled. Raises: Forbidden if pods may not be listed."""
-        await self._informer.run()
+        self.informer = Informer(client, PODS, self._pods, query={"fieldSelector": f"spec.nodeName={node}"})
 
     async def of(self, pods: Iterable[Pod]) -> dict[Key, Claim]:
         """Of these pods; one that the informer does not have yet is read.

@@ -12,16 +12,15 @@ from nfd.errors import ConfigError, KubeError
 from nfd.host import Host
 from nfd.kube.client import connect
 from nfd.runtime import log, tasks
-from nfd.runtime.http_server import HttpServer, alive_answer, probes
+from nfd.runtime.http_server import alive_answer, probes, serving
 from nfd.runtime.stdout import say
 from nfd.runtime.tasks import Asked
 from nfd.topology.cli import ACCOUNT, SOCKET, STATE, Config
 from nfd.topology.kubelet import default_uri
-from nfd.topology.metrics import Metrics
 from nfd.topology.pods import Claims
 from nfd.topology.publisher import Publisher
 from nfd.topology.triggers import Triggers
-from nfd.topology.updater import Updater, UpdaterSettings
+from nfd.topology.updater import Metrics, Updater, UpdaterSettings
 from nfd.topology.zones import Json
 
 HOSTNAME = "proc/sys/kernel/hostname"
@@ -62,7 +61,11 @@ async def run(parsed: Parsed, settings: UpdaterSettings, host: Host, asked: Aske
     claims = Claims(client, settings.node, triggers.pull)
     show = _print if parsed["no-publish"] else None
     updater = Updater(host, settings, claims, Publisher(client, own_namespace()), metrics, show)
-    server = serve(parsed["port"], updater, metrics) if parsed["port"] and not oneshot else None
+    handler = probes(
+        lambda: alive_answer(updater.busy_since),
+        lambda: "" if updater.ready else "nothing is published yet",
+        metrics.families,
+    )
     went_well: list[bool] = []
 
     async def work() -> None:
@@ -72,11 +75,11 @@ async def run(parsed: Parsed, settings: UpdaterSettings, host: Host, asked: Aske
             await tasks.supervised("updater", lambda: updater.run(triggers))
 
     try:
-        await tasks.first_of(tasks.supervised("watch of pods", claims.run, (KubeError,)), work(), asked.stop.wait())
+        with serving(0 if oneshot else parsed["port"], handler):
+            watch = tasks.supervised("watch of pods", claims.informer.run, (KubeError,))
+            await tasks.first_of(watch, work(), asked.stop.wait())
         return int(oneshot and went_well != [True])
     finally:
-        if server is not None:
-            server.close()
         triggers.close()
         await client.close()
 
@@ -84,7 +87,7 @@ async def run(parsed: Parsed, settings: UpdaterSettings, host: Host, asked: Aske
 async def _once(updater: Updater, claims: Claims) -> bool:
     try:
         async with asyncio.timeout(PATIENCE):
-            await claims.synced.wait()
+            await claims.informer.synced.wait()
     except TimeoutError:
         _log.error("cannot list the pods of this node", seconds=PATIENCE)
         return False
@@ -97,15 +100,6 @@ def own_namespace() -> str:
         return (ACCOUNT / "namespace").read_text().strip()
     except (OSError, UnicodeError):
         return os.environ.get("KUBERNETES_NAMESPACE", "")
-
-
-def serve(port: int, updater: Updater, metrics: Metrics) -> HttpServer:
-    """Raises: OSError if the port cannot be had."""
-
-    def missing() -> str:
-        return "" if updater.ready else "nothing is published yet"
-
-    return HttpServer(port, probes(lambda: alive_answer(updater.busy_since), missing, metrics.families))
 
 
 def _print(wanted: Json) -> None:

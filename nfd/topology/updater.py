@@ -1,4 +1,4 @@
-"""The loop: scan, account, write what differs; at once, at every interval, and when something happens.
+"""The loop: scan, account, write what differs; at once, at every interval, and when something happens. And its metrics.
 
 A pass that fails removes nothing: what was published stays; the failure is counted, said when it is new, and the pass
 tried again.
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nfd import __version__
 from nfd.errors import HostError, NfdError
 from nfd.host import Host
 from nfd.runtime import log
 from nfd.runtime.failures import failed
+from nfd.runtime.http_server import Family, build_family, counter, failures_family
 from nfd.topology import podresources
 from nfd.topology.accounting import EVERY_NAMESPACE, account, counted, excluded_for
 from nfd.topology.allocations import Allocatable, Pod
 from nfd.topology.kubelet import Manager, read_manager
-from nfd.topology.metrics import Metrics
 from nfd.topology.numa import read_hybrid, read_nodes
 from nfd.topology.pods import Claims
 from nfd.topology.publisher import Publisher
@@ -28,6 +29,7 @@ from nfd.topology.zones import FINGERPRINT, Json, fingerprint, topology, zones_o
 
 RETRY = (5.0, 60.0)
 """Seconds until a failed pass is tried again: the first time, and at most."""
+METRICS = "nfd_topology_updater_"
 
 _log = log.get("topology")
 
@@ -44,6 +46,25 @@ class UpdaterSettings:
     namespace: str = EVERY_NAMESPACE
     fingerprint: bool = True
     exclude_list: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Metrics:
+    """Counts since the start; named as NFD names them (NFD documentation, "Metrics"), and additional ones."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self.scan_errors = 0
+        self.publish_errors = 0
+        self.written = 0
+
+    def families(self) -> Iterator[Family]:
+        yield build_family(METRICS, __version__, self.started)
+        about = "Scans that failed. The NodeResourceTopology object stays as it was."
+        yield counter(f"{METRICS}scan_errors", about, self.scan_errors)
+        yield counter(f"{METRICS}publish_errors", "Writes that failed. The program tries again.", self.publish_errors)
+        about = "Writes of the NodeResourceTopology object after a change."
+        yield counter(f"{METRICS}writes", about, self.written)
+        yield failures_family(METRICS)
 
 
 class Updater:
@@ -75,7 +96,7 @@ class Updater:
 
     async def run(self, triggers: Triggers) -> None:
         """Until cancelled."""
-        await self._claims.synced.wait()
+        await self._claims.informer.synced.wait()
         due, delay = 0.0, RETRY[0]
         while True:
             whole = time.monotonic() >= due or bool(self._trouble)
@@ -90,13 +111,9 @@ class Updater:
         self.busy_since = time.monotonic()
         try:
             wanted = await self._scan(whole)
-        except NfdError as error:
-            self._metrics.scan_errors += 1
-            return self._failed("scan failed", error)
         except Exception as error:
             self._metrics.scan_errors += 1
-            failed("scan", error, node=self._settings.node)
-            return self._failed("scan failed", error)
+            return self._failed("scan", "scan failed", error)
         else:
             return await self._publish(wanted, whole)
         finally:
@@ -146,20 +163,18 @@ class Updater:
             return self._well()
         try:
             written = await self._publisher.publish(wanted, look=whole or bool(self._trouble))
-        except NfdError as error:
-            self._metrics.publish_errors += 1
-            return self._failed("topology not published", error)
         except Exception as error:
             self._metrics.publish_errors += 1
-            failed("publish", error, node=self._settings.node)
-            return self._failed("topology not published", error)
+            return self._failed("publish", "topology not published", error)
         if written:
             self._metrics.written += 1
             _log.info("topology published", node=self._settings.node)
         return self._well()
 
-    def _failed(self, what: str, error: Exception) -> bool:
-        """Log an error once while it stays the same."""
+    def _failed(self, task: str, what: str, error: Exception) -> bool:
+        """Log an error once while it stays the same. One that was not foreseen is counted as the task's."""
+        if not isinstance(error, NfdError):
+            failed(task, error, node=self._settings.node)
         log_call = _log.debug if self._trouble == what else _log.warning
         log_call(what, node=self._settings.node, error=error)
         self._trouble = what

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from nfd.rpc import host_of, is_loopback, port_problem
 from nfd.runtime import log
 from nfd.runtime.cpu_limit import CpuLimit
 from nfd.runtime.file_watches import Folder, visible_names
-from nfd.runtime.http_server import Family, HttpServer, alive_answer, probes
+from nfd.runtime.http_server import HttpServer, alive_answer, probes
 from nfd.runtime.signals import Signals
 from nfd.worker.agent import TURN_SECONDS, Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model
@@ -170,14 +170,13 @@ def serve(agent: Agent, port: int) -> HttpServer | None:
     if not port:
         return None
 
-    def missing() -> str:
-        return "" if agent.ready else "the first scan is not done yet"
-
-    def families() -> Iterator[Family]:
-        return agent.metrics.families(time.monotonic())
-
+    handler = probes(
+        lambda: alive_answer(agent.busy_since),
+        lambda: "" if agent.ready else "the first scan is not done yet",
+        lambda: agent.metrics.families(time.monotonic()),
+    )
     try:
-        return HttpServer(port, probes(lambda: alive_answer(agent.busy_since), missing, families))
+        return HttpServer(port, handler)
     except OSError as error:
         _log.error("cannot serve probes and metrics", error=f"port {port}: {error.strerror}")
         return None

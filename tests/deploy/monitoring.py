@@ -15,14 +15,14 @@ import yaml
 
 from nfd.discovery import Discovery, Scan
 from nfd.gc.collector import KINDS
-from nfd.gc.metrics import Metrics as GcMetrics
+from nfd.gc.collector import Metrics as GcMetrics
 from nfd.master.http import metrics as master
 from nfd.master.http.fleet_metrics import FleetMetrics
 from nfd.master.node.known_rejections import Unwritten
 from nfd.names import NVIDIA_NS
 from nfd.runtime.http_server import Family
 from nfd.store.base import Node
-from nfd.topology.metrics import Metrics as TopologyMetrics
+from nfd.topology.updater import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics
 from tests.deploy.rendering import CHART, OVERLAYS, ROOT
 

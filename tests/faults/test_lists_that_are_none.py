@@ -10,8 +10,7 @@ import pytest
 
 from nfd.errors import Forbidden, Unavailable
 from nfd.gc.collector import KINDS as COLLECTED
-from nfd.gc.collector import Collector
-from nfd.gc.metrics import Metrics
+from nfd.gc.collector import Collector, Metrics
 from nfd.kube.check_responses import identity
 from nfd.kube.client import connect
 from nfd.kube.informer import Informer, ObjectInformer, Store

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nfd.gc.collector import KINDS, Collector, Kind
-from nfd.gc.metrics import Metrics
+from nfd.gc.collector import KINDS, Collector, Kind, Metrics
 from nfd.kube.client import connect
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import free_ports
