@@ -89,7 +89,7 @@ class Events:
         self._sources = tuple(sources)
         subsystems = frozenset(one for source in self._sources for one in source.wakes)
         self._listings = Listings(host, subsystems)
-        self._followed = Followed(host, self._sources if live else ())
+        self.followed = Followed(host, self._sources if live else ())
         self._kernel = self._listen(subsystems) if live and subsystems else None
         self._kernel_subsystems = subsystems if self._kernel is not None else frozenset()
         own = [
@@ -116,14 +116,9 @@ class Events:
         """Whether a change of anything the source wakes on is noticed without reading the source itself."""
         return not self._has_failed() and source.wakes <= POLLED | self._kernel_subsystems
 
-    @property
-    def followed(self) -> frozenset[str]:
-        """Names of the sources whose files are listed every FOLLOW seconds."""
-        return self._followed.names
-
     def follow(self, names: Collection[str]) -> None:
         """Of these sources; they are those that found something."""
-        self._followed.follow(names, time.monotonic())
+        self.followed.follow(names, time.monotonic())
 
     def replace(self, other: Events) -> None:
         """Close the others and take their place: the next `wait` returns the events that they have pending."""
@@ -142,7 +137,7 @@ class Events:
         missed: its listing is as it was. The next `wait` returns what changes while the scan runs.
         """
         scanned = frozenset(source.name for source in self._sources) if only is None else frozenset(only)
-        self._followed.begin_scan(scanned)
+        self.followed.begin_scan(scanned)
         found = self._compare()
         self._missed |= {reason: names - scanned for reason, names in found.items() if names - scanned}
         try:
@@ -161,7 +156,7 @@ class Events:
             until = burst.due if burst.concerned else deadline
             if now >= until:
                 break
-            comparing = min(self._next_poll, self._followed.due)
+            comparing = min(self._next_poll, self.followed.due)
             burst.add(self._poll_for(min(until, max(comparing, self._failed_until)) - now))
             self._signals.drain()  # also after a signal that asks for nothing, such as that of a timer
         self._signals.drain()
@@ -207,8 +202,8 @@ class Events:
             self._next_poll = time.monotonic() + self._interval
             concerned |= self._compare()
             topics |= self._files.sync() if self._files is not None else frozenset()
-        if (now := time.monotonic()) >= self._followed.due:
-            changed = self._followed.settled(now)
+        if (now := time.monotonic()) >= self.followed.due:
+            changed = self.followed.settled(now)
             concerned |= {f"files that {name} follows changed": frozenset({name}) for name in changed}
         return concerned | {f"files of {topic} changed": frozenset({topic}) for topic in topics}
 

@@ -55,11 +55,6 @@ class Place:
     kind: str
     name: str = ""
 
-    @property
-    def bare(self) -> Place:
-        """The metadata alone of the same."""
-        return Place(self.path, META, METADATA, self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -86,8 +81,8 @@ def place_of(path: str, *, metadata_only: bool = False) -> Place:
     version, parts = "/".join(rest[:depth]), rest[depth:]
     if parts[0] == "namespaces" and len(parts) > 2:
         parts = parts[2:]
-    place = Place(path, version, KINDS.get(parts[0], parts[0]), unquote(parts[1]) if len(parts) > 1 else "")
-    return place.bare if metadata_only else place
+    version, kind = (META, METADATA) if metadata_only else (version, KINDS.get(parts[0], parts[0]))
+    return Place(path, version, kind, unquote(parts[1]) if len(parts) > 1 else "")
 
 
 def parse_page(answer: Any, place: Place) -> Page:

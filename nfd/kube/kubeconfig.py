@@ -59,7 +59,6 @@ class Merged:
 class Chosen:
     """The parts to use; `place` says in words where they are from, `headers` impersonate."""
 
-    context: str
     cluster: Entry
     user: Entry
     namespace: str
@@ -141,7 +140,7 @@ def choose(merged: Merged, choice: Choice) -> Chosen:
     user = _get(merged.users, choice.user or asked, where, "user", by)
     place = f"context {name!r} of kubeconfig {context.path}" if name else f"kubeconfig {cluster.path}"
     namespace = str(context.value.get("namespace") or "")
-    return Chosen(name, cluster, user, namespace, tuple(impersonation(user.value, choice)), place)
+    return Chosen(cluster, user, namespace, tuple(impersonation(user.value, choice)), place)
 
 
 def _get(entries: Mapping[str, Entry], name: str, where: str, kind: str, by: str) -> Entry:

@@ -22,7 +22,7 @@ from nfd.config.named_files import read_bytes
 from nfd.errors import ReportError, said
 from nfd.report import Reply, Report
 from nfd.rpc import LEADER, SERVICE, convert, host_of, is_loopback, seconds_to_wait
-from nfd.rpc.tls import TlsFiles, client_credentials
+from nfd.rpc.tls import TlsFiles
 
 MAX_HOPS = 2
 MAX_ROUNDS = 3
@@ -82,7 +82,8 @@ class Reporter:
             if name:
                 options.append(("grpc.ssl_target_name_override", name))
             try:
-                channel = grpc.secure_channel(target, client_credentials(self.tls), options)
+                pem = self.tls.read()
+                channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(pem.ca, pem.key, pem.cert), options)
             except OSError as error:
                 raise ReportError(f"TLS files: {said(error)}", retry=True) from error
         try:

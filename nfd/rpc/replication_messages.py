@@ -164,17 +164,13 @@ class Encoder:
         self._digests = digests
         self._uses = Uses()
         self._refs: dict[bytes, Refs] = {}
-        self._number = 0
-
-    @property
-    def number(self) -> int:
-        """The number of the last message."""
-        return self._number
+        self.number = 0
+        """That of the last message."""
 
     def encode(self, copies: Iterator[Copy], *, complete: bool = False) -> bytes:
         """The next message, with as many of the copies as it has room for."""
-        self._number += 1
-        message, size = pb.Copies(number=self._number), 0
+        self.number += 1
+        message, size = pb.Copies(number=self.number), 0
         if complete:
             message.complete = True
         while size < LARGE and len(message.copies) < MOST and (one := next(copies, None)) is not None:

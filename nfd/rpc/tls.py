@@ -54,20 +54,16 @@ class TlsFiles:
         return Pem(*(_read(path) if path else None for path in (self.ca, self.cert, self.key)))
 
 
-def client_credentials(files: TlsFiles) -> Any:
-    """Credentials from the current files. Raises: OSError if one cannot be read."""
-    pem = files.read()
-    return grpc.ssl_channel_credentials(pem.ca, pem.key, pem.cert)
-
-
 def server_credentials(tls: ServerTls) -> Any:
-    """Credentials that are read again for each new connection. Raises: OSError as above.
+    """Credentials that are read again for each new connection. Raises: OSError if they cannot be read.
 
     If new ones cannot be read, the error is logged and the previous ones stay in use.
     """
     fetcher = _Fetcher(tls)
     first = fetcher.load()
-    return grpc.dynamic_ssl_server_credentials(first, fetcher, require_client_authentication=fetcher.mutual)
+    return grpc.dynamic_ssl_server_credentials(
+        first, fetcher, require_client_authentication=fetcher.seen.ca is not None
+    )
 
 
 class _Fetcher:
@@ -75,17 +71,13 @@ class _Fetcher:
 
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls
-        self._seen = Pem()
-
-    @property
-    def mutual(self) -> bool:
-        return self._seen.ca is not None
+        self.seen = Pem()
 
     def load(self) -> Any:
         seen = self._tls.read()
-        if seen == self._seen:
+        if seen == self.seen:
             return None
-        self._seen = seen
+        self.seen = seen
         return grpc.ssl_server_certificate_configuration(((seen.key, seen.cert),), seen.ca)
 
     def __call__(self) -> Any:

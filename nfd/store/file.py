@@ -56,7 +56,8 @@ class FileStore:
         self._changed: Callable[[str], None] = lambda name: None
         self._watches: Watches | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._connected = False
+        self.connected = False
+        """Whether the last look at the folder succeeded."""
 
     async def start(self, changed: Callable[[str], None]) -> None:
         """Raises: ConfigError if the folder cannot be made or read."""
@@ -66,14 +67,9 @@ class FileStore:
         except OSError as error:
             raise ConfigError(f"node store {self._folder}: {error.strerror}") from error
         self._changed = changed
-        self._connected = True
+        self.connected = True
         self._listen()
         self._looking = tasks.start("look at the node store", self._look_again)
-
-    @property
-    def connected(self) -> bool:
-        """Whether the last look at the folder succeeded."""
-        return self._connected
 
     def get(self, name: str) -> Node | None:
         entry = self._entries.get(name)
@@ -147,11 +143,11 @@ class FileStore:
         try:
             self._look()
         except OSError as error:
-            if self._connected:
+            if self.connected:
                 _log.warning("cannot read node store", path=self._folder, error=error.strerror)
-            self._connected = False
+            self.connected = False
         else:
-            self._connected = True
+            self.connected = True
 
     def _look(self) -> None:
         """Compare every file with what is known of it."""

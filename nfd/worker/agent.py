@@ -325,7 +325,7 @@ class Agent:
     def _may_be_paused(self, woken: Collection[str]) -> bool:
         """Whether the master is to be asked first: who changes devices under a driver marks the Node before that."""
         sources = self._settings.plan.feature_sources
-        pausable = {one.name for one in sources if one.paused is not None and one.name in self._events.followed}
+        pausable = {one.name for one in sources if one.paused is not None and one.name in self._events.followed.names}
         reported = self._accepted is not None and not self._pace.failures
         return self._settings.publish and reported and bool(pausable & set(woken))
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nfd.config.flags import Extra, Parsed, certificate_files
+from nfd.config.option_values import split_items
 from nfd.errors import ConfigError
 
 MODES = ("token", "mtls", "none")
@@ -55,10 +56,6 @@ def _mode(text: str) -> str:
     return text
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 FLAGS = (
     Extra("auth", f"how workers authenticate: {', '.join(MODES)} (default: depends on the other flags)", "", _mode),
     Extra("insecure", "accept reports in plain text, from anyone, on all addresses", False, switch=True),
@@ -66,7 +63,7 @@ FLAGS = (
     Extra("cert-file", "the master's certificate (PEM)"),
     Extra("key-file", "the master's private key (PEM)"),
     Extra("verify-node-name", "accept reports only for the node that the certificate names", False, switch=True),
-    Extra("worker-accounts", "service accounts of workers, [NAMESPACE/]NAME,…", ("nfd-worker",), _names),
+    Extra("worker-accounts", "service accounts of workers, [NAMESPACE/]NAME,…", ["nfd-worker"], split_items),
     Extra(
         "replication-token-file",
         "this pod's token for other masters, which share their reports then: a projected one for the audience "
