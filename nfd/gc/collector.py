@@ -22,7 +22,9 @@ from nfd.kube.list_pages import list_all, whole
 from nfd.kube.paths import NODES, in_namespace, object_path
 from nfd.names import API_VERSION, NFD_NS
 from nfd.runtime import log, tasks
-from nfd.runtime.http_server import OK, Family, build_family, counter, failures_family, probes, serving
+from nfd.runtime.http_server import OK, serving
+from nfd.runtime.probes import probes
+from nfd.runtime.prometheus import Family, build_family, counter, failures_family
 from nfd.runtime.tasks import Asked
 
 NODE_NAME = f"{NFD_NS}/node-name"

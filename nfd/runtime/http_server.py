@@ -1,4 +1,4 @@
-"""A small HTTP server for probes and metrics, and the text form of metrics.
+"""A small HTTP server, for `nfd.runtime.probes`.
 
 `http.server` costs 7 MiB of memory, more than all the rest of a scan, so this implements the part of HTTP that a
 kubelet and Prometheus need: GET and HEAD, one answer, then close (RFC 9112). One thread serves all clients without
@@ -11,21 +11,14 @@ import errno
 import select
 import socket
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-from nfd.runtime.failures import COUNTS, failed
+from nfd.runtime.failures import failed
 from nfd.runtime.threads import start_thread
 
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-
 MAX_CLIENTS = 32
-STUCK = 300.0
-"""Seconds after which a pass that does not end makes /healthz fail."""
 MAX_REQUEST = 8 * 1024
 """Bytes of a request; the answer to more is 431."""
 PATIENCE = 5.0
@@ -42,87 +35,6 @@ _REASONS = {
 }
 
 
-Sample = tuple[str, Mapping[str, str], float]
-"""Suffix, labels, value: `("_total", {}, 3)`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric."""
-
-    name: str
-    kind: str
-    help: str
-    samples: Iterable[Sample]
-
-
-class Histogram:
-    """How often something took how long; `bounds` are upper ones, in seconds."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = tuple(bounds)
-        self._counts = [0] * (len(self._bounds) + 1)
-        self._seconds = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(self._bounds, seconds)] += 1
-        self._seconds += seconds
-
-    def samples(self, labels: Mapping[str, str]) -> Iterator[Sample]:
-        """Those of a family of the kind `histogram`."""
-        for bound, count in zip((*map(str, self._bounds), "+Inf"), accumulate(self._counts), strict=True):
-            yield "_bucket", {**labels, "le": bound}, count
-        yield "_sum", labels, self._seconds
-        yield "_count", labels, sum(self._counts)
-
-
-def render(families: Iterable[Family], *, openmetrics: bool) -> str:
-    """OpenMetrics 1.0 or the Prometheus text format 0.0.4, which names a counter with its `_total`."""
-    lines: list[str] = []
-    for family in families:
-        name = family.name if openmetrics or family.kind != "counter" else f"{family.name}_total"
-        lines += [f"# HELP {name} {_escape(family.help)}", f"# TYPE {name} {family.kind}"]
-        lines += [f"{family.name}{suffix}{_labels(labels)} {value!r}" for suffix, labels, value in family.samples]
-    return "\n".join([*lines, "# EOF\n" if openmetrics else ""])
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    text = ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
-    return f"{{{text}}}" if text else ""
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def gauge(name: str, about: str, values: float | Mapping[str, float], label: str = "") -> Family:
-    """One value or, with a `label`, one for each value of that."""
-    return Family(name, "gauge", about, _samples("", values, label))
-
-
-def counter(name: str, about: str, counts: float | Mapping[str, float], label: str = "") -> Family:
-    """As `gauge`."""
-    return Family(name, "counter", about, _samples("_total", counts, label))
-
-
-def _samples(suffix: str, values: float | Mapping[str, float], label: str) -> list[Sample]:
-    if isinstance(values, Mapping):
-        return [(suffix, {label: key}, value) for key, value in values.items()]
-    return [(suffix, {}, values)]
-
-
-def build_family(prefix: str, version: str, started: float) -> Family:
-    """`build_info`, as NFD's programs have it."""
-    about = "Start time in seconds since the epoch, with the version as label."
-    return gauge(f"{prefix}build_info", about, {version: started}, "version")
-
-
-def failures_family(prefix: str) -> Family:
-    """How often the parts of this process failed in a way that was not foreseen, by part."""
-    about = "Unexpected errors by task. The program continues. Its log contains the traceback."
-    return counter(f"{prefix}task_failures", about, dict(sorted(COUNTS.items())), "task")
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What to say to a request."""
@@ -135,39 +47,8 @@ class Answer:
 OK = Answer("ok\n")
 
 
-def metrics_answer(families: Iterable[Family], accept: str) -> Answer:
-    """The metrics in the form that an Accept header asks for."""
-    openmetrics = "application/openmetrics-text" in accept
-    return Answer(render(families, openmetrics=openmetrics), content_type=OPENMETRICS if openmetrics else PLAIN)
-
-
-def alive_answer(busy_since: float | None) -> Answer:
-    """`/healthz` of a program whose pass began then, or has time until then for what it does (monotonic seconds; None:
-    it is between two)."""
-    busy = 0.0 if busy_since is None else time.monotonic() - busy_since
-    return Answer(f"busy for {busy:.0f} s\n", 503) if busy > STUCK else OK
-
-
 Handler = Callable[[str, str], Answer | None]
 """Answers a path, given the Accept header; None: no such path. Called in the server's thread."""
-
-
-def probes(
-    alive: Callable[[], Answer], missing: Callable[[], str], families: Callable[[], Iterable[Family]]
-) -> Handler:
-    """What a daemon serves: `/healthz`, `/readyz` (503 while `missing` names what it waits for), and `/metrics`."""
-
-    def answer(path: str, accept: str) -> Answer | None:
-        match path:
-            case "/healthz":
-                return alive()
-            case "/readyz":
-                return Answer(f"{waits}\n", 503) if (waits := missing()) else OK
-            case "/metrics":
-                return metrics_answer(families(), accept)
-        return None
-
-    return answer
 
 
 @dataclass(slots=True)

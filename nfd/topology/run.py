@@ -12,7 +12,8 @@ from nfd.errors import ConfigError, KubeError
 from nfd.host import Host
 from nfd.kube.client import connect
 from nfd.runtime import log, tasks
-from nfd.runtime.http_server import alive_answer, probes, serving
+from nfd.runtime.http_server import serving
+from nfd.runtime.probes import alive_answer, probes
 from nfd.runtime.stdout import say
 from nfd.runtime.tasks import Asked
 from nfd.topology.cli import ACCOUNT, SOCKET, STATE, Config

@@ -16,7 +16,7 @@ from nfd.errors import HostError, NfdError
 from nfd.host import Host
 from nfd.runtime import log
 from nfd.runtime.failures import failed
-from nfd.runtime.http_server import Family, build_family, counter, failures_family
+from nfd.runtime.prometheus import Family, build_family, counter, failures_family
 from nfd.topology import podresources
 from nfd.topology.accounting import EVERY_NAMESPACE, account, counted, excluded_for
 from nfd.topology.allocations import Allocatable, Pod

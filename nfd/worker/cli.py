@@ -34,7 +34,8 @@ from nfd.rpc import host_of, is_loopback, port_problem
 from nfd.runtime import log
 from nfd.runtime.cpu_limit import CpuLimit
 from nfd.runtime.file_watches import Folder, visible_names
-from nfd.runtime.http_server import HttpServer, alive_answer, probes
+from nfd.runtime.http_server import HttpServer
+from nfd.runtime.probes import alive_answer, probes
 from nfd.runtime.signals import Signals
 from nfd.worker.agent import TURN_SECONDS, Agent, WorkerSettings
 from nfd.worker.config import CONFIG_FILE, ENV_PREFIX, WorkerConfig, model

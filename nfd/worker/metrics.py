@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nfd.discovery import Discovery
-from nfd.runtime.http_server import Family, Histogram, build_family, counter, failures_family, gauge
+from nfd.runtime.prometheus import Family, Histogram, build_family, counter, failures_family, gauge
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Upper bounds in seconds, as NFD has them."""

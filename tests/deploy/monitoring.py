@@ -20,7 +20,7 @@ from nfd.master.http import metrics as master
 from nfd.master.http.fleet_metrics import FleetMetrics
 from nfd.master.node.known_rejections import Unwritten
 from nfd.names import NVIDIA_NS
-from nfd.runtime.http_server import Family
+from nfd.runtime.prometheus import Family
 from nfd.store.base import Node
 from nfd.topology.updater import Metrics as TopologyMetrics
 from nfd.worker.metrics import Metrics as WorkerMetrics

@@ -24,7 +24,7 @@ from nfd.rpc.client import Reporter
 from nfd.runtime import failures
 from nfd.runtime.failures import COUNTS
 from nfd.runtime.file_watches import Folder, Watches
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.runtime.signals import Signals
 from nfd.sources import BUILT_IN
 from nfd.worker import agent as agent_module

@@ -12,7 +12,7 @@ from gfd.labels.settings import LabelSettings
 from gfd.nvml.health_and_links import fabric_health
 from gfd.nvml.library import unload
 from nfd.discovery import Discovery
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.worker.metrics import Metrics
 from tests.gfd.machines import H100, at, laid
 from tests.gfd.restarts import alone

@@ -11,7 +11,7 @@ from gfd.source import SOURCE
 from nfd.discovery import Discovery, Plan, discover
 from nfd.host import Host
 from nfd.host.replay import Replay
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.sources import plug_ins
 from nfd.worker.metrics import Metrics
 from tests.gfd.machines import A100, DGX_DISPLAY, GEFORCE, H100, ONE_SLICE, Laid, at, carved, laid

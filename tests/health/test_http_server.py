@@ -13,18 +13,9 @@ import pytest
 
 from nfd.runtime import failures
 from nfd.runtime.failures import COUNTS
-from nfd.runtime.http_server import (
-    MAX_CLIENTS,
-    MAX_REQUEST,
-    OPENMETRICS,
-    STUCK,
-    Answer,
-    Family,
-    HttpServer,
-    alive_answer,
-    failures_family,
-    render,
-)
+from nfd.runtime.http_server import MAX_CLIENTS, MAX_REQUEST, Answer, HttpServer
+from nfd.runtime.probes import STUCK, alive_answer
+from nfd.runtime.prometheus import OPENMETRICS, Family, failures_family, render
 
 BIG = "x" * 3_000_000
 

@@ -19,7 +19,7 @@ from nfd.master.node.writer import PATCHES
 from nfd.master.service import Service
 from nfd.rules.model import Taint
 from nfd.rules.policy import Policy
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.store.base import Kind, trim
 from tests.controlplane.cluster import ControlPlane
 from tests.master.admission import Admission, Hook, webhook

@@ -13,7 +13,7 @@ from nfd.features import Features
 from nfd.master.node.drift import BACKOFF, FREE, WINDOW, Drift
 from nfd.master.node.outcome import Outcome
 from nfd.master.node.shared_labels import SHARED_WAIT
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.store.base import Kind, Patch
 from tests.master.conftest import BOOT, Masters, Worker, send
 from tests.master.places import Cluster, Place, labels_of, notes_of, until

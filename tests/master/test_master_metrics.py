@@ -11,7 +11,7 @@ from nfd.master.node.desired import Contribution
 from nfd.master.service import Options, Service
 from nfd.report import Report
 from nfd.rules.policy import Policy
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from tests.master.conftest import BOOT, Masters, Worker, asking, send
 from tests.master.places import Folder, Place, labels_of, until
 

@@ -10,7 +10,7 @@ import pytest
 from nfd.master.config import NamespaceSelector
 from nfd.master.node.queue import Queue
 from nfd.master.rules.resources import CustomResources
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from tests.controlplane.cluster import ControlPlane
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.custom_resources import API, OTHER, OWN, PCI, Kinds, RuleMasters, rule

@@ -15,7 +15,7 @@ from nfd.kube.client import connect
 from nfd.master.node.desired import Contribution
 from nfd.master.node.outcome import Outcome
 from nfd.report import Report
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError

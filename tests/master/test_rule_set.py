@@ -21,7 +21,7 @@ from nfd.master.rules.suspensions import STRIKES
 from nfd.master.rules.time_slices import Slices
 from nfd.report import Report
 from nfd.rules.policy import Policy
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from tests.master.custom_resources import evaluate
 from tests.rules.clocks import FROZEN
 

@@ -15,7 +15,7 @@ from nfd.errors import Overdue
 from nfd.features import Features
 from nfd.host import Host
 from nfd.report import Reply
-from nfd.runtime.http_server import STUCK, alive_answer
+from nfd.runtime.probes import STUCK, alive_answer
 from nfd.runtime.signals import Signals
 from nfd.runtime.threads import Limits
 from nfd.source import Source

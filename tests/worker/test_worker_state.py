@@ -13,7 +13,7 @@ from nfd.discovery import Discovery, Plan, Scan
 from nfd.errors import ReportError
 from nfd.features import Features
 from nfd.report import State
-from nfd.runtime.http_server import render
+from nfd.runtime.prometheus import render
 from nfd.source import Source
 from nfd.worker.metrics import Metrics
 from nfd.worker.report_content import derive_content, derive_states, doubtful, matches, unused_patterns

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nfd.fleet.gpu_labels import read_gpus
 from nfd.fleet.gpu_resources import differing_resources, is_hami
 from nfd.names import NVIDIA_NS, key_problem
-from nfd.runtime.http_server import Family
+from nfd.runtime.prometheus import Family
 from nfd.store.base import Node
 
 MOST_LABELS = 10

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from nfd.master.node.known_rejections import Unwritten
-from nfd.runtime.http_server import Family, Histogram, failures_family
+from nfd.runtime.prometheus import Family, Histogram, failures_family
 
 PREFIX = "nfd_master_"
 UNWRITTEN = "unwritten_keys"

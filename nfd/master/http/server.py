@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from nfd.master.http.limits import ConnectionLimits, Listener, mark_complete
 from nfd.master.http.metrics import Metrics
 from nfd.runtime.failures import failed
-from nfd.runtime.http_server import metrics_answer
+from nfd.runtime.probes import metrics_answer
 
 _SERVER_LOG = logging.getLogger("nfd.http")
 
