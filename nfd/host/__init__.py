@@ -239,10 +239,9 @@ class Host:
         return notes
 
     def _tree_of(self, path: str) -> Tree:
-        for prefix in _OWN:
-            if self._own is not self._tree and path.startswith(prefix) and not self._tree.has(prefix):
-                return self._own
-        return self._tree
+        if self._own is self._tree or not path.startswith(_OWN):
+            return self._tree
+        return self._tree if self._tree.has(next(filter(path.startswith, _OWN))) else self._own
 
     def _stat(self, path: str) -> os.stat_result | None:
         try:

@@ -125,12 +125,13 @@ def _opener(directory: int, root: Path) -> Callable[[str, int], int]:
 
 def _kernel_opener(directory: int) -> Callable[[str, int], int]:
     syscall = ctypes.CDLL(None, use_errno=True).syscall
-    hows = {flags: _OpenHow(flags, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS) for flags in (READ, LIST, LOOK)}
+    resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS
+    hows = {flags: ctypes.byref(_OpenHow(flags, 0, resolve)) for flags in (READ, LIST, LOOK)}
 
     def in_root(path: str, flags: int) -> int:
         how = hows[flags]
         for _ in range(MAX_LINKS):  # EAGAIN: something was renamed while the kernel followed a ".."
-            descriptor: int = syscall(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), 24)
+            descriptor: int = syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, 24)
             if descriptor >= 0:
                 return descriptor
             if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):

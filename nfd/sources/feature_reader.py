@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from nfd.errors import HostError
 from nfd.features import Features, join
@@ -15,6 +14,7 @@ from nfd.host.pcie import numa_node
 from nfd.source import Partial
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 DENIED = frozenset({errno.EACCES, errno.EPERM})
 """What a security policy answers, today and tomorrow: no reason to wait for a better answer."""
@@ -37,9 +37,11 @@ class FeatureReader:
 
     def text(self, path: str) -> str | None:
         """As `value`, untouched."""
-        with self._isolated():
+        try:
             return self.host.text(path)
-        return None
+        except HostError as error:
+            self._keep(error)
+            return None
 
     def values(self, folder: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """(attribute, value) for each file of the folder that is there; `files` maps attributes to file names."""
@@ -50,9 +52,7 @@ class FeatureReader:
 
     def parsed(self, path: str, parse: Callable[[bytes], T]) -> T | None:
         """`parse` of a file, kept while the file stays the same; None where there is none, as for `value`."""
-        with self._isolated():
-            return self.host.parsed(path, parse)
-        return None
+        return self._isolated(None, self.host.parsed, path, parse)
 
     def has(self, path: str) -> bool:
         """Whether it exists; an error counts as no, and leaves the feature incomplete."""
@@ -60,36 +60,48 @@ class FeatureReader:
 
     def exists(self, path: str) -> bool | None:
         """As `has`, but None after an error, for an answer that is kept."""
-        with self._isolated():
-            return self.host.exists(path)
-        return None
+        return self._isolated(None, self.host.exists, path)
 
     def has_dir(self, path: str) -> bool:
         """As `has`, for a directory."""
-        with self._isolated():
-            return self.host.is_dir(path)
-        return False
+        return self._isolated(False, self.host.is_dir, path)
 
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; an unreadable one is empty and leaves the feature incomplete."""
-        with self._isolated():
-            return self.host.names(path)
-        return ()
+        return self._isolated((), self.host.names, path)
 
     @property
     def failure(self) -> str:
-        """The first error and how many more there were; empty if all went well."""
-        more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
-        return f"{self.errors[0]}{more}" if self.errors else ""
+        return first_of(self.errors)
 
-    @contextmanager
-    def _isolated(self) -> Iterator[None]:
-        """Keeps an error instead of raising it."""
+    def _isolated(self, otherwise: U, read: Callable[..., T], *arguments: Any) -> T | U:
+        """What `read` gives; after an error, which is kept instead of raised, `otherwise`."""
         try:
-            yield
+            return read(*arguments)
         except HostError as error:
-            if error.errno not in NOT_NOW:
-                self.errors.append(error)
+            self._keep(error)
+            return otherwise
+
+    def _keep(self, error: HostError) -> None:
+        if error.errno not in NOT_NOW:
+            self.errors.append(error)
+
+
+def unless_denied(host: Host, read: Callable[[], T], otherwise: U) -> T | U:
+    """What `read` gives; without permission, `otherwise` and a note. Raises: HostError of any other failure."""
+    try:
+        return read()
+    except HostError as error:
+        if error.errno not in DENIED:
+            raise
+        host.note(error.path, error.reason)
+        return otherwise
+
+
+def first_of(errors: Sequence[object]) -> str:
+    """The first error and how many more there were; empty if all went well."""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{errors[0]}{more}" if errors else ""
 
 
 Part = Callable[[FeatureReader], Features]
