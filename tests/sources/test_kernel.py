@@ -14,7 +14,7 @@ from nfd import names
 from nfd.host import MAX_FILE
 from nfd.host.blanks_and_numbers import BLANK
 from nfd.sources import kernel
-from nfd.sources.kernel import kconfig, modules, version
+from nfd.sources.kernel import kconfig
 from tests.sources.hosts import labels_of, make_host, scan
 
 RELEASE = {"proc/sys/kernel/osrelease": "6.1.0-18-amd64\n"}
@@ -40,7 +40,7 @@ RELEASE = {"proc/sys/kernel/osrelease": "6.1.0-18-amd64\n"}
     ],
 )
 def test_parts_of_the_release(release: str, expected: tuple[str | None, ...]) -> None:
-    parts = version.parse(release)
+    parts = kernel.parse_release(release)
     assert tuple(parts.get(name) for name in ("full", "major", "minor", "revision")) == expected
 
 
@@ -138,7 +138,7 @@ def test_the_configuration_is_parsed_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 @given(st.text())
 def test_whatever_the_list_of_modules_holds_is_read(text: str) -> None:
-    for name in modules.parse_loaded(text):
+    for name in kernel.parse_loaded(text):
         assert name
         assert not any(letter in BLANK for letter in name)
 

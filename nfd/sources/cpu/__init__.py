@@ -19,7 +19,7 @@ from nfd.sources.cpu import cpuid_flags, hwcap, power, procinfo, rdt, riscv, sec
 from nfd.sources.cpu.cpuid import EDX, PROBE, Cpuid, parse_cpuid
 from nfd.sources.cpu.cpuid_instruction import read_cpuid_text
 from nfd.sources.cpu.model import read_model
-from nfd.sources.feature_reader import DENIED
+from nfd.sources.feature_reader import DENIED, unless_denied
 
 Attributes = Mapping[str, str]
 Read = Callable[[], Attributes | None]
@@ -60,7 +60,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
     """Read the processors; docstrings of the single readers say from where.
 
     Absent: most things, on most machines; then the feature is there without elements.
-    A feature that cannot be read for a reason that may pass has failed, the others stand.
+    A feature that may not be read is empty. One that cannot be read for another reason has failed, the others stand.
     Raises: HostError if CPUID or the auxiliary vector of a recorded machine is malformed.
     """
     arch = family_of(host.arch())
@@ -85,7 +85,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
     failed: dict[str, str] = {}
     for name, read in readers.items():
         try:
-            elements = _isolated(host, read)
+            elements = unless_denied(host, read, {})
         except HostError as error:
             failed[name] = str(error)
             continue
@@ -121,17 +121,6 @@ def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, R
         "cpu.rdt": lambda: rdt.read_rdt(host, cpuid),
         "cpu.security": lambda: security.read_x86(host, cpuid, found),
     }
-
-
-def _isolated(host: Host, read: Read) -> Attributes | None:
-    """Without permission the feature is empty; after any other failure the last good result stays."""
-    try:
-        return read()
-    except HostError as error:
-        if error.errno not in DENIED:
-            raise
-        host.note(error.path, error.reason)
-        return {}
 
 
 def read_cpuid(host: Host) -> Cpuid:

@@ -6,20 +6,26 @@ Features `kernel.version`, `kernel.config`, `kernel.selinux`, `kernel.kvm` (attr
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
 from nfd.host import Host
-from nfd.host.blanks_and_numbers import BLANK
+from nfd.host.blanks_and_numbers import BLANK, first_word
 from nfd.source import Partial, Source
-from nfd.sources.feature_reader import DENIED, FeatureReader, attributes, gather
-from nfd.sources.kernel import kconfig, modules, version
+from nfd.sources.feature_reader import FeatureReader, attributes, gather, unless_denied
+from nfd.sources.kernel import kconfig
 
 VERSION, CONFIG, SELINUX, KVM = "kernel.version", "kernel.config", "kernel.selinux", "kernel.kvm"
 LOADED, ENABLED, LSM = "kernel.loadedmodule", "kernel.enabledmodule", "kernel.lsm"
-LSM_FILE = "sys/kernel/security/lsm"
+RELEASE_FILE, LOADED_FILE, LSM_FILE = "proc/sys/kernel/osrelease", "proc/modules", "sys/kernel/security/lsm"
+MODULE_FOLDERS = ("lib/modules", "usr/lib/modules")
+"""One place, unless the machine has no link from one to the other."""
+
+_PARTS = re.compile(r"([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-.*)?", re.ASCII | re.DOTALL)
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
 
 class Config(Section):
@@ -38,8 +44,8 @@ def discover(host: Host, config: Config) -> Features | Partial:
         {
             VERSION: read_version,
             CONFIG: lambda reader: read_config(reader, config),
-            LOADED: lambda reader: _flags(LOADED, modules.read_loaded(host)),
-            ENABLED: lambda reader: _flags(ENABLED, modules.read_enabled(reader, release_or_none(host))),
+            LOADED: lambda reader: _flags(LOADED, read_loaded(host)),
+            ENABLED: lambda reader: _flags(ENABLED, read_enabled(reader, release_or_none(host))),
             LSM: read_security_modules,
             SELINUX: read_selinux,
             KVM: read_kvm,
@@ -47,10 +53,16 @@ def discover(host: Host, config: Config) -> Features | Partial:
     )
 
 
+def read_release(host: Host) -> str | None:
+    """The release, as `uname -r` prints it; None if there is none."""
+    text = host.text(RELEASE_FILE)
+    return None if text is None else text.strip(BLANK)
+
+
 def release_or_none(host: Host) -> str | None:
     """The release as part of paths; None if it is unknown, which the version feature reports, or no name of a file."""
     try:
-        release = version.read_release(host)
+        release = read_release(host)
     except HostError:
         return None
     return None if not release or "/" in release or "\0" in release else release
@@ -61,13 +73,25 @@ def read_version(reader: FeatureReader) -> Features:
 
     Reads: proc/sys/kernel/osrelease  (uname(2))
     """
-    release = version.read_release(reader.host)
+    release = read_release(reader.host)
     if release is None:
         return Features()
-    parts = version.parse(release)
+    parts = parse_release(release)
     if parts["full"] != release:
-        reader.host.note(version.RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
+        reader.host.note(RELEASE_FILE, f"{release!r} became {parts['full']!r} to be a label value")
     return attributes(VERSION, parts)
+
+
+def parse_release(release: str) -> dict[str, str]:
+    """`full`, the release with `_` for each character that a label value cannot have and without signs at its ends.
+
+    `major`, `minor` and `revision` where the whole of it is up to three numbers, then nothing or `-` and anything; a
+    number that is not there has no entry. Leading zeros stay, the length is not limited.
+    """
+    full = _ILLEGAL.sub("_", release).strip("-_.")
+    match = _PARTS.fullmatch(full)
+    parts = zip(("major", "minor", "revision"), match.groups() if match else (), strict=False)
+    return {"full": full, **{name: part for name, part in parts if part is not None}}
 
 
 def read_config(reader: FeatureReader, config: Config) -> Features:
@@ -83,19 +107,51 @@ def read_config(reader: FeatureReader, config: Config) -> Features:
     return attributes(CONFIG, options)
 
 
+def read_loaded(host: Host) -> frozenset[str] | None:
+    """Names of the loaded modules; None if the kernel has no list.
+
+    Reads: proc/modules  (proc(5))
+    """
+    text = host.text(LOADED_FILE)
+    return None if text is None else parse_loaded(text)
+
+
+def parse_loaded(text: str) -> frozenset[str]:
+    """The first word of each line; blank lines say nothing."""
+    return frozenset(filter(None, map(first_word, text.split("\n"))))
+
+
+def read_enabled(reader: FeatureReader, release: str | None) -> frozenset[str] | None:
+    """Loaded and built-in modules; None without a list of the built-in ones. Spelled as the files have it.
+
+    Reads: modules.builtin of lib/modules/<release> or usr/lib/modules/<release>  (kernel kbuild/kbuild), proc/modules
+    """
+    if release is None:
+        return None
+    lists = (reader.host.parsed(f"{folder}/{release}/modules.builtin", parse_builtin) for folder in MODULE_FOLDERS)
+    builtin = next((found for found in lists if found is not None), None)
+    if builtin is None:
+        return None
+    try:
+        return builtin | (read_loaded(reader.host) or frozenset())
+    except HostError as error:
+        reader.errors.append(error)
+        return builtin
+
+
+def parse_builtin(data: bytes) -> frozenset[str]:
+    """Base names of the lines that end in `.ko`, without it."""
+    lines = (line.strip(BLANK) for line in data.decode("utf-8", "replace").split("\n"))
+    return frozenset(line.rpartition("/")[2].removesuffix(".ko") for line in lines if line.endswith(".ko"))
+
+
 def read_security_modules(reader: FeatureReader) -> Features:
     """Names of the active security modules, such as `apparmor` and `landlock`; NFD has no such feature.
 
     Reads: sys/kernel/security/lsm  (kernel admin-guide/LSM)
     Absent: without securityfs, or where a security policy denies access, there is no feature.
     """
-    try:
-        text = reader.host.text(LSM_FILE)
-    except HostError as error:
-        if error.errno not in DENIED:
-            raise
-        reader.host.note(error.path, error.reason)
-        text = None
+    text = unless_denied(reader.host, lambda: reader.host.text(LSM_FILE), None)
     if text is None:
         return Features()
     return _flags(LSM, frozenset(name for part in text.split(",") if (name := part.strip(BLANK))))

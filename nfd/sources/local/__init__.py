@@ -15,7 +15,7 @@ from nfd.errors import HostError
 from nfd.features import Features, Labels, printable
 from nfd.host import Host
 from nfd.source import Partial, Source
-from nfd.sources.feature_reader import FeatureReader
+from nfd.sources.feature_reader import FeatureReader, first_of
 from nfd.sources.local.featurefile import Entries, parse
 
 LABEL, FEATURE = "local.label", "local.feature"
@@ -81,7 +81,7 @@ class _Folder:
     def failure(self) -> str:
         """What is wrong with the files; "" if nothing is."""
         crowd = [f"{FOLDER}: {_no_room(self._left_out)}"] if self._left_out else []
-        return _first_of([*self._errors, *crowd])
+        return first_of([*self._errors, *crowd])
 
     def add(self, path: str) -> None:
         """Join a file, or what it said before."""
@@ -139,12 +139,6 @@ def read_file(host: Host, path: str) -> str:
 
 def _kinds(entries: Entries) -> tuple[dict[str, str], dict[str, str]]:
     return entries.labels, entries.features
-
-
-def _first_of(errors: list[str]) -> str:
-    """The first, and how many more there are."""
-    more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
-    return f"{errors[0]}{more}" if errors else ""
 
 
 def _no_room(names: list[str]) -> str:
