@@ -13,10 +13,10 @@ from typing import Protocol
 from gfd import cuda
 from gfd.inventory import MISSING, Driver, Fact, Gpu, Inventory, Node, Trouble, from_json, join_facts, to_json
 from gfd.pci import DEVICES as PCI_DEVICES
-from gfd.pci import NVIDIA, Functions, display_devices, driver_of, is_vfio, read_passed_through, read_vgpu
+from gfd.pci import NVIDIA, Functions, display_devices, driver_of, read_passed_through, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.pcie import numa_node, read_roots
+from nfd.host.pcie import is_vfio, numa_node, read_roots
 from nfd.host.replay import LIBRARY_VARIABLE, Replay
 from nfd.runtime.failures import failed
 from nfd.runtime.threads import start_thread
@@ -189,7 +189,6 @@ def read_machine(host: Host, path: str) -> str:
     return UNKNOWN if text is None else text.strip()
 
 
-STRATEGIES = ("auto", "nvml", "tegra", "vfio")
 PROBE = "nvml"
 NVML_LIBRARY = "libnvidia-ml.so.1"
 

@@ -9,7 +9,6 @@ appendix H, id 0x09) of its configuration space: `VF` and a list of records. Rec
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from gfd.inventory import Gpu, Inventory
 from nfd.config.option_values import parse_integer
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.pcie import driver_in, is_vfio
 from nfd.runtime import tsv_tables
 
 DEVICES = "sys/bus/pci/devices"
@@ -68,8 +68,7 @@ def driver_of(host: Host, address: str) -> str:
     """The kernel driver that has the device, empty if none has."""
     uevent = host.value(f"{DEVICES}/{address}/uevent")
     if uevent is not None:
-        drivers = (line.removeprefix("DRIVER=") for line in uevent.splitlines() if line.startswith("DRIVER="))
-        return next(drivers, "")
+        return driver_in(uevent)
     try:
         folder = host.directory(f"{DEVICES}/{address}")
     except OSError:
@@ -80,15 +79,6 @@ def driver_of(host: Host, address: str) -> str:
         return ""
     finally:
         os.close(folder)
-
-
-def is_vfio(driver: str) -> bool:
-    """Whether a driver gives the device to a virtual machine: vfio-pci, or one of its variants for certain devices.
-
-    All of them end alike, whichever dash is in their names: `nvgrace-gpu-vfio-pci`, `mlx5_vfio_pci` (Linux,
-    drivers/vfio/pci; Documentation/driver-api/vfio-pci-device-specific-driver-acceptance.rst).
-    """
-    return "vfio" in re.split("[-_]", driver)
 
 
 def read_vgpu(host: Host, functions: Functions) -> tuple[bool | None, Vgpu]:

@@ -1,4 +1,4 @@
-"""Where devices are attached, as the links of sysfs into sys/devices tell it: the PCIe root above all."""
+"""What sysfs tells of devices on PCI: where they are attached, by its links into sys/devices, and what drives them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ def of_links(
 def _root(entry: str, target: str) -> str:
     found = _ROOT.search(target)
     return found[1] if found else ""
+
+
+def driver_in(uevent: str) -> str:
+    """The kernel driver that has a device, from the text of its file `uevent`; empty if none has."""
+    return next((line.removeprefix("DRIVER=") for line in uevent.splitlines() if line.startswith("DRIVER=")), "")
+
+
+def is_vfio(driver: str) -> bool:
+    """Whether a driver gives the device to a virtual machine: vfio-pci, or one of its variants for certain devices.
+
+    All of them end alike, whichever dash is in their names: `nvgrace-gpu-vfio-pci`, `mlx5_vfio_pci` (Linux,
+    drivers/vfio/pci; Documentation/driver-api/vfio-pci-device-specific-driver-acceptance.rst).
+    """
+    return "vfio" in re.split("[-_]", driver)
 
 
 def numa_node(text: str | None) -> str | None:

@@ -6,15 +6,17 @@ whether there is a `physfn` (kernel ABI/testing/sysfs-bus-pci). The first three 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from nfd.accelerators.vendors import Vendor
+from nfd.host.pcie import driver_in, is_vfio
 from nfd.sources.feature_reader import FeatureReader
 
 DEVICES = "sys/bus/pci/devices"
 CLASS_DIGITS = 4
+MIB = 1024 * 1024
 
 
 class Ids(NamedTuple):
@@ -41,7 +43,7 @@ class Function(NamedTuple):
     @property
     def is_passed(self) -> bool:
         """Whether it is kept for a virtual machine: by VFIO, under any name its drivers have, or by pci-stub."""
-        return "vfio" in re.split("[-_]", self.driver) or self.driver == "pci-stub"
+        return is_vfio(self.driver) or self.driver == "pci-stub"
 
 
 def read_functions(reading: FeatureReader, wanted: Callable[[Ids], bool]) -> list[Function]:
@@ -60,12 +62,8 @@ def _read_ids(reading: FeatureReader, address: str) -> Ids | None:
 def _read_function(reading: FeatureReader, address: str, ids: Ids) -> Function:
     path = f"{DEVICES}/{address}"
     revision = (reading.value(f"{path}/revision") or "").lower().removeprefix("0x")
-    return Function(address, ids, revision, _driver(reading, path), reading.has(f"{path}/physfn"))
-
-
-def _driver(reading: FeatureReader, path: str) -> str:
-    lines = (reading.text(f"{path}/uevent") or "").splitlines()
-    return next((line.removeprefix("DRIVER=") for line in lines if line.startswith("DRIVER=")), "")
+    driver = driver_in(reading.text(f"{path}/uevent") or "")
+    return Function(address, ids, revision, driver, reading.has(f"{path}/physfn"))
 
 
 def matching(reading: FeatureReader, folder: str, pattern: str) -> Iterator[str]:
@@ -80,6 +78,12 @@ def matching(reading: FeatureReader, folder: str, pattern: str) -> Iterator[str]
 
 
 def first_value(reading: FeatureReader, folder: str, pattern: str) -> str | None:
-    """The first value that is there and not empty, of files that fit a pattern."""
-    values = (reading.value(path) or "" for path in matching(reading, folder, pattern))
+    """The first value that is there and not empty, of files that fit a pattern; None for an empty pattern."""
+    values = (reading.value(path) or "" for path in (matching(reading, folder, pattern) if pattern else ()))
     return next(filter(None, values), None)
+
+
+def read_memory(reading: FeatureReader, function: Function, vendor: Vendor) -> str:
+    """MiB of the whole device that the driver tells, "" if it does not."""
+    text = first_value(reading, function.path, vendor.memory) or ""
+    return str(int(text) // MIB or "") if text.isascii() and text.isdigit() else ""

@@ -8,8 +8,9 @@ from gfd.inventory import Driver, Gpu, Inventory, MigDevice, Node
 from gfd.labels import label
 from gfd.labels.gpus import models
 from gfd.labels.settings import LabelSettings
-from gfd.pci import canonical, is_vfio
+from gfd.pci import canonical
 from gfd.sharing import Sharing
+from nfd.host.pcie import is_vfio
 
 
 def gpu(name: str, memory: int = 100, *, carved: bool = False) -> Gpu:

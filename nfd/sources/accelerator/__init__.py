@@ -7,6 +7,7 @@ and those that the vendor's own labeller writes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated
 
 from nfd.accelerators.vendors import Entry, Vendor, entries_of, load
@@ -18,9 +19,7 @@ from nfd.sources.accelerator import states
 from nfd.sources.accelerator.labels import derive_labels
 from nfd.sources.accelerator.states import DEVICE
 from nfd.sources.feature_reader import FeatureReader, gather
-from nfd.sources.pci_functions import Function, Ids, first_value, read_functions
-
-MIB = 1024 * 1024
+from nfd.sources.pci_functions import Function, Ids, first_value, read_functions, read_memory
 
 
 class Config(Section):
@@ -55,9 +54,10 @@ def read_devices(reading: FeatureReader) -> Features:
     return Features(instances={DEVICE: tuple(found)}) if found else Features()
 
 
-def vendors_of(ids: Ids) -> list[Vendor | str]:
+@cache
+def vendors_of(ids: Ids) -> tuple[Vendor | str, ...]:
     """The vendors that a function may be of; a text says what is wrong with the data of one."""
-    return [_load(entry) for entry in entries_of(ids.vendor, ids.kind)]
+    return tuple(map(_load, entries_of(ids.vendor, ids.kind)))
 
 
 def _load(entry: Entry) -> Vendor | str:
@@ -69,12 +69,11 @@ def _load(entry: Entry) -> Vendor | str:
 
 def read_device(reading: FeatureReader, function: Function, vendor: Vendor) -> Instance:
     model = vendor.model(function.ids.device, function.revision)
-    product = first_value(reading, function.path, vendor.product) if vendor.product else None
     device = {
         "address": function.address,
         "vendor": vendor.name,
         "device": function.ids.device,
-        "product": product or model.product,
+        "product": first_value(reading, function.path, vendor.product) or model.product,
         "family": model.family,
         "memory": "" if model.integrated else read_memory(reading, function, vendor) or str(model.memory or ""),
         "driver": function.driver,
@@ -84,12 +83,6 @@ def read_device(reading: FeatureReader, function: Function, vendor: Vendor) -> I
         "integrated": "true" if model.integrated else "",
     }
     return {key: value for key, value in device.items() if value}
-
-
-def read_memory(reading: FeatureReader, function: Function, vendor: Vendor) -> str:
-    """MiB that the driver tells, "" if it does not."""
-    text = first_value(reading, function.path, vendor.memory) if vendor.memory else None
-    return str(int(text) // MIB or "") if text and text.isascii() and text.isdigit() else ""
 
 
 def resume(found: Features, before: Features) -> Features:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nfd.accelerators.vendors import clean_name, named
 from nfd.features import Features, Instance, Labels
-from nfd.sources.accelerator.states import DEVICE, VFIO, count_failing, state_of, whole_devices
+from nfd.sources.accelerator.states import DEVICE, VFIO, count_failing, state_of
+from nfd.sources.device_labels import same, whole_devices
 
 NVIDIA, NVIDIA_GPU = "nvidia", "nvidia.gpu"
 _BLANK = re.compile(r"\{(\w+)\}")
@@ -73,12 +74,6 @@ def least(devices: Iterable[Instance], key: str) -> dict[str, str]:
     """The memory of the smallest device whose own memory is known."""
     sizes = [int(one["memory"]) for one in devices if "memory" in one]
     return {key: str(min(sizes))} if sizes else {}
-
-
-def same(devices: Iterable[Instance], name: str) -> str:
-    """The value of an attribute that all devices have; "" if they differ."""
-    values = {one.get(name, "") for one in devices}
-    return values.pop() if len(values) == 1 else ""
 
 
 def own(name: str, devices: Sequence[Instance]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nfd.accelerators.vendors import Vendor
 from nfd.features import Features, Instance
+from nfd.sources.device_labels import whole_devices
 from nfd.sources.feature_reader import FeatureReader
 from nfd.sources.pci_functions import Function, first_value
 
@@ -38,11 +39,6 @@ def _is_broken(reading: FeatureReader, function: Function, vendor: Vendor) -> bo
         return False
     statuses = (first_value(reading, function.path, one) for one in vendor.status.files)
     return (next(filter(None, statuses), "") or "").lower() in vendor.status.bad
-
-
-def whole_devices(devices: Sequence[Instance]) -> list[Instance]:
-    """Those that are no virtual function of another one; a virtual machine may have nothing else."""
-    return [one for one in devices if "virtual" not in one] or list(devices)
 
 
 def state_of(devices: Sequence[Instance]) -> str:

@@ -7,16 +7,15 @@ minor,revision} and fw_version/*_fw_version below it; sys/module/amdgpu/{version
 
 from __future__ import annotations
 
-from nfd.accelerators.vendors import Model, Vendor, named
+from nfd.accelerators.vendors import Model, named
 from nfd.features import Instance
 from nfd.sources.feature_reader import FeatureReader
-from nfd.sources.pci_functions import Function, Ids, first_value
+from nfd.sources.pci_functions import Function, Ids, read_memory
 
 GPU, PARTITION, DRIVER = "amd.gpu", "amd.partition", "amd.driver"
 VENDOR, KINDS = "1002", ("0300", "0302", "0380", "1200")
 AMDGPU = "amdgpu"
 MODULE = f"sys/module/{AMDGPU}"
-MIB = 1024 * 1024
 FIRMWARE = {name.upper(): f"{name}_fw_version" for name in ("vce", "uvd", "mc", "me", "pfp", "ce", "rlc", "mec", "smc")}
 FIRMWARE["SDMA0"] = "sdma_fw_version"
 _UNKNOWN = "UNKNOWN"
@@ -65,7 +64,7 @@ def read_gpu(reading: FeatureReader, function: Function, *, firmware: bool = Fal
         "product": reading.value(f"{path}/{vendor.product}") or model.product,
         "family": family_of(chip),
         "chip": chip,
-        "memory": read_memory(reading, path, vendor) or str(model.memory or ""),
+        "memory": read_memory(reading, function, vendor) or str(model.memory or ""),
         "units": str(model.units or ""),
         "driver": function.driver,
         "compute.partition": compute,
@@ -94,11 +93,6 @@ def read_chip(reading: FeatureReader, path: str) -> str:
     folder = f"{path}/ip_discovery/die/0/GC/0"
     parts = [reading.value(f"{folder}/{name}") for name in ("major", "minor", "revision")]
     return ".".join(part for part in parts if part) if all(parts) else ""
-
-
-def read_memory(reading: FeatureReader, path: str, vendor: Vendor) -> str:
-    text = first_value(reading, path, vendor.memory) or ""
-    return str(int(text) // MIB or "") if text.isascii() and text.isdigit() else ""
 
 
 def read_partition(reading: FeatureReader, path: str) -> str:

@@ -16,8 +16,9 @@ from nfd.errors import HostError
 from nfd.features import Instance
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import parse_decimal
-from nfd.sources.amd.gpus import AMDGPU, MIB, is_counted
+from nfd.sources.amd.gpus import AMDGPU, is_counted
 from nfd.sources.feature_reader import DENIED, FeatureReader
+from nfd.sources.pci_functions import MIB
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 GENERATION = "sys/class/kfd/kfd/topology/generation_id"

@@ -9,6 +9,7 @@ from typing import Any
 from nfd.accelerators.vendors import clean_name
 from nfd.features import Features, Instance, Labels
 from nfd.sources.amd.gpus import AMDGPU, DRIVER, FIRMWARE, GPU, PARTITION, is_counted
+from nfd.sources.device_labels import same
 
 PREFIX, BETA = "amd.com/gpu.", "beta.amd.com/gpu."
 
@@ -63,15 +64,10 @@ def single(features: Features, every: Sequence[Instance], gpus: Sequence[Instanc
         "driver-version": driver.get("version", ""),
         "driver-src-version": driver.get("srcversion", ""),
         "compute-memory-partition": "" if layout.startswith("_") or layout.endswith("_") else layout,
-        "compute-partitioning-supported": of_all(gpus, "compute.partitioning"),
-        "memory-partitioning-supported": of_all(gpus, "memory.partitioning"),
+        "compute-partitioning-supported": same(gpus, "compute.partitioning"),
+        "memory-partitioning-supported": same(gpus, "memory.partitioning"),
         "mode": mode(every),
     }
-
-
-def of_all(gpus: Sequence[Instance], name: str) -> str:
-    values = {one.get(name, "") for one in gpus}
-    return values.pop() if len(values) == 1 else ""
 
 
 def mode(gpus: Sequence[Instance]) -> str:
