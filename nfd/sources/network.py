@@ -38,21 +38,16 @@ def discover(host: Host, config: Section) -> Features | Partial:
     sys/class/infiniband/*/{fw_ver,ports/*/{link_layer,state,rate}}  (ABI/stable/sysfs-class-infiniband)
     Absent: no such directory means no feature; a value that the driver does not have now is left out.
     """
-    return gather(host, {DEVICE: read_devices, VIRTUAL: read_virtual, RDMA: read_rdma})
+    devices, virtual = (partial(read_interfaces, hardware=hardware) for hardware in (True, False))
+    return gather(host, {DEVICE: devices, VIRTUAL: virtual, RDMA: read_rdma})
 
 
-def read_devices(reader: FeatureReader) -> Features:
-    """Interfaces with a device behind them. Beyond NFD: `numa_node`, and `pcie_root`, such as `pci0000:64`."""
-    return _read(reader, DEVICE, FILES | HARDWARE_FILES, hardware=True)
+def read_interfaces(reader: FeatureReader, *, hardware: bool) -> Features:
+    """Interfaces with a device behind them, or all others; a dangling device link counts as none.
 
-
-def read_virtual(reader: FeatureReader) -> Features:
-    """All others; a dangling device link counts as none."""
-    return _read(reader, VIRTUAL, FILES, hardware=False)
-
-
-def _read(reader: FeatureReader, feature: str, files: dict[str, str], *, hardware: bool) -> Features:
-    host = reader.host
+    Beyond NFD, with a device: `numa_node`, and `pcie_root`, such as `pci0000:64`.
+    """
+    host, files = reader.host, FILES | HARDWARE_FILES if hardware else FILES
     if not host.exists(INTERFACES):
         return Features()
     found: list[Instance] = []
@@ -62,7 +57,7 @@ def _read(reader: FeatureReader, feature: str, files: dict[str, str], *, hardwar
         if has_device == hardware:
             where = place(reader, f"{folder}/device/numa_node", roots.get(name, "")) if hardware else {}
             found.append({"name": printable(name), **dict(reader.values(folder, files)), **where})
-    return Features(instances={feature: tuple(found)})
+    return Features(instances={DEVICE if hardware else VIRTUAL: tuple(found)})
 
 
 def _has_device(reader: FeatureReader, name: str) -> bool | None:
