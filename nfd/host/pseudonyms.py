@@ -64,14 +64,11 @@ class Pseudonyms:
         address = ipaddress.ip_address(text)
         if address.is_loopback or address.is_unspecified:
             return text
-        number = self._number(f"v{address.version}", str(address))
+        number = self.numbered(f"v{address.version}", str(address))
         return str(_V6[number] if address.version == 6 else _nth_v4(number))
 
     def numbered(self, kind: str, text: str) -> int:
         """1 for the first text of its kind, 2 for the next."""
-        return self._number(kind, text)
-
-    def _number(self, kind: str, text: str) -> int:
         if (kind, text) not in self._fresh:
             self._numbers[kind] += 1
             self._fresh[kind, text] = str(self._numbers[kind])

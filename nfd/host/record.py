@@ -120,12 +120,12 @@ class Recorder(Host):
         """Write the recording and return how many files it has. Raises ConfigError if the directory cannot be used."""
         check_empty(directory)
         scrub = scrubber or Scrubber()
-        probes = {name: scrub.probe(text) for name, text in self._probes.items()}
+        probes = {name: scrub.text(text) for name, text in self._probes.items()}
         record = {
             "probes": {name: text for name, text in probes.items() if name not in PROBE_FILES},
             "failures": {scrub.name(path): answer for path, answer in self._failures.items()},
             "unreachable": {scrub.name(path): answer for path, answer in self._unreachable.items()},
-            "environment": {name: scrub.variable(value) for name, value in self._variables.items()},
+            "environment": {name: scrub.text(value) for name, value in self._variables.items()},
             "time": self._time,
             "folders": [scrub.name(path) for path in sorted(self._empty())],
         }
@@ -188,10 +188,6 @@ class _Target:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
 
-    def folder(self, path: str) -> None:
-        """Make a folder and those above it, unless something else is in the way."""
-        self._folder(path)
-
     def file(self, path: str, data: bytes) -> None:
         where = self._place(path)
         if where is not None and not where.is_dir():
@@ -205,10 +201,11 @@ class _Target:
 
     def _place(self, path: str) -> Path | None:
         above, _, name = path.rpartition("/")
-        folder = self._folder(above)
+        folder = self.folder(above)
         return None if folder is None or name in ("", ".", "..") or self._is_ours(folder / name) else folder / name
 
-    def _folder(self, path: str) -> Path | None:
+    def folder(self, path: str) -> Path | None:
+        """Make a folder and those above it; None if something else is in the way."""
         here = [self._root]
         for part in path.split("/"):
             if part == "..":

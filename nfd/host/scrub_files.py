@@ -22,7 +22,6 @@ _VERSION_FILES = re.compile(
     r".*/[^/]*(?:release|version|modalias|rev|bios|firmware|sku|family|product_name|board_name)[^/]*"
 )
 """What has dots there is no address."""
-_FIELD_FILES = re.compile(r"proc/(?:cpuinfo|sysinfo)|sys/.*/uevent")
 _WRITTEN = re.compile(r"(?:sys|proc|boot|lib|usr)/.*|etc/(?:os-release|nv_tegra_release|machine-id)|cpuid|auxv")
 """By the kernel, its drivers or a distribution."""
 _TOPOLOGY = re.compile(r"sys/.*/kfd/topology/nodes/[^/]*/properties")
@@ -53,17 +52,13 @@ class Scrubber:
         text = data.decode("utf-8", "surrogateescape")
         return self._file(path, text).encode("utf-8", "surrogateescape")
 
-    def probe(self, text: str) -> str:
-        """The text of a probe."""
+    def text(self, text: str) -> str:
+        """The text of a probe, or the value of an environment variable."""
         return self._written.text(text)
 
     def name(self, path: str) -> str:
         """A path: what has an address, a UUID or the like in its name. Numbers with dots in it are versions."""
         return "/".join(self._written.text(part, "version") for part in path.split("/"))
-
-    def variable(self, text: str) -> str:
-        """The value of an environment variable."""
-        return self._written.text(text)
 
     def label(self, key: str, value: str) -> str:
         """What becomes of a label's value that comes from a feature file."""

@@ -152,18 +152,14 @@ def read_rule_file(host: Host, path: str) -> RuleFile:
 def parse_file(data: bytes) -> RuleFile:
     """The rules of a file; a mistake in one or an unknown field of it rejects the file as a whole."""
     try:
-        return _parsed_file(data)
+        parsed = parse_custom_text(data.decode("utf-8", "replace"))
+        wrong = [finding for finding in parsed.findings if not finding.soft or _UNKNOWN.match(finding.reason)]
+        if wrong:
+            return RuleFile(notes=tuple(map(str, wrong)), rejected=str(wrong[0]))
+        return RuleFile(tuple(map(compile_rule, parsed.rules)), tuple(map(str, parsed.findings)))
     except Exception as error:  # a file spoils only itself
         reason = f"cannot be read: {reason_of(error)}"
         return RuleFile(notes=(reason,), rejected=reason)
-
-
-def _parsed_file(data: bytes) -> RuleFile:
-    parsed = parse_custom_text(data.decode("utf-8", "replace"))
-    wrong = [finding for finding in parsed.findings if not finding.soft or _UNKNOWN.match(finding.reason)]
-    if wrong:
-        return RuleFile(notes=tuple(map(str, wrong)), rejected=str(wrong[0]))
-    return RuleFile(tuple(map(compile_rule, parsed.rules)), tuple(map(str, parsed.findings)))
 
 
 def run(rules: Rules, features: Features, watch: Watch | None = None) -> CustomGiven:
