@@ -16,11 +16,11 @@ from gfd.families import Families, overlay
 from gfd.inventory import Inventory, Trouble
 from gfd.labels import label
 from gfd.labels.settings import LabelSettings, settings_for
-from gfd.last_reading import resume
+from gfd.last_reading import gaps, resume
 from gfd.options import KEPT, Choice, Config, Loaded
 from gfd.output import Output
 from gfd.pci import read_functions
-from gfd.previous_labels import complete, is_needed
+from gfd.previous_labels import complete
 from gfd.xid_events import XidEvents
 from nfd import names
 from nfd.config.load import place_of, read_file
@@ -125,6 +125,7 @@ class Agent:
         self._choice = choice
         self._run = run
         self._open_output = open_output
+        self._output: Output | None = None
         self._signals = signals
         self._last: Inventory | None = None
         self._remembered: Labels = {}
@@ -136,27 +137,27 @@ class Agent:
         self._next_look = 0.0
         self._xids: XidEvents | None = None
 
-    def loop(self, output: Output) -> None:
+    def loop(self) -> None:
         """Label, wait, label again; returns when a signal asks for it, or after a single pass.
 
         Raises: InitError, ConfigError, HostError, KubeError from the first pass; from later ones only that nobody reads
         standard output any more.
         """
         try:
-            self._pass(output, first=True)
+            self._pass(first=True)
             while not self._run.loaded.config.flags.gfd.oneshot:
-                self._wait(output)
+                self._wait()
                 if self._signals.stop:
                     return
                 if self._signals.reload:
                     self._signals.reload = False
-                    output = self._reload(output)
-                self._pass(output)
+                    self._reload()
+                self._pass()
         finally:
             if self._xids is not None:
                 self._xids.close()
 
-    def _wait(self, output: Output) -> None:
+    def _wait(self) -> None:
         """Until a signal or the next pass; labels that another program removes are written again at once.
 
         The next pass is after the interval, once the driver's files have changed, or after an Xid. In an infinite
@@ -168,6 +169,7 @@ class Agent:
         step = LONGEST_WAIT if math.isinf(interval) else FOLLOW
         watches = None
         try:
+            output = self._opened()
             watches = output.watch()
             while not (signals.stop or signals.reload) and (left := end - time.monotonic()) > 0:
                 if watches is not None and output.restore():
@@ -188,10 +190,10 @@ class Agent:
             if watches is not None:
                 watches.close()
 
-    def _pass(self, output: Output, *, first: bool = False) -> None:
+    def _pass(self, *, first: bool = False) -> None:
         """One pass; a defect must not end the program."""
         try:
-            self.label(output)
+            self.label()
         except NfdError as error:
             if first or is_unread(error):
                 raise
@@ -201,7 +203,7 @@ class Agent:
                 raise
             failed("pass", error, "cannot write labels")
 
-    def label(self, output: Output) -> None:
+    def label(self) -> None:
         """One pass."""
         run = self._run
         self._files, self._next_look = Settling(list_driver_files(self._host)), time.monotonic() + FOLLOW
@@ -211,6 +213,7 @@ class Agent:
         inventory = replace(inventory, node=replace(inventory.node, timestamp=run.timestamp))
         check(run, inventory, first=self._last is None)
         found = label(inventory, run.settings)
+        output = self._opened()
         labels = self._completed(found.labels, inventory, output)
         self._last = inventory
         legal, notes = cleaned(labels)
@@ -218,6 +221,12 @@ class Agent:
         if output.write(legal):
             _log.info("labels written", labels=len(legal), state=legal.get("nvidia.com/gpu.state"))
         self._remove_previous(output)
+
+    def _opened(self) -> Output:
+        """The output, opened after the devices are read: a missing driver is reported before a missing cluster."""
+        if self._output is None:
+            self._output = self._open_output(self._run.loaded)
+        return self._output
 
     def _with_xids(self, fresh: Inventory, inventory: Inventory) -> Inventory:
         """The inventory with the Xids of its GPUs, if they are wanted; `fresh` is the reading alone."""
@@ -262,12 +271,12 @@ class Agent:
         """Until the first complete reading, missing labels are taken from those of the previous process."""
         if self._last is None:
             self._remembered = output.read()
-        if not is_needed(inventory):
+        if not gaps(inventory):
             self._remembered = {}
         found = complete(labels, self._remembered, inventory)
         return {key: value for key, value in found.items() if self._run.settings.applies(key.partition("/")[2])}
 
-    def _reload(self, output: Output) -> Output:
+    def _reload(self) -> None:
         """Reload the configuration file; an invalid one changes nothing."""
         try:
             loaded = self._choice.load(self._run.loaded)
@@ -278,13 +287,12 @@ class Agent:
             opened = self._open_output(loaded)
         except NfdError as error:
             _log.error("cannot reload the configuration", error=str(error))
-            return output
+            return
         except Exception as error:
             failed("reload", error, "cannot reload the configuration")
-            return output
-        self._run = fresh
+            return
+        self._run, self._output = fresh, opened
         _log.info("configuration reloaded")
-        return opened
 
     def _log_new(self, notes: list[tuple[str, str]]) -> None:
         """Log each note once while it stays the same."""

@@ -10,7 +10,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gfd.options import Choice, Config, Loaded
     from gfd.output import Output
     from nfd.host import Host
-    from nfd.runtime.file_watches import Watches
 
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
@@ -100,9 +99,8 @@ def work(choice: Choice, loaded: Loaded, environment: Mapping[str, str]) -> int:
     host = open_machine(loaded, environment)
     signals = Signals(STOP)
     opening = partial(open_output, guard=signals.interruptible)
-    agent = Agent(host, choice, make_run(loaded, host.now()), opening, signals)
     try:
-        agent.loop(LateOutput(loaded, opening))
+        Agent(host, choice, make_run(loaded, host.now()), opening, signals).loop()
     except Interrupted:
         return int(loaded.config.flags.gfd.oneshot)
     return 0
@@ -133,53 +131,16 @@ def open_output(loaded: Loaded, guard: Guard) -> Output:
     return FileOutput(flags.gfd.output_file) if flags.gfd.output_file else StandardOutput()
 
 
-class LateOutput:
-    """Opens the output after the devices are read: a missing driver is reported before a missing cluster."""
-
-    def __init__(self, loaded: Loaded, opening: Callable[[Loaded], Output]) -> None:
-        self._loaded = loaded
-        self._opening = opening
-        self._output: Output | None = None
-
-    @property
-    def place(self) -> str:
-        return self._opened().place
-
-    @property
-    def identity(self) -> object:
-        return self._opened().identity
-
-    def read(self) -> Mapping[str, str]:
-        return self._opened().read()
-
-    def write(self, labels: Mapping[str, str]) -> bool:
-        return self._opened().write(labels)
-
-    def remove(self) -> None:
-        self._opened().remove()
-
-    def watch(self) -> Watches | None:
-        return self._opened().watch()
-
-    def restore(self) -> bool:
-        return self._opened().restore()
-
-    def _opened(self) -> Output:
-        if self._output is None:
-            self._output = self._opening(self._loaded)
-        return self._output
-
-
 def clean_up(config: Config) -> None:
     """Remove the labels that this program wrote."""
-    from gfd import output
+    from gfd.output import FileOutput
 
     if config.flags.use_node_feature_api and config.node_name:
-        from gfd.nodefeature import remove_node_feature
+        from gfd.nodefeature import make_output
 
-        remove_node_feature(config)
+        make_output(config).remove()
     if config.flags.gfd.output_file:
-        output.remove(config.flags.gfd.output_file)
+        FileOutput(config.flags.gfd.output_file).remove()
 
 
 if __name__ == "__main__":

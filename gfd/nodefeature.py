@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from gfd.options import Config
+from gfd.output import Output
 from nfd.errors import ConfigError, Conflict, KubeError, NotFound, Unavailable
 from nfd.names import NFD_NS
 from nfd.runtime import log, tasks
@@ -32,7 +33,7 @@ _ATTEMPTS = 3
 _log = log.get("gfd")
 
 
-class NodeFeatureOutput:
+class NodeFeatureOutput(Output):
     """The object of one node. Every use opens a connection and closes it; it waits for answers within `guard`."""
 
     def __init__(
@@ -51,10 +52,6 @@ class NodeFeatureOutput:
     def place(self) -> str:
         return f"NodeFeature {self._namespace}/{self._name()}"
 
-    @property
-    def identity(self) -> object:
-        return self.place
-
     def read(self) -> Mapping[str, str]:
         """The labels of the object that is there."""
         found = self._run(self._get)
@@ -67,12 +64,6 @@ class NodeFeatureOutput:
     def remove(self) -> None:
         """Delete the object, if there is one. Raises KubeError."""
         self._run(self._delete)
-
-    def watch(self) -> None:
-        return
-
-    def restore(self) -> bool:
-        return False
 
     def is_served(self) -> bool:
         """Whether the cluster knows NodeFeature objects. Raises KubeError."""
@@ -100,11 +91,10 @@ class NodeFeatureOutput:
                 return False
             try:
                 await client.json("PUT" if found else "POST", self._path() if found else self._folder(), wanted)
+                return True
             except Conflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
-            else:
-                return True
         return False
 
     async def _delete(self, client: KubeClient) -> None:
@@ -174,11 +164,6 @@ def open_node_feature(config: Config, guard: Guard = nullcontext) -> NodeFeature
     path = config.flags.gfd.output_file
     _log.warning("the cluster has no NodeFeature API; writing a feature file", path=path)
     return None
-
-
-def remove_node_feature(config: Config) -> None:
-    """Raises KubeError."""
-    make_output(config).remove()
 
 
 def make_output(config: Config, guard: Guard = nullcontext) -> NodeFeatureOutput:

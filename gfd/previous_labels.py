@@ -20,11 +20,6 @@ _ON_PCI = ("graphics", "compute")
 """Values of `gpu.mode` that only a device on PCI has."""
 
 
-def is_needed(inventory: Inventory) -> bool:
-    """Whether the reading, with all that this process knows from before, leaves something open."""
-    return bool(gaps(inventory))
-
-
 def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory) -> dict[str, str]:
     """The labels, with those of before where the reading leaves something open.
 
@@ -33,7 +28,7 @@ def complete(labels: Labels, remembered: Mapping[str, str], inventory: Inventory
     """
     before = {key.removeprefix(NS): value for key, value in remembered.items()}
     kept = {name: value for name, value in before.items() if name not in _OF_THE_MOMENT}
-    if not is_needed(inventory) or not kept.keys() & {"gpu.product", "gpu.count"}:
+    if not gaps(inventory) or not kept.keys() & {"gpu.product", "gpu.count"}:
         return dict(labels)
     if inventory.trouble is not None or lists_none(inventory):
         state = str(inventory.trouble) if inventory.trouble in OF_LIBRARY else "stale"

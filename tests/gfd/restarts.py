@@ -116,7 +116,7 @@ class Alone:
         self._agent = Agent(self.host, choice, run, lambda loaded: FileOutput(str(self.file)), self.signals)
 
     def go(self) -> dict[str, str]:
-        self._agent.label(FileOutput(str(self.file)))
+        self._agent.label()
         return lasting(dict(line.split("=", 1) for line in self.file.read_text().splitlines()))
 
 

@@ -269,12 +269,12 @@ def test_config_errors_name_file_line_and_key(tmp_path: Path) -> None:
 
 def test_a_reader_never_sees_a_part(tmp_path: Path) -> None:
     """A thousand rewrites under a reader that looks all the time."""
-    from gfd import output
+    from gfd.output import FileOutput, render
 
     path = tmp_path / "gfd"
     contents = [{f"nvidia.com/key-{n}": str(which) * 50 for n in range(40)} for which in range(2)]
-    output.write(str(path), contents[0])
-    whole = {output.render(one) for one in contents}
+    FileOutput(str(path)).write(contents[0])
+    whole = {render(one) for one in contents}
     seen: set[str] = set()
     looks = 0
     done = threading.Event()
@@ -288,7 +288,7 @@ def test_a_reader_never_sees_a_part(tmp_path: Path) -> None:
     reader = threading.Thread(target=look)
     reader.start()
     for number in range(1, 1001):
-        assert output.write(str(path), contents[number % 2])
+        assert FileOutput(str(path)).write(contents[number % 2])
     done.set()
     reader.join()
     assert seen <= whole
@@ -297,19 +297,19 @@ def test_a_reader_never_sees_a_part(tmp_path: Path) -> None:
 
 
 def test_the_mode_is_0644_and_unchanged_content_is_not_rewritten(tmp_path: Path) -> None:
-    from gfd import output
+    from gfd.output import FileOutput
 
     path = tmp_path / "gfd"
     mask = os.umask(0o077)
     try:
-        assert output.write(str(path), {"a": "1", "b": ""})
+        assert FileOutput(str(path)).write({"a": "1", "b": ""})
     finally:
         os.umask(mask)
     before = path.stat()
     assert before.st_mode & 0o777 == 0o644
     assert path.read_text() == "a=1\nb=\n"
-    assert output.read(str(path)) == {"a": "1", "b": ""}
-    assert not output.write(str(path), {"b": "", "a": "1"})
+    assert FileOutput(str(path)).read() == {"a": "1", "b": ""}
+    assert not FileOutput(str(path)).write({"b": "", "a": "1"})
     assert path.stat().st_ino == before.st_ino
 
 

@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 
 from gfd.agent import Agent, make_run
-from gfd.cli import LateOutput
 from gfd.options import Loaded, parse_options
 from gfd.output import Output
 from nfd.errors import KubeError
@@ -30,6 +29,6 @@ def test_the_wait_goes_on_without_an_output(signals: Signals, caplog: pytest.Log
 
     choice, host = parse_options(["--sleep-interval=50ms"], {}), Host("/")
     loaded = choice.load()
-    Agent(host, choice, make_run(loaded, host.now()), refuse, signals)._wait(LateOutput(loaded, refuse))
+    Agent(host, choice, make_run(loaded, host.now()), refuse, signals)._wait()
     (line,) = [one for one in caplog.records if one.getMessage() == "cannot write labels"]
     assert line.__dict__["fields"]["error"] == "the cluster is away"

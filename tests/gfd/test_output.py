@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gfd import output
+from gfd.output import FileOutput
 from nfd.errors import HostError
 from tests.gfd.cases import Start, run_process
 
@@ -41,8 +41,8 @@ def test_what_is_no_file_is_refused_never_read_and_never_removed(make: Callable[
     path = tmp_path / "gfd"
     make(path)
     before = path.lstat()
-    assert output.read(str(path)) == {}
-    for act in (lambda: output.write(str(path), LABELS), lambda: output.remove(str(path))):
+    assert FileOutput(str(path)).read() == {}
+    for act in (lambda: FileOutput(str(path)).write(LABELS), lambda: FileOutput(str(path)).remove()):
         with pytest.raises(HostError, match="is not a regular file"):
             act()
     assert path.lstat().st_ino == before.st_ino
@@ -60,18 +60,18 @@ def test_the_program_cleans_up_nothing_that_it_would_not_write(name: str, tmp_pa
 
 
 def test_a_link_to_a_file_is_removed_and_the_file_stays(tmp_path: Path) -> None:
-    output.write(str(tmp_path / "file"), LABELS)
+    FileOutput(str(tmp_path / "file")).write(LABELS)
     (tmp_path / "gfd").symlink_to("file")
-    output.remove(str(tmp_path / "gfd"))
+    FileOutput(str(tmp_path / "gfd")).remove()
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
-    output.remove(str(tmp_path / "gfd"))
+    FileOutput(str(tmp_path / "gfd")).remove()
 
 
 def test_a_link_to_nothing_is_replaced_but_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "gfd"
     path.symlink_to("nowhere")
     with pytest.raises(HostError, match="is a link to nothing"):
-        output.remove(str(path))
-    assert output.write(str(path), LABELS)
-    assert output.read(str(path)) == LABELS
+        FileOutput(str(path)).remove()
+    assert FileOutput(str(path)).write(LABELS)
+    assert FileOutput(str(path)).read() == LABELS
     assert not path.is_symlink()
