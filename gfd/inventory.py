@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from nfd.features import Features
-
-T = TypeVar("T")
 
 DISPLAY_ONLY = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Names of devices that drive a monitor and do not compute."""

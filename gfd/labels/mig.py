@@ -9,17 +9,11 @@ from gfd.last_reading import is_empty
 from gfd.sharing import GPU, PREFIX, Shared
 from nfd.source import Labelled
 
-_ATTRIBUTES = {
-    "memory": "memory",
-    "multiprocessors": "multiprocessors",
-    "slices.gi": "slices_gi",
-    "slices.ci": "slices_ci",
-    "engines.copy": "engines_copy",
-    "engines.decoder": "engines_decoder",
-    "engines.encoder": "engines_encoder",
-    "engines.jpeg": "engines_jpeg",
-    "engines.ofa": "engines_ofa",
-}
+_ATTRIBUTES = (
+    *("memory", "multiprocessors", "slices.gi", "slices.ci"),
+    *("engines.copy", "engines.decoder", "engines.encoder", "engines.jpeg", "engines.ofa"),
+)
+"""Fields of `MigDevice`, whose names have `_` for the dot."""
 
 
 def devices(inventory: Inventory, settings: LabelSettings) -> Labelled:
@@ -90,6 +84,6 @@ def _labels(prefix: str, found: list[tuple[Gpu, MigDevice]], shared: Shared) -> 
         "count": str(sum(gpu.counts for gpu, _ in found) or len(found)),
         "replicas": str(shared.replicas),
         "sharing-strategy": shared.strategy,
-        **{name: str(getattr(mig, field)) for name, field in _ATTRIBUTES.items()},
+        **{name: str(getattr(mig, name.replace(".", "_"))) for name in _ATTRIBUTES},
     }
     return {f"{prefix}.{name}": value for name, value in labels.items()}

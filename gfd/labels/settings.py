@@ -12,7 +12,6 @@ NONE, SINGLE, MIXED = "none", "single", "mixed"
 MIG_STRATEGIES = (NONE, SINGLE, MIXED)
 
 DEVICE_PLUGIN, DRA = "device-plugin", "dra"
-PROFILES = (DEVICE_PLUGIN, DRA)
 """What hands out the GPUs of a node: the device plugin, or NVIDIA's DRA driver."""
 _OF_DEVICE_PLUGIN = frozenset({"gpu.replicas", "gpu.sharing-strategy", "mps.capable", "mig.strategy", "gfd.timestamp"})
 

@@ -10,7 +10,7 @@ import pynvml
 
 from gfd.inventory import Fact, Gpu, MigDevice, join_facts
 from gfd.nvml.health_and_links import ABSENT, FAILED, PENDING, RECOVERY, FieldValues, read_fabric, read_links, read_pcie
-from gfd.nvml.library import REPLACED, UNKNOWN_HERE, error_text, optional, read_text, text_of
+from gfd.nvml.library import REPLACED, UNKNOWN_HERE, error_text, read_text, read_uuid, text_of
 from gfd.nvml.mig import read_mig
 
 T = TypeVar("T")
@@ -26,7 +26,6 @@ _FIRMWARE = 64
 _NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
 _TELLING = ("name", "memory", "pci_address", "mig_capable")
 """A device that answers none of them, and has no compute capability, does not answer."""
-_UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
 """Compute capabilities of GPUs that share the memory of the machine: Tegra K1, X1, X2, Xavier, Orin, Thor (under two
@@ -61,22 +60,23 @@ class Device:
     def _read(self, handle: Any) -> tuple[int, dict[str, Any]]:
         """Its memory in bytes, 0 if that is not known, and what it is."""
         name = self._ask(Fact.NAME, "name", lambda: read_text("nvmlDeviceGetName", _NAME, handle), frozenset())
-        capable, mode = self._mig_mode(handle)
+        mode = self._ask(Fact.MIG, "MIG mode", lambda: pynvml.nvmlDeviceGetMigMode(handle))
+        current, pending = mode or (0, 0)
         compute = self._ask(
             Fact.COMPUTE, "compute capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), _HERE
         )
         memory, unified = self._memory(handle, compute is not None and tuple(compute) in INTEGRATED)
         return memory, {
             "name": name or "",
-            "uuid": optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, handle), ""),
+            "uuid": read_uuid(handle),
             "pci_address": self._ask(Fact.PCI, "PCI address", lambda: pci_address(handle), _HERE) or "",
             "memory": memory // MIB if memory else None,
             "memory_unified": unified,
             "compute_major": compute[0] if compute else None,
             "compute_minor": compute[1] if compute else None,
-            "mig_capable": capable,
-            "mig_enabled": bool(mode[0]),
-            "mig_changing": mode[0] != mode[1],
+            "mig_capable": None if Fact.MIG in self._unread else mode is not None,
+            "mig_enabled": bool(current),
+            "mig_changing": current != pending,
             "vbios": self._ask(Fact.VBIOS, "VBIOS", lambda: read_text(_VBIOS, _FIRMWARE, handle), ABSENT) or "",
             "gsp": self._ask(Fact.GSP, "GSP firmware", lambda: read_text(_GSP, _FIRMWARE, handle), ABSENT) or "",
         }
@@ -85,36 +85,18 @@ class Device:
         """Whether it is well."""
         values = FieldValues(handle, RECOVERY, PENDING, FAILED)
         flag = pynvml.nvmlDeviceGetUnrepairableMemoryFlag_v1
-        fabric = self._ask(Fact.CLIQUE, "fabric", lambda: read_fabric(handle))
-        links = self._ask(Fact.NVLINK, "NVLink", lambda: read_links(handle), ABSENT)
+        fabric = self._ask(Fact.CLIQUE, "fabric", lambda: read_fabric(handle)) or {}
+        links = self._ask(Fact.NVLINK, "NVLink", lambda: read_links(handle), ABSENT) or {}
         unrepairable = self._ask(Fact.UNREPAIRABLE, "unrepairable memory", lambda: flag(handle), ABSENT)
-        width, widest = self._ask(Fact.PCIE, "PCIe", lambda: read_pcie(handle), ABSENT) or (None, None)
+        lanes = self._ask(Fact.PCIE, "PCIe", lambda: read_pcie(handle), ABSENT) or {}
         return {
-            "clique": fabric.clique if fabric else "",
-            "fabric_state": fabric.state if fabric else "",
-            "fabric_health": fabric.health if fabric else "",
+            **fabric,
+            **links,
+            **lanes,
             "recovery": self._ask(Fact.RECOVERY, "recovery action", values.recovery, ABSENT) or "",
             "remap": self._ask(Fact.REMAP, "row remapping", values.remap, ABSENT) or "",
             "unrepairable": None if unrepairable is None else bool(unrepairable),
-            "nvlink_up": links.up if links else None,
-            "nvlink_count": links.total if links else None,
-            "nvlink_peer": links.peer if links else "",
-            "nvlink_version": links.version if links else "",
-            "nvlink_peers": links.peers if links else None,
-            "pcie_width": width,
-            "pcie_width_max": widest,
         }
-
-    def _mig_mode(self, handle: Any) -> tuple[bool | None, tuple[int, int]]:
-        """Whether the device is capable of MIG (None: not known), current and pending mode."""
-        try:
-            current, pending = pynvml.nvmlDeviceGetMigMode(handle)
-        except pynvml.NVMLError as error:
-            if error.value in UNKNOWN_HERE:
-                return False, (0, 0)
-            self._fails(Fact.MIG, f"MIG mode: {error_text(error)}")
-            return None, (0, 0)
-        return True, (current, pending)
 
     def _memory(self, handle: Any, integrated: bool) -> tuple[int, bool]:
         """Bytes (0: not known), and whether the memory is the machine's.

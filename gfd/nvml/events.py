@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import pynvml
 
-from gfd.nvml.library import LIBRARY, UNKNOWN_HERE, error_text, load, read_text
+from gfd.nvml.library import LIBRARY, UNKNOWN_HERE, error_text, load, read_uuid
 
 XID = pynvml.nvmlEventTypeXidCriticalError
 UNKNOWN_GPU = "-"
@@ -31,7 +31,6 @@ WAIT = 5000
 """Milliseconds of one wait, as in NVIDIA's device plugin (NVIDIA/k8s-device-plugin, internal/rm/health.go)."""
 
 _PR_SET_PDEATHSIG = 1
-_UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 
 def end_with(parent: int) -> None:
@@ -102,14 +101,6 @@ def report(events: Any, wanted: frozenset[int], known: Mapping[int | None, str])
 
 def address_of(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-def read_uuid(handle: Any, otherwise: str) -> str:
-    """A GPU that has fallen off the bus need not say its UUID any more."""
-    try:
-        return read_text("nvmlDeviceGetUUID", _UUID, handle) or otherwise
-    except pynvml.NVMLError:
-        return otherwise
 
 
 def reason_of(error: Exception) -> str:

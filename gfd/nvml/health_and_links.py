@@ -1,10 +1,13 @@
-"""Whether one GPU is well: recorded faults, fabric, NVLinks and PCIe link (NVML API reference, nvml.h)."""
+"""Whether one GPU is well: recorded faults, fabric, NVLinks and PCIe link (NVML API reference, nvml.h).
+
+Values are by the names of the fields of `gfd.inventory.Gpu`; those that are not known are left out.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pynvml
 
@@ -73,18 +76,6 @@ class FieldValues:
         return "pending" if self.get(PENDING) else "none"
 
 
-class Links(NamedTuple):
-    """The NVLinks of a device: how many are up, how many there are; of the first that is up what it leads to, and its
-    version. `peers` are the GPUs that they lead to directly, None where they lead to switches.
-    """
-
-    up: int
-    total: int
-    peer: str = ""
-    version: str = ""
-    peers: int | None = None
-
-
 _PEERS = {
     pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu",
     pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU: "cpu",
@@ -94,8 +85,10 @@ _VERSIONS = ("", "1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0", "6.0")
 """By the number that NVML gives."""
 
 
-def read_links(handle: Any) -> Links | None:
-    """None for a device without NVLink. Raises: NVMLError."""
+def read_links(handle: Any) -> dict[str, int | str | None]:
+    """The NVLinks; nothing for a device without. Peer and version are those of the first that is up; `nvlink_peers` are
+    the GPUs that they lead to directly, None where they lead to switches. Raises: NVMLError.
+    """
     states: list[int] = []
     state = pynvml.nvmlDeviceGetNvLinkState
     try:
@@ -106,12 +99,13 @@ def read_links(handle: Any) -> Links | None:
             raise
     up = [link for link, active in enumerate(states) if active]
     if not up:
-        return Links(0, len(states)) if states else None
+        return {"nvlink_up": 0, "nvlink_count": len(states)} if states else {}
     peer = _PEERS.get(_unless_absent(lambda: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, up[0])), "")
     number = _unless_absent(lambda: pynvml.nvmlDeviceGetNvLinkVersion(handle, up[0])) or 0
     version = _VERSIONS[number] if number < len(_VERSIONS) else ""
     peers = _unless_absent(lambda: count_peers(handle, up)) if peer == "gpu" else None
-    return Links(len(up), len(states), peer, version, peers)
+    found = {"nvlink_up": len(up), "nvlink_count": len(states), "nvlink_peers": peers}
+    return {**found, "nvlink_peer": peer, "nvlink_version": version}
 
 
 def count_peers(handle: Any, links: Sequence[int]) -> int:
@@ -130,21 +124,10 @@ def _unless_absent(ask: Callable[[], T]) -> T | None:
         raise
 
 
-def read_pcie(handle: Any) -> tuple[int, int]:
+def read_pcie(handle: Any) -> dict[str, int]:
     """Lanes in use, and lanes that device and slot have. Raises: NVMLError."""
-    return pynvml.nvmlDeviceGetCurrPcieLinkWidth(handle), pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle)
-
-
-class Fabric(NamedTuple):
-    """The place of a device in an NVLink fabric.
-
-    `clique` is `<cluster uuid>.<clique id>` once the fabric is up, else empty. `state` is empty where there is no
-    fabric, else not-started, in-progress, failed or completed; `health` is empty where it is not known.
-    """
-
-    clique: str
-    state: str
-    health: str
+    width = pynvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+    return {"pcie_width": width, "pcie_width_max": pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle)}
 
 
 _STATES = ("", "not-started", "in-progress", "completed")
@@ -155,19 +138,16 @@ _SUMMARY = {
 }
 
 
-def read_fabric(handle: Any) -> Fabric:
-    """Raises: NVMLError."""
+def read_fabric(handle: Any) -> dict[str, str]:
+    """The place of the device in an NVLink fabric; there is a clique once the fabric is up. Raises: NVMLError."""
     info = _fabric_info(handle)
     state = info.state & 0xFF
     if state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED:
-        return Fabric("", _STATES[state] if state < len(_STATES) else "", "")
+        return {"fabric_state": _STATES[state] if state < len(_STATES) else ""}
     if info.status != pynvml.NVML_SUCCESS:
-        return Fabric("", "failed", "")
-    return Fabric(_clique(info), "completed", fabric_health(getattr(info, "healthMask", 0), _summary(info)))
-
-
-def _summary(info: Any) -> int:
-    return int(getattr(info, "healthSummary", 0)) & 0xFF
+        return {"fabric_state": "failed"}
+    health = fabric_health(getattr(info, "healthMask", 0), int(getattr(info, "healthSummary", 0)) & 0xFF)
+    return {"clique": _clique(info), "fabric_state": "completed", "fabric_health": health}
 
 
 def _clique(info: Any) -> str:

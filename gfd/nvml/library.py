@@ -32,6 +32,7 @@ REPLACED = "\ufffd"
 UNKNOWN_HERE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
 """The device or the library has no such thing: an answer, not a failure."""
 
+_UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
 _NO_DRIVER = frozenset({pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
 
 
@@ -143,6 +144,11 @@ def read_text(function: str, size: int, *handle: Any) -> str:
     call = pynvml._nvmlGetFunctionPointer(function)
     pynvml._nvmlCheckReturn(call(*handle, buffer, ctypes.c_uint(size)))
     return buffer.value.decode("utf-8", "replace")
+
+
+def read_uuid(handle: Any, otherwise: str = "") -> str:
+    """The UUID of a GPU or MIG device; `otherwise` where it cannot be read, as of a GPU that has fallen off the bus."""
+    return optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, handle), "") or otherwise
 
 
 def text_of(struct: ctypes.Structure, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gfd.inventory import MigDevice
-from gfd.nvml.library import attempt, error_text, optional, read_text, text_of
+from gfd.nvml.library import attempt, error_text, optional, read_text, read_uuid, text_of
 
 GPU_INSTANCES: tuple[tuple[int, str], ...] = (
     (1, ""),
@@ -77,7 +77,6 @@ def gigabytes(memory_mb: int, total_bytes: int) -> int:
 _NO_PROFILE = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 _SHARED_ENGINES = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
 _NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
-_UUID = pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 
 class Profiles(NamedTuple):
@@ -116,7 +115,7 @@ def make_device(gpu: int, mig: Any, profile: str, attributes: Any) -> MigDevice:
     return MigDevice(
         gpu,
         profile,
-        uuid=optional(lambda: read_text("nvmlDeviceGetUUID", _UUID, mig), ""),
+        uuid=read_uuid(mig),
         memory=int(attributes.memorySizeMB),
         multiprocessors=attributes.multiprocessorCount,
         slices_gi=attributes.gpuInstanceSliceCount,
