@@ -13,10 +13,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gfd.node_config import FALLBACKS, LABEL, choose
 from gfd.nodefeature import with_client
@@ -33,46 +32,55 @@ if TYPE_CHECKING:
 
 PROCESS = "nvidia-device-plugin"
 NOTHING = "/dev/null"
-VARIABLES: Mapping[str, tuple[str, Any]] = {
-    "NODE_NAME": ("the node; required", ""),
-    "CONFIG_FILE_SRCDIR": ("folder of the configurations; required", ""),
-    "CONFIG_FILE_DST": ("path of the link; required", ""),
-    "NODE_LABEL": ("label of the node that names the configuration", LABEL),
-    "DEFAULT_CONFIG": ("name of the configuration without that label", ""),
-    "FALLBACK_STRATEGIES": ("fallbacks without either, in this order: named, single, empty", ""),
-    "ONESHOT": ("link once and exit", False),
-    "SEND_SIGNAL": ("signal the process after a change", True),
-    "SIGNAL": ("number of that signal", int(signal.SIGHUP)),
-    "PROCESS_TO_SIGNAL": ("argv[0] of the process to signal", PROCESS),
-    "KUBECONFIG": ("kubeconfig file; empty inside a cluster", ""),
-}
-"""Help and default; each is a flag too: `--node-name`."""
 
 _log = log.get("config-manager")
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerSettings:
-    """The environment, read."""
+def parse_fallbacks(text: str) -> tuple[str, ...]:
+    """Raises ValueError for one that does not exist."""
+    fallbacks = tuple(split_items(text))
+    if unknown := [one for one in fallbacks if one not in FALLBACKS]:
+        raise ValueError(f"{unknown[0]!r} is not one of {', '.join(FALLBACKS)}")
+    return fallbacks
+
+
+VARIABLES: Mapping[str, tuple[str, Any, Callable[[str], Any]]] = {
+    "NODE_NAME": ("the node; required", "", str),
+    "CONFIG_FILE_SRCDIR": ("folder of the configurations; required", "", str),
+    "CONFIG_FILE_DST": ("path of the link; required", "", str),
+    "NODE_LABEL": ("label of the node that names the configuration", LABEL, str),
+    "DEFAULT_CONFIG": ("name of the configuration without that label", "", str),
+    "FALLBACK_STRATEGIES": ("fallbacks without either, in this order: named, single, empty", "", parse_fallbacks),
+    "ONESHOT": ("link once and exit", False, parse_bool),
+    "SEND_SIGNAL": ("signal the process after a change", True, parse_bool),
+    "SIGNAL": ("number of that signal", int(signal.SIGHUP), parse_integer),
+    "PROCESS_TO_SIGNAL": ("argv[0] of the process to signal", PROCESS, str),
+    "KUBECONFIG": ("kubeconfig file; empty inside a cluster", "", str),
+}
+"""Help, default, and how the text is read; each is a flag too: `--node-name`."""
+
+
+class ManagerSettings(NamedTuple):
+    """The variables, read, in their order."""
 
     node: str
     source: str
     target: str
-    label: str = LABEL
-    default: str = ""
-    fallbacks: tuple[str, ...] = ()
-    oneshot: bool = False
-    send_signal: bool = True
-    signal: int = signal.SIGHUP
-    process: str = PROCESS
-    kubeconfig: str = ""
+    label: str
+    default: str
+    fallbacks: tuple[str, ...]
+    oneshot: bool
+    send_signal: bool
+    signal: int
+    process: str
+    kubeconfig: str
 
 
 def read_flags(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     """What `--help` or `--version` ask to print, and the variables that flags set. Raises ConfigError."""
     flags = {
         name: Extra(name.lower().replace("_", "-"), text, default, switch=isinstance(default, bool), env=(name,))
-        for name, (text, default) in VARIABLES.items()
+        for name, (text, default, _) in VARIABLES.items()
     }
     about = "Links the configuration that a label of the node names, and signals the process that reads it."
     words = ("version", "v")
@@ -85,27 +93,14 @@ def read_settings(environment: Mapping[str, str]) -> ManagerSettings:
     for name in ("NODE_NAME", "CONFIG_FILE_SRCDIR", "CONFIG_FILE_DST"):
         if not environment.get(name):
             raise ConfigError(f"{name}: must be set")
-    fallbacks = tuple(split_items(environment.get("FALLBACK_STRATEGIES", "")))
-    if unknown := [one for one in fallbacks if one not in FALLBACKS]:
-        raise ConfigError(f"FALLBACK_STRATEGIES: {unknown[0]!r} is not one of {', '.join(FALLBACKS)}")
-    return ManagerSettings(
-        environment["NODE_NAME"],
-        environment["CONFIG_FILE_SRCDIR"],
-        environment["CONFIG_FILE_DST"],
-        environment.get("NODE_LABEL") or LABEL,
-        environment.get("DEFAULT_CONFIG", ""),
-        fallbacks,
-        _read(environment, "ONESHOT", parse_bool, False),
-        _read(environment, "SEND_SIGNAL", parse_bool, True),
-        _read(environment, "SIGNAL", parse_integer, int(signal.SIGHUP)),
-        environment.get("PROCESS_TO_SIGNAL") or PROCESS,
-        environment.get("KUBECONFIG", ""),
-    )
+    found = {name: environment.get(name) or default for name, (_, default, _) in VARIABLES.items()}
+    return ManagerSettings(*(_read(name, value) for name, value in found.items()))
 
 
-def _read(environment: Mapping[str, str], name: str, read: Callable[[str], Any], default: Any) -> Any:
+def _read(name: str, value: Any) -> Any:
+    """The value of a variable; a default that is no text stays as it is."""
     try:
-        return read(environment[name]) if environment.get(name) else default
+        return VARIABLES[name][2](value) if isinstance(value, str) else value
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
 

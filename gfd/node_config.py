@@ -8,11 +8,9 @@ The label `nvidia.com/device-plugin.config` names the configuration. `config-man
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gfd.labels.settings import DEVICE_PLUGIN, DRA
-from gfd.sharing import Sharing
 from nfd import names
 from nfd.config.section import Section
 from nfd.errors import ConfigError
@@ -42,14 +40,6 @@ class NodeConfigs(Section):
     """Name of the configuration for nodes without the label `nvidia.com/device-plugin.config`."""
     fallback_strategies: tuple[Literal["named", "single", "empty"], ...] = ("named", "single")
     """Without label and default: the file called `default`, the only file, or none; the first that is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """What counts of a configuration; None is the worker's own value."""
-
-    mig_strategy: str | None = None
-    sharing: Sharing | None = None
 
 
 def choose(wanted: str, default: str, fallbacks: Sequence[str], names: Sequence[str]) -> str:
@@ -126,25 +116,20 @@ def with_file(host: Host, config: Config) -> Config | None:
     in_use, options = host.good(PLUGIN_D), config.node_configs
     try:
         name = choose(host.node_labels.get(LABEL, ""), options.default, options.fallback_strategies, files)
-        chosen = read_chosen(host, f"{PLUGIN_D}/{name}") if name else Chosen()
+        path = f"{PLUGIN_D}/{name}"
+        chosen = (host.parsed(path, lambda data: parse_chosen(data, path)) if name else None) or {}
         in_use[_IN_USE] = chosen
     except ConfigError as error:
         before = in_use.get(_IN_USE)
-        if not isinstance(before, Chosen):
+        if not isinstance(before, Mapping):
             raise ConfigError(f"node label {LABEL}: {error}") from error
         chosen = before
         host.note(f"node label {LABEL}", f"{error}; the configuration in use stays")
-    changes = {"mig_strategy": chosen.mig_strategy, "sharing": chosen.sharing}
-    return config.model_copy(update={key: value for key, value in changes.items() if value is not None})
+    return config.model_copy(update=chosen)
 
 
-def read_chosen(host: Host, path: str) -> Chosen:
-    """MIG strategy and sharing of a file. Raises ConfigError, HostError."""
-    return host.parsed(path, lambda data: parse_chosen(data, path)) or Chosen()
-
-
-def parse_chosen(data: bytes, path: str) -> Chosen:
-    """Raises ConfigError."""
+def parse_chosen(data: bytes, path: str) -> Mapping[str, Any]:
+    """`mig_strategy` and `sharing` of a file, as far as it sets them. Raises ConfigError."""
     from gfd.options import MIG_STRATEGY, Config, Loaded
     from nfd.config.load import layer_of, load
     from nfd.config.yamltext import parse
@@ -152,6 +137,9 @@ def parse_chosen(data: bytes, path: str) -> Chosen:
     layers = (layer_of(path, parse(data, path)),)
     config = load(Config, layers, strict_text=True).config
     Loaded(config, layers).check_mig_strategy()
-    written = MIG_STRATEGY[0] in config.model_fields_set and "mig_strategy" in config.flags.model_fields_set
-    sharing = "sharing" in config.model_fields_set
-    return Chosen(config.flags.mig_strategy if written else None, config.sharing if sharing else None)
+    chosen: dict[str, Any] = {}
+    if MIG_STRATEGY[0] in config.model_fields_set and "mig_strategy" in config.flags.model_fields_set:
+        chosen["mig_strategy"] = config.flags.mig_strategy
+    if "sharing" in config.model_fields_set:
+        chosen["sharing"] = config.sharing
+    return chosen

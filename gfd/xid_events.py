@@ -159,9 +159,9 @@ class XidEvents:
         assert child.stdout is not None
         output, rest, reason = child.stdout.fileno(), b"", ""
         while self._wanted == wanted and not self._closing:
-            self._orders.wait(None, output)
+            readable = self._orders.wait(None, output)
             self._orders.take()
-            if not is_readable(output):
+            if output not in readable:
                 continue
             piece = os.read(output, _PIECE)
             if not piece:
@@ -206,18 +206,12 @@ class Bell:
         except BlockingIOError:
             return False
 
-    def wait(self, seconds: float | None, *others: int) -> None:
-        """Until it rings, or one of the other descriptors is readable; that long at most."""
+    def wait(self, seconds: float | None, *others: int) -> set[int]:
+        """Until it rings, or one of the other descriptors is readable; that long at most. Returns: those that are."""
         arrival = select.poll()
         for descriptor in (self._descriptor, *others):
             arrival.register(descriptor, select.POLLIN)
-        arrival.poll(None if seconds is None else seconds * 1000)
-
-
-def is_readable(descriptor: int) -> bool:
-    arrival = select.poll()
-    arrival.register(descriptor, select.POLLIN)
-    return bool(arrival.poll(0))
+        return {descriptor for descriptor, _ in arrival.poll(None if seconds is None else seconds * 1000)}
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

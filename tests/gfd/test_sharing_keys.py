@@ -54,7 +54,7 @@ def alone(text: str, folder: Path) -> Sharing:
 
 def named_by_the_node(text: str, folder: Path) -> Sharing:
     """A file of the device plugin that the worker reads."""
-    found = parse_chosen(f"version: v1\nsharing: {{{text}}}\n".encode(), "a").sharing
+    found = parse_chosen(f"version: v1\nsharing: {{{text}}}\n".encode(), "a")["sharing"]
     assert found is not None
     return found
 
