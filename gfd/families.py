@@ -1,4 +1,7 @@
-"""Architectures by compute capability: a built-in table, and rows of the administrator."""
+"""What follows from a compute capability: the architecture, and whether the GPU is a part of a system on a chip.
+
+Architectures are a built-in table, and rows of the administrator.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,11 @@ from nfd.runtime import tsv_tables
 
 Capability = tuple[int, int]
 Families = Mapping[Capability, str]
+
+INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
+"""Compute capabilities of GPUs that share the memory of the machine: Tegra K1, X1, X2, Xavier, Orin, Thor (under two
+numbers), GB10 (https://developer.nvidia.com/cuda/gpus, "Jetson" and "DGX Spark").
+"""
 
 _CAPABILITY = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
+from gfd.families import INTEGRATED
 from gfd.inventory import Fact, Gpu, MigDevice, join_facts
 from gfd.nvml.health_and_links import ABSENT, FAILED, PENDING, RECOVERY, FieldValues, read_fabric, read_links, read_pcie
 from gfd.nvml.library import REPLACED, UNKNOWN_HERE, error_text, read_text, read_uuid, text_of
@@ -26,11 +27,6 @@ _FIRMWARE = 64
 _NAME = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
 _TELLING = ("name", "memory", "pci_address", "mig_capable")
 """A device that answers none of them, and has no compute capability, does not answer."""
-
-INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
-"""Compute capabilities of GPUs that share the memory of the machine: Tegra K1, X1, X2, Xavier, Orin, Thor (under two
-numbers), GB10 (https://developer.nvidia.com/cuda/gpus, "Jetson" and "DGX Spark").
-"""
 
 
 class Device:

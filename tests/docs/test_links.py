@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -65,6 +66,18 @@ def missing_modules(text: str) -> list[str]:
 def test_modules_that_the_code_names_exist(folder: str) -> None:
     found = {str(path.relative_to(ROOT)): missing_modules(path.read_text()) for path in CODE if folder in path.parts}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+PACKAGES = [path for path in CODE if path.name == "__init__.py"]
+NOT_MODULES = {"env", "expandenv", "nfd"}
+"""Words in docstrings of packages that are names of something else."""
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_modules_that_a_package_names_exist(path: Path) -> None:
+    words = re.findall(r"`([a-z_]+)`", ast.get_docstring(ast.parse(path.read_text())) or "")
+    known = {one.stem for one in path.parent.iterdir()} | NOT_MODULES
+    assert [word for word in words if word not in known] == []
 
 
 def test_a_module_that_does_not_exist_is_found() -> None:

@@ -1,4 +1,4 @@
 """`nfd up`: worker and master on this machine.
 
-`command` is the way in. `local_master` is the master, which needs packages of the extra `master`.
+`command` is the way in. `local_master` is the master, which needs the extra packages `nfd-gfd[master]`.
 """
