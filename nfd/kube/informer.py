@@ -314,6 +314,11 @@ class ObjectInformer:
         self._store = Store[dict[str, Any]](dict)
         self._informer = Informer(client, collection, self._store, query={"fieldSelector": f"metadata.name={name}"})
 
+    @property
+    def connected(self) -> bool:
+        """Whether a watch is open now."""
+        return self._informer.connected
+
     async def run(self) -> None:
         """Until cancelled, or until permission to watch the object turns out to be missing: then each `read` is a
         request."""
@@ -328,7 +333,7 @@ class ObjectInformer:
         Raises: KubeError.
         """
         known = next(iter(self._store.items.values()), None)
-        if self._informer.connected and known is not None and not fresh:
+        if self.connected and known is not None and not fresh:
             return copy.deepcopy(known)
         return dict(await read_object(self._client, self.path))
 

@@ -16,7 +16,7 @@ from nfd.labels import Naming
 from nfd.sources import cpu, kernel, local, system
 from nfd.sources.cpu import cpuid_flags, hwcap, model, procinfo, topology
 from nfd.sources.cpu.cpuid import parse_cpuid
-from nfd.sources.kernel import kconfig, modules, version
+from nfd.sources.kernel import kconfig
 from nfd.sources.local import featurefile
 from tests.fuzz import legal
 from tests.fuzz.mutate import Bytes, below, pick
@@ -60,9 +60,8 @@ def run_os_release(data: bytes) -> Made:
 
 
 def run_release(data: bytes) -> Made:
-    return labelled(
-        "kernel", {f"version.{name}": value for name, value in version.parse(text(data).strip()).items() if value}
-    )
+    parts = kernel.parse_release(text(data).strip())
+    return labelled("kernel", {f"version.{name}": value for name, value in parts.items() if value})
 
 
 def run_kconfig(data: bytes) -> Made:
@@ -130,7 +129,7 @@ def run_auxv(data: bytes) -> Made:
 
 
 def run_modules(data: bytes) -> Made:
-    loaded, builtin = modules.parse_loaded(text(data)), modules.parse_builtin(data)
+    loaded, builtin = kernel.parse_loaded(text(data)), kernel.parse_builtin(data)
     check(all(name and not set(name) & set(BLANK) for name in loaded), "a module is one word")
     return f"{len(loaded)} {len(builtin)}", (loaded, builtin)
 
