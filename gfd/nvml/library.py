@@ -85,7 +85,7 @@ def loaded_file() -> tuple[str, int]:
 
 
 def failure(library: str, known: Driver, error: Exception) -> tuple[tuple[Trouble, str], Driver]:
-    """What an error of loading, initialising or counting says: the kind of trouble with its reason, and the driver.
+    """What an error of loading, initialising or counting means: a state with its reason, and the driver.
 
     `known` is the driver as read so far.
     The library is unloaded if its file has been replaced, so that the next reading loads that of the new driver.

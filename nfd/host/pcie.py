@@ -1,4 +1,4 @@
-"""What sysfs tells of devices on PCI: where they are attached, by its links into sys/devices, and what drives them."""
+"""What sysfs says of devices on PCI: where they are attached, by its links into sys/devices, and what drives them."""
 
 from __future__ import annotations
 
