@@ -207,10 +207,11 @@ def trim_annotations(metadata: Mapping[str, Any]) -> Mapping[str, str]:
 
 def texts(values: Mapping[Any, Any], where: str) -> Mapping[str, str]:
     """A mapping of text to text, interned. Raises: ValueError."""
-    for key, value in values.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise ValueError(f"{where}: {str(key)[:80]!r}: {_shown(value)} is not text; quote it")
-    return {sys.intern(key): sys.intern(value) for key, value in values.items()}
+    try:
+        return {sys.intern(key): sys.intern(value) for key, value in values.items()}
+    except TypeError as error:
+        key, value = next(pair for pair in values.items() if {*map(type, pair)} != {str})
+        raise ValueError(f"{where}: {str(key)[:80]!r}: {_shown(value)} is not text; quote it") from error
 
 
 def last_writer(managed: Any) -> str:
