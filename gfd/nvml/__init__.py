@@ -33,12 +33,12 @@ class NvmlReading:
             load(self._library)
             pynvml.nvmlInit()
         except (OSError, pynvml.NVMLError) as error:
-            self._trouble, self._driver = failure(self._library, self._driver, error)
+            self._fail(error)
             return
         try:
             self._read()
         except pynvml.NVMLError as error:
-            self._trouble, self._driver = failure(self._library, self._driver, error)
+            self._fail(error)
         finally:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
@@ -51,6 +51,10 @@ class NvmlReading:
         gpus = tuple(self._gpus.get(index) or Gpu(index, failing=unanswered, mute=1) for index in range(self._count))
         migs = tuple(mig for index in range(self._count) for mig in self._migs.get(index, ()))
         return Inventory("nvml", self._driver, gpus, migs)
+
+    def _fail(self, error: Exception) -> None:
+        trouble, reason, self._driver = failure(self._library, self._driver, error)
+        self._trouble = trouble, reason
 
     def _read(self) -> None:
         failing: list[str] = []

@@ -76,15 +76,19 @@ def loaded_version() -> str:
 
 
 def loaded_file() -> tuple[str, int]:
-    """Path and inode of the loaded library; empty and 0 if none is loaded (proc(5), "maps")."""
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+    """Path and inode of the loaded library; empty and 0 if none is loaded, or if that is unknown (proc(5), "maps")."""
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
         _, _, _, _, inode, *path = line.split(maxsplit=5)
         if path and "/libnvidia-ml.so" in path[0]:
             return path[0], int(inode)
     return "", 0
 
 
-def failure(library: str, known: Driver, error: Exception) -> tuple[tuple[Trouble, str], Driver]:
+def failure(library: str, known: Driver, error: Exception) -> tuple[Trouble, str, Driver]:
     """What an error of loading, initialising or counting means: a state with its reason, and the driver.
 
     `known` is the driver as read so far.
@@ -93,15 +97,15 @@ def failure(library: str, known: Driver, error: Exception) -> tuple[tuple[Troubl
     if isinstance(error, OSError):
         absent = is_absent(library, error)
         trouble = Trouble.NO_DRIVER if absent else Trouble.DRIVER_ERROR
-        return (trouble, str(error)), Driver(library=MISSING if absent else "")
+        return trouble, str(error), Driver(library=MISSING if absent else "")
     code = getattr(error, "value", None)
     reason = f"NVML: {error_text(error)}"
     if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         driver = Driver(library=loaded_version())
         if is_replaced():
             unload()
-        return (Trouble.MISMATCH, reason), driver
-    return (Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR, reason), known
+        return Trouble.MISMATCH, reason, driver
+    return Trouble.NO_DRIVER if code in _NO_DRIVER else Trouble.DRIVER_ERROR, reason, known
 
 
 def is_absent(library: str, error: OSError) -> bool:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -133,9 +133,10 @@ def _entry(point: EntryPoint) -> Entry:
     return Entry(point.attr or point.name, point.name.lower(), package=point.module)
 
 
-def entries_of(pci: str, pci_class: str) -> Iterator[Entry]:
+@cache
+def entries_of(pci: str, pci_class: str) -> tuple[Entry, ...]:
     """The vendors that a PCI function may be of."""
-    return (entry for entry in entries() if entry.pci == pci and pci_class.startswith(entry.classes))
+    return tuple(entry for entry in entries() if entry.pci == pci and pci_class.startswith(entry.classes))
 
 
 @cache

@@ -125,12 +125,12 @@ def names_of(path: str | Path) -> list[Path]:
     path = Path(path)
     folder = path.parent / f"{path.name}.d"  # "." and "/" have no name
     try:
-        names = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+        names = sorted(one for one in folder.iterdir() if not one.name.startswith(".") and not one.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         names = []
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}: {getattr(error, 'strerror', None) or error}") from error
-    return [path, *(name for name in names if not name.is_dir())]
+    return [path, *names]
 
 
 def inline(text: str, name: str = "--options") -> list[Layer]:

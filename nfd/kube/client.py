@@ -6,13 +6,15 @@ session, without its models.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -22,6 +24,7 @@ from aiohttp.abc import AbstractStreamWriter
 from nfd import __version__
 from nfd.errors import (
     ConfigError,
+    Conflict,
     Forbidden,
     Unavailable,
     said,
@@ -38,6 +41,8 @@ TIMEOUT = 30.0
 """Seconds for one request; a watch has its own."""
 FENCE_SLACK = 1.0
 """Seconds that the answer to a fenced request may take longer than the request."""
+ATTEMPTS = 5
+"""Replicas that start together conflict with each other."""
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -46,6 +51,7 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """An answer that is a tenth of the whole object (Kubernetes API concepts, "Metadata-only fetches")."""
 
 _AGENT = f"nfd-master/{__version__}"
+T = TypeVar("T")
 
 
 class Fence(Protocol):
@@ -289,3 +295,15 @@ def _proxy_of_environment(url: str) -> str | None:
     if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
         return None
     return getproxies().get(parts.scheme)
+
+
+async def retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
+    """What the attempt returns; it is repeated after a Conflict, since other replicas write the same object.
+
+    Raises: what the attempt raises; after five attempts, Conflict.
+    """
+    for number in range(1, ATTEMPTS):
+        with suppress(Conflict):
+            return await attempt()
+        await asyncio.sleep(0.2 * number * random.random())
+    return await attempt()

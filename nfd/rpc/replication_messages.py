@@ -8,7 +8,6 @@ so neither keeps more than the latest copies need. A feature belongs to a conten
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -128,10 +127,10 @@ def encode_content(report: Report, refs: Refs, *, sources: bool) -> bytes:
 
 @dataclass(slots=True)
 class Uses:
-    """How many nodes' latest copies use each digest."""
+    """How many nodes' latest copies, or latest reports, use each digest."""
 
     nodes: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    users: Counter[bytes] = field(default_factory=Counter)
+    users: dict[bytes, int] = field(default_factory=dict)
 
     def replace(self, node: str, keys: tuple[bytes, ...]) -> list[bytes]:
         """The node's latest copy uses `keys`. Returns the digests that no copy uses any more."""
@@ -145,13 +144,15 @@ class Uses:
         return self.release(self.nodes.pop(node, ()))
 
     def acquire(self, keys: Iterable[bytes]) -> None:
-        self.users.update(keys)
+        for key in keys:
+            self.users[key] = self.users.get(key, 0) + 1
 
     def release(self, keys: Iterable[bytes]) -> list[bytes]:
         gone = []
         for key in keys:
-            self.users[key] -= 1
-            if not self.users[key]:
+            if left := self.users[key] - 1:
+                self.users[key] = left
+            else:
                 del self.users[key]
                 gone.append(key)
         return gone

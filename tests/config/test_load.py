@@ -196,6 +196,16 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         files(tmp_path / "big")
 
 
+def test_drop_ins_that_cannot_be_examined(tmp_path: Path) -> None:
+    """A link to a name that no file system has; the same happens in a folder that may be listed and not searched."""
+    (tmp_path / "w.conf").write_text("core: {port: 1}")
+    folder = tmp_path / "w.conf.d"
+    folder.mkdir()
+    (folder / "10.conf").symlink_to("x" * 300)
+    with pytest.raises(ConfigError, match=r"w\.conf\.d: File name too long"):
+        files(tmp_path / "w.conf")
+
+
 def test_the_null_device_is_an_empty_file() -> None:
     assert load(Config, files("/dev/null", required=True)) == load(Config, [])
     with pytest.raises(ConfigError, match="/dev/zero: is not a regular file"):

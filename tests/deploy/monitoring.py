@@ -124,6 +124,7 @@ def _alerts_table() -> str:
     for rule in alerts():
         about = rule["annotations"]
         summary = re.sub(r"{{\s*\$labels\.(\w+)\s*}}", r"*\1*", about["summary"])
+        summary = re.sub(r"{{\s*\$value[^}]*Duration\s*}}", "*duration*", summary)
         summary = re.sub(r"{{\s*\$value.*?}}", "*n*", summary)
         severity = rule["labels"]["severity"]
         lines.append(

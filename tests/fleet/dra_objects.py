@@ -282,10 +282,10 @@ CASES: dict[str, Case] = {
         [claim("monitor", "admin-access", "gpu-0", namespace="dra-admin", adminAccess=True)],
         [(DRIVER, 1, 1, 0)],
     ),
-    "incomplete": Case(
-        [resource_slice("incomplete", _gpus(4), of=2)],
-        [claim("early", "incomplete", "gpu-0")],
-        problems=[f"DRA pool incomplete of {DRIVER} is incomplete: 1 of 2 slices"],
+    "missing-slice": Case(
+        [resource_slice("missing-slice", _gpus(4), of=2)],
+        [claim("early", "missing-slice", "gpu-0")],
+        problems=[f"DRA pool missing-slice of {DRIVER} is incomplete: 1 of 2 slices"],
     ),
     "two-generations": Case(
         [resource_slice("two-generations", _gpus(4)), resource_slice("two-generations", _gpus(2), generation=2)],

@@ -148,8 +148,8 @@ def test_the_commands(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -
     assert [line.split() for line in pods.splitlines() if "dra/t " in line] == [
         ["mig-on-demand", "dra/t", f"{DRIVER}/mig-3g.40gb", "1", "gpu-0-mig-3g40gb-0", "dra/three"]
     ]
-    table, _ = run(plane, capsys, "nodes", "incomplete", "full-gpus")
-    assert f"DRA pool incomplete of {DRIVER} is incomplete: 1 of 2 slices" in table
+    table, _ = run(plane, capsys, "nodes", "missing-slice", "full-gpus")
+    assert f"DRA pool missing-slice of {DRIVER} is incomplete: 1 of 2 slices" in table
     assert "no device plug-in" not in table
     plane.request("PATCH", "/api/v1/nodes/full-gpus", {"metadata": {"labels": {"nvidia.com/gpu.count": "7"}}})
     explained, _ = run(plane, capsys, "explain", "full-gpus", "nvidia.com/gpu.count")

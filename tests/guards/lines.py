@@ -27,6 +27,12 @@ ATTRIBUTION = (
         "if False:",
         "tests/sources/test_amd.py::test_what_is_not_known_otherwise_is_unknown",
     ),
+    Guard(  # nor that a vendor's data cannot be loaded
+        "nfd/sources/accelerator/__init__.py",
+        'reading.errors.append(HostError("nfd.accelerators", str(error)))',
+        "pass",
+        "tests/sources/test_accelerator.py::test_without_the_data_of_a_vendor_nothing_of_it_is_removed",
+    ),
     Guard(  # nor that it has fewer partitions
         "nfd/sources/amd/kfd.py",
         "if nodes and complete:",

@@ -102,7 +102,7 @@ def test_devices_of_the_selected_nodes(url: str, browser: Browser) -> None:
     for name in ("full-gpus", "both-kinds", "shared-capacity", "amd-partitions-on-demand", "several-vendors"):
         open_with(browser, url, name)
         assert shown(browser) == expected(name), name
-    open_with(browser, url, "incomplete")
+    open_with(browser, url, "missing-slice")
     assert shown(browser) == {}
     browser.open(f"{url}#{quote(json.dumps({'n': 'both-kinds'}))}")
     browser.until(lambda: "gpu.nvidia.com 1 taken · 0 free" in browser.text("#node-about"))

@@ -5,11 +5,15 @@ Machines are made by hand, with the PCI ids of the vendors' data.
 
 from __future__ import annotations
 
+import errno
+import pkgutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from nfd.accelerators.vendors import BUILT_IN, entries, load, parse
+from nfd.accelerators.vendors import BUILT_IN, entries, entries_of, load, parse
+from nfd.source import Partial
 from nfd.sources import accelerator
 from tests.sources.hosts import Counting, labels_of, make_host, scan
 
@@ -145,6 +149,32 @@ def test_without_an_accelerator_a_scan_is_one_listing(tmp_path: Path) -> None:
     assert host.seen == [f"{PCI}/"]
 
 
+def test_without_the_data_of_a_vendor_nothing_of_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as for want of file descriptors: the other vendors are read, and the next scan tries again."""
+    host = make_host(tmp_path, {**GAUDI, **MI300X})
+    before = scan(host, accelerator.SOURCE)
+
+    def get_data(package: str, name: str) -> bytes | None:
+        if name == "habana.yaml":
+            raise OSError(errno.EMFILE, "Too many open files")
+        return pkgutil.get_data(package, name)
+
+    load.cache_clear()
+    monkeypatch.setattr("nfd.accelerators.vendors.pkgutil", SimpleNamespace(get_data=get_data))
+    found = accelerator.discover(host, accelerator.Config())
+    assert isinstance(found, Partial)
+    assert [one["vendor"] for one in found.features.instances[accelerator.DEVICE]] == ["amd"]
+    assert "habana.yaml: OSError: [Errno 24] Too many open files" in found.failed[accelerator.DEVICE]
+    kept = scan(host, accelerator.SOURCE, before)
+    assert kept.scans["accelerator"].error is not None
+    assert len(kept.features.instances[accelerator.DEVICE]) == 2
+    assert "accelerator" in kept.label_errors
+    monkeypatch.undo()
+    again = accelerator.discover(host, accelerator.Config())
+    assert not isinstance(again, Partial)
+    assert [one["vendor"] for one in again.instances[accelerator.DEVICE]] == ["amd", "habana"]
+
+
 def test_a_plug_in_adds_a_vendor_with_one_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Installed as pip does: a package with the file, and an entry point."""
     site = tmp_path / "site"
@@ -159,7 +189,7 @@ def test_a_plug_in_adds_a_vendor_with_one_data_file(tmp_path: Path, monkeypatch:
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
     monkeypatch.syspath_prepend(str(site))
-    known = (entries, accelerator.vendors_of)
+    known = (entries, entries_of)
     for one in known:
         one.cache_clear()
     try:

@@ -36,10 +36,10 @@ COUNTERS = {
     "node_update_requests": Counter("Reconciliations of nodes, including repeated ones."),
     "node_updates": Counter("Reconciliations that changed a node."),
     "node_update_failures": Counter("Reconciliations that failed. The master tries again."),
-    "node_labels_rejected": Counter("Labels that a report or rule requested and the policy does not allow."),
-    "node_extendedresources_rejected": Counter("Requested extended resources that the policy does not allow."),
-    "node_annotations_rejected": Counter("Requested annotations that the policy does not allow."),
-    "node_taints_rejected": Counter("Requested taints that the policy does not allow."),
+    "node_labels_rejected": Counter("Labels that a report or rule requested and the configuration does not allow."),
+    "node_extendedresources_rejected": Counter("Requested extended resources that the configuration does not allow."),
+    "node_annotations_rejected": Counter("Requested annotations that the configuration does not allow."),
+    "node_taints_rejected": Counter("Requested taints that the configuration does not allow."),
     "node_patches": Counter(
         "PATCH requests for nodes by result. written: the API server accepted the request. conflict: the node had "
         "changed, so the master plans again. refused: the API server rejected the content, so the master finds the "

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from nfd.errors import KubeError
-from nfd.kube.client import KubeClient
+from nfd.kube.client import KubeClient, retry_on_conflict
 from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import CONFIG_MAPS, SECRETS, in_namespace
 from nfd.master.security.authority import (
@@ -32,7 +32,7 @@ from nfd.master.security.authority import (
     read_authorities,
     write_authorities,
 )
-from nfd.master.security.proof_key import ENTRY, in_turn
+from nfd.master.security.proof_key import ENTRY
 from nfd.report_request import ENTRY as EPOCH
 from nfd.rpc.tls import Pem
 from nfd.runtime import log, tasks
@@ -108,7 +108,7 @@ class Certificates:
         """One round, repeated while races are lost. Returns False if the API server failed; known data are used
         then."""
         try:
-            self._signer = await in_turn(self.advance)
+            self._signer = await retry_on_conflict(self.advance)
         except (KubeError, ValueError) as error:
             _log.warning("cannot renew certificates", path=self._secret.path, error=error)
         if self._signer is not None:

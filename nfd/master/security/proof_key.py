@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nfd.errors import Conflict, KubeError, NotFound, Unavailable
-from nfd.kube.client import KubeClient
+from nfd.errors import KubeError, NotFound, Unavailable
+from nfd.kube.client import KubeClient, retry_on_conflict
 from nfd.kube.informer import ObjectInformer
 from nfd.kube.paths import SECRETS, in_namespace
 from nfd.master.node.proof import KEY_SIZE, Proof
@@ -32,10 +31,7 @@ INTERVAL = 60.0
 """Seconds between two reads of the Secret."""
 WITHIN = 10.0
 """Seconds that the start waits for the API server; then it continues without the key, and tries again."""
-RACES = 5
-"""Attempts in one round: replicas that start together conflict with each other."""
 
-T = TypeVar("T")
 _log = log.get("master")
 
 
@@ -69,7 +65,7 @@ class SecretKey:
     async def look(self, *, make: bool = True) -> bool:
         """Read the key, and make it if there is none. Returns whether the API server answered."""
         try:
-            key = await in_turn(self._read) if make else _key_of(await self._secret.read(fresh=True))
+            key = await retry_on_conflict(self._read) if make else _key_of(await self._secret.read(fresh=True))
         except (KubeError, ValueError) as error:
             self._log_failure(error)
             return not isinstance(error, Unavailable)
@@ -106,15 +102,6 @@ class SecretKey:
         if (problem := str(error)) != self._problem:
             self._problem = problem
             _log.warning("no key in the Secret: lists on nodes are not proven", path=self._secret.path, error=error)
-
-
-async def in_turn(attempt: Callable[[], Awaitable[T]]) -> T:
-    """What the attempt gives, repeated while other replicas are faster. Raises: what it raises, at last Conflict."""
-    for race in range(1, RACES):
-        with suppress(Conflict):
-            return await attempt()
-        await asyncio.sleep(0.2 * race * random.random())
-    return await attempt()
 
 
 def file_key(folder: Path) -> Proof:

@@ -6,12 +6,12 @@ and those that the vendor's own labeller writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from nfd.accelerators.vendors import Entry, Vendor, entries_of, load
+from nfd.accelerators.vendors import Vendor, entries_of, load
 from nfd.config.section import Distinct, Section
+from nfd.errors import HostError
 from nfd.features import Features, Instance
 from nfd.host import Host
 from nfd.source import Labelled, Partial, Source
@@ -45,26 +45,20 @@ def read_devices(reading: FeatureReader) -> Features:
     device), `driver`, `version`, `state`; `virtual` and `integrated` are `true` or missing.
     """
     found: list[Instance] = []
-    for function in read_functions(reading, lambda ids: bool(vendors_of(ids))):
-        for vendor in vendors_of(function.ids):
-            if isinstance(vendor, str):
-                reading.host.note("nfd.accelerators", vendor)
-            elif vendor.has(function.ids.device, function.ids.kind):
+    for function in read_functions(reading, lambda ids: bool(entries_of(ids.vendor, ids.kind))):
+        for vendor in vendors_of(reading, function.ids):
+            if vendor.has(function.ids.device, function.ids.kind):
                 found.append(read_device(reading, function, vendor))
     return Features(instances={DEVICE: tuple(found)}) if found else Features()
 
 
-@cache
-def vendors_of(ids: Ids) -> tuple[Vendor | str, ...]:
-    """The vendors that a function may be of; a text says what is wrong with the data of one."""
-    return tuple(map(_load, entries_of(ids.vendor, ids.kind)))
-
-
-def _load(entry: Entry) -> Vendor | str:
-    try:
-        return load(entry)
-    except ValueError as error:
-        return str(error)
+def vendors_of(reading: FeatureReader, ids: Ids) -> Iterator[Vendor]:
+    """The vendors that a function may be of. If the data of one cannot be loaded, the feature is incomplete."""
+    for entry in entries_of(ids.vendor, ids.kind):
+        try:
+            yield load(entry)
+        except ValueError as error:
+            reading.errors.append(HostError("nfd.accelerators", str(error)))
 
 
 def read_device(reading: FeatureReader, function: Function, vendor: Vendor) -> Instance:

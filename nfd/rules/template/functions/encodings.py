@@ -96,8 +96,9 @@ def _hexdigest(algorithm: str, text: str) -> str:
     return hashlib.new(algorithm, encode(text), usedforsecurity=False).hexdigest()
 
 
-for _algorithm in ("sha1", "sha256", "sha512"):
-    function(f"{_algorithm}sum", "string")(partial(_hexdigest, _algorithm))
+function("sha1sum", "string")(partial(_hexdigest, "sha1"))
+function("sha256sum", "string")(partial(_hexdigest, "sha256"))
+function("sha512sum", "string")(partial(_hexdigest, "sha512"))
 
 
 @function("adler32sum", "string")
