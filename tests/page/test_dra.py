@@ -98,7 +98,7 @@ def test_devices_of_the_selected_nodes(url: str, browser: Browser) -> None:
     open_with(browser, url, *CASES)
     assert shown(browser) == expected(*CASES)
     assert browser.text("#dra-note") == "1 pool cannot be counted: nfd nodes --problems says why"
-    browser.until(lambda: any("DRA pool incomplete" in text for text in browser.texts("#problem .name")))
+    browser.until(lambda: any("DRA pool missing-slice" in text for text in browser.texts("#problem .name")))
     for name in ("full-gpus", "both-kinds", "shared-capacity", "amd-partitions-on-demand", "several-vendors"):
         open_with(browser, url, name)
         assert shown(browser) == expected(name), name
