@@ -33,6 +33,7 @@ from nfd.kube.credentials import Credentials
 from nfd.kube.error_responses import error_of
 from nfd.kube.kubeconfig import SHAPE, Choice, choose, impersonation, listed_files, read_kubeconfigs
 from nfd.kube.server_time import ServerTime
+from nfd.runtime.malloc import absent
 
 NO_CHOICE = Choice()
 CONNECTIONS = 36
@@ -250,7 +251,8 @@ async def connect(kubeconfig: str = "", choice: Choice = NO_CHOICE) -> KubeClien
     """
     if os.path.expanduser("~") == "~":  # noqa: PTH111
         os.environ["HOME"] = "/"  # as container runtimes do; without a home the library fails while it is imported
-    from kubernetes import aio  # 50 MiB of generated models: only for who talks to a cluster
+    with absent("kubernetes_validate"):  # optional, and unused here: with its libraries, half a second and 20 MiB
+        from kubernetes import aio  # 50 MiB of generated models: only for who talks to a cluster
 
     client, config = cast(Any, aio.client), cast(Any, aio.config)
     configuration = client.Configuration()
