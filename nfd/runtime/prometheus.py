@@ -83,7 +83,7 @@ def _samples(suffix: str, values: float | Mapping[str, float], label: str) -> li
 
 def build_family(prefix: str, version: str, started: float) -> Family:
     """`build_info`, as NFD's programs have it."""
-    about = "Start time in seconds since the epoch, with the version as label."
+    about = "The label is the version of the program. The value is its start time, in seconds since 1970."
     return gauge(f"{prefix}build_info", about, {version: started}, "version")
 
 

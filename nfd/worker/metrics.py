@@ -48,10 +48,13 @@ class Metrics:
         yield Family(
             "nfd_worker_feature_discovery_duration_seconds",
             "histogram",
-            "Time of a scan of all sources.",
+            "Time of a full scan.",
             self.durations.samples({"node": self.node}),
         )
-        about = "Scans by kind. full: all sources that the timer reads. partial: the sources that an event concerns."
+        about = (
+            "Scans by kind. full: the scans at the interval core.sleepInterval, and those at the start and after a "
+            "change of the configuration. partial: scans of only those sources that an event concerns."
+        )
         yield counter("nfd_worker_scans", about, {"full": self.full_scans, "partial": self.partial_scans}, "kind")
         yield from self._sources()
         yield from self._reports(now)

@@ -25,9 +25,11 @@ MOST_SERIES = 100
 OK = "ok"
 NODE = "node_name"
 """Not `node`, which scraping sets to the node of the master's pod."""
-_INFO = "1 for each Node. The metric has those labels of the Node that featureInfoLabels lists."
+_INFO = "1 for each Node. The labels of the series are the labels of the Node that featureInfoLabels lists."
 _NODES = "Nodes with NVIDIA GPUs by product and state. The state is ok if there is no problem."
-_GPUS = "NVIDIA GPUs or MIG devices by product and state: usable, failing, or missing (on PCI, but neither of these)."
+_GPUS = (
+    "NVIDIA GPUs or MIG devices by product and state: usable, failing, or missing (on PCI, neither usable nor failing)."
+)
 _DIFFERING = "Nodes whose amount of a GPU resource differs from the amount in their labels."
 Sample = tuple[str, Mapping[str, str], float]
 _ODD = re.compile(r"[^a-zA-Z0-9_]")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from nfd.master.node.known_rejections import Unwritten
-from nfd.runtime.prometheus import Family, Histogram, failures_family
+from nfd.runtime.prometheus import Family, Histogram, build_family, failures_family
 
 PREFIX = "nfd_master_"
 UNWRITTEN = "unwritten_keys"
@@ -42,15 +42,15 @@ COUNTERS = {
     "node_taints_rejected": Counter("Requested taints that the configuration does not allow."),
     "node_patches": Counter(
         "PATCH requests for nodes by result. written: the API server accepted the request. conflict: the node had "
-        "changed, so the master plans again. refused: the API server rejected the content, so the master finds the "
-        "rejected keys and leaves them out. failed: any other error. The master tries again.",
+        "changed, so the master calculates its changes again. refused: the API server rejected the content, so the "
+        "master finds the rejected keys and leaves them out. failed: any other error. The master tries again.",
         {"result": (PATCHED, CONFLICT, REFUSED, FAILED)},
     ),
     "node_keys_removed": Counter(
         "Keys removed from nodes by cause. scan: a new scan no longer finds the feature. rule: the NodeFeatureRule no "
-        "longer requests the key. object: the NodeFeature object no longer requests it. policy: the configuration no "
-        "longer allows it. silence: the worker has sent no report for longer than staleAfter. unknown: the origin of "
-        "the key is unknown.",
+        "longer requests the key. object: the NodeFeature object no longer requests the key. policy: the configuration "
+        "no longer allows the key. silence: the worker has sent no report for longer than staleAfter. unknown: nothing "
+        "proves where the key came from.",
         {"kind": _KINDS, "cause": _CAUSES},
     ),
     "reports": Counter("Reports accepted from workers."),
@@ -60,7 +60,7 @@ COUNTERS = {
         {"code": _CODES},
     ),
     "report_requests": Counter(
-        "Times that this master asked all workers to report because it knew the features of too few nodes."
+        "Times that this master asked all workers to report, because the master knew the features of too few nodes."
     ),
     "drift_restored": Counter(
         "Keys and conditions managed by nfd that the master restored after another writer changed or removed them."
@@ -71,10 +71,10 @@ COUNTERS = {
     "node_feature_group_update_requests": Counter("PATCH requests for the status of NodeFeatureGroups."),
 }
 GAUGES = {
-    "nodes": "Nodes known from the node store.",
+    "nodes": "Node objects that the master watches.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
     "reports_known": "Nodes whose features are known. The master evaluates rules for these nodes.",
-    "reports_replicated": "Reports that another master has confirmed.",
+    "reports_replicated": "Reports of which another master has confirmed a copy.",
     "snapshot_age_seconds": "Seconds since the master last wrote a snapshot of the reports.",
     "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
@@ -91,16 +91,18 @@ GAUGES = {
     "malformed_objects": "Custom resources that are invalid and ignored.",
 }
 _UNWRITTEN = (
-    "Nodes that lack a key that they should have. An admission policy or webhook rejects the key, or another product "
-    "has set a label that it shares with nfd to another value. Key * stands for every change of a node."
+    "Nodes on which a key cannot be changed. The label by names the admission policy or webhook that rejects the "
+    "change. It is validation if the API server itself rejects the change. For nvidia.com/gpu.present and "
+    "nvidia.com/gpu.clique, it can also name a product that has set another value. Key * stands for every change of a "
+    "node."
 )
 RULE_EVALUATION = "nodefeaturerule_processing_duration_seconds"
 PLAN = "node_plan_duration_seconds"
 PATCH = "node_patch_duration_seconds"
 _FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
 HISTOGRAMS = {
-    RULE_EVALUATION: ("Time to evaluate all rules over one node.", _FAST),
-    PLAN: ("Time to plan one node, including its rules if they have to be evaluated.", _FAST),
+    RULE_EVALUATION: ("Time to evaluate all rules on one node.", _FAST),
+    PLAN: ("Time to calculate the changes of one node, with the evaluation of the rules if that is necessary.", _FAST),
     PATCH: ("Time of a PATCH request for a node.", (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)),
 }
 _REJECTED = {
@@ -144,9 +146,7 @@ class Metrics:
 
     def families(self) -> Iterator[Family]:
         """All series."""
-        version, started = self._build
-        about = "Start time in seconds since the epoch, with the version as label."
-        yield Family(f"{PREFIX}build_info", "gauge", about, [("", {"version": version}, started)])
+        yield build_family(PREFIX, *self._build)
         for name, counter in COUNTERS.items():
             samples = [
                 ("_total", dict(zip(counter.labels, place, strict=True)), count)
