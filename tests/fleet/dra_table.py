@@ -9,10 +9,13 @@ from tests.fleet.dra_objects import CASES, Case
 NAME = "docs/dra.md"
 ABOUT = {
     "full-gpus": "8 GPUs. Two pods share a claim for 2 GPUs. Another claim holds 1 GPU, and no pod uses it",
-    "static-mig": "2 GPUs, one of them divided into 7 MIG devices. Two claims hold one MIG device each",
-    "mig-on-demand": "one GPU. The driver creates a MIG device when a claim requests it. One is allocated",
+    "static-mig": "2 GPUs. One was divided into 7 MIG devices before the driver started. "
+    "Two claims hold one MIG device each",
+    "mig-on-demand": "one GPU. The driver creates a MIG device when a claim requests it. "
+    "A claim holds a MIG device `3g.40gb`, so the GPU counts as allocated",
     "time-sliced": "2 GPUs. Three pods share one of them through one claim",
-    "shared-capacity": "2 GPUs that several claims can share. Two claims take parts of the memory of the same GPU",
+    "shared-capacity": "2 GPUs that several claims can share. Two claims take 20 GiB and 40 GiB "
+    "of the memory of the same GPU. The memory is counted in MiB",
     "admin-access": "one GPU, and a claim with `adminAccess`",
     "missing-slice": "one of two ResourceSlices is missing",
     "two-generations": "a ResourceSlice of an older generation exists. The newest has 2 GPUs, and a claim holds one",
@@ -21,8 +24,9 @@ ABOUT = {
     "both-kinds": "the device plugin and the DRA driver run on one node",
     "amd-gpus": "3 GPUs. One of them has a taint, and a claim holds another one",
     "amd-partitions": "2 GPUs that were divided before the driver started. A claim holds 2 partitions",
-    "amd-partitions-on-demand": "2 GPUs with AutoPartition. Claims hold 3 partitions of one GPU, in memory mode NPS4. "
-    "So the driver taints the devices of all other memory modes, also on the second GPU",
+    "amd-partitions-on-demand": "2 GPUs with AutoPartition. Claims hold 3 partitions of the first GPU, in memory mode "
+    "NPS4. So the first GPU counts as allocated. The driver taints all devices of other memory modes, on both GPUs. "
+    "This includes the second GPU as a whole",
     "intel-gpus": "4 GPUs, and a claim for 2 of them",
     "gaudi": "8 Gaudi devices, all in one claim",
     "several-vendors": "the drivers of NVIDIA and AWS. Their devices have the same names",
