@@ -68,8 +68,8 @@ def timestamp(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """When.
 
     Labels:
-        gfd.timestamp = number: a time in seconds since the epoch. The worker writes the time at which the values that it
-            reads from the GPUs last changed. `gpu-feature-discovery` writes the time at which it started or last
+        gfd.timestamp = number: a time in seconds since the epoch. The worker writes the time at which the values that
+            it reads from the GPUs last changed. `gpu-feature-discovery` writes the time at which it started or last
             reloaded its configuration
     """
     when = inventory.node.timestamp
