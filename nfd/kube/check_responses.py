@@ -8,6 +8,7 @@ as a change.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,10 @@ EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 _LONGEST_REASON = 500
 """Characters of what an error event says."""
 _ADVICE = "is this a Kubernetes API server?"
+_BEGINNING = re.compile(
+    rb'\{"kind":"\w+","apiVersion":"[\w./]+","metadata":\{"name":"[^"\\]*","uid":"[^"\\]*","resourceVersion":"(\w+)"'
+)
+"""Of an object without a namespace: the order of the fields in ObjectMeta (Kubernetes API reference)."""
 Json = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace, "" if there is none, and name of an object."""
@@ -158,6 +163,12 @@ def parse_event(line: bytes, place: Place) -> Event:
     if kind != "BOOKMARK" and not _is_named(item):
         raise _unavailable(f"{what}: not an event of a {place.kind}", event)
     return Event(kind, item, version)
+
+
+def version_at_beginning(answer: bytes) -> str:
+    """The version of an object that has no namespace, without parsing it; "" if the answer has another form."""
+    found = _BEGINNING.match(answer)
+    return found[1].decode() if found is not None else ""
 
 
 def identity(item: Json) -> Key:

@@ -13,7 +13,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -129,10 +129,9 @@ class KubeClient:
         (no answer, 429, 5xx).
         """
         limit = aiohttp.ClientTimeout(total=self.timeout)
-        url = self._url(request)
-        body: bytes | aiohttp.Payload | None = request.body
+        query, body = request.query, cast("bytes | aiohttp.Payload | None", request.body)
         if request.fenced:
-            url, body = self._fenced(request)
+            query, body = self._fenced(request)
             limit = aiohttp.ClientTimeout(total=self.fence.seconds + FENCE_SLACK)
         if read_timeout is not None:
             limit = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=read_timeout)
@@ -140,7 +139,7 @@ class KubeClient:
         try:
             async with self._session().request(
                 request.method,
-                url,
+                self._url(request.path, query),
                 data=body,
                 headers=await self._headers(request),
                 timeout=limit,
@@ -167,18 +166,17 @@ class KubeClient:
         session: aiohttp.ClientSession = self._rest.pool_manager
         return session
 
-    def _fenced(self, request: Request) -> tuple[str, aiohttp.Payload]:
+    def _fenced(self, request: Request) -> tuple[Mapping[str, str], aiohttp.Payload]:
         """The server drops what it cannot do in time, and nothing is sent once this master no longer leads.
 
         Raises: Unavailable if that is so already.
         """
         self.fence.check()
         limit = {"timeout": f"{round(self.fence.seconds * 1000)}ms"}
-        return self._url(replace(request, query={**request.query, **limit})), _Fenced(request.body or b"", self.fence)
+        return {**request.query, **limit}, _Fenced(request.body or b"", self.fence)
 
-    def _url(self, request: Request) -> str:
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        return f"{self._configuration.host}{request.path}{query}"
+    def _url(self, path: str, query: Mapping[str, str]) -> str:
+        return f"{self._configuration.host}{path}{f'?{urlencode(query)}' if query else ''}"
 
     async def _headers(self, request: Request) -> dict[str, str]:
         headers = {"Accept": request.accept, "User-Agent": _AGENT}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from nfd.errors import KubeError, Unavailable
-from nfd.kube.check_responses import Place, check_object, place_of
+from nfd.kube.check_responses import Place, check_object, place_of, version_at_beginning
 from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, KubeClient, Request
 from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
 from nfd.kube.paths import NODES, object_path
@@ -76,12 +76,14 @@ class KubeStore:
         )
         async with self._client.open(request) as response:
             data = await response.read()
+        known = self.get(name)
+        if known is not None and known.version == version_at_beginning(data):  # the watch was faster, as it often is
+            return known
         try:
             answer = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise Unavailable(f"PATCH {object_path(NODES, name)}: the answer is not JSON: {error}") from error
         node = self._node_of(answer, place_of(object_path(NODES, name), metadata_only=not whole), "PATCH")
-        known = self.get(name)
         if not whole and known is not None and known.uid == node.uid and known is not node:
             rest = ("boot_id", "resources", "allocatable", "taints", "spec", "conditions")
             node = replace(node, **{name: getattr(known, name) for name in rest})

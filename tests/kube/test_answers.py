@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from nfd.errors import Expired, Unavailable
-from nfd.kube.check_responses import check_object, check_review, check_token_review, parse_event, parse_page, place_of
+from nfd.kube.check_responses import (
+    check_object,
+    check_review,
+    check_token_review,
+    parse_event,
+    parse_page,
+    place_of,
+    version_at_beginning,
+)
 
 NODES = "/api/v1/nodes"
 RULES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
@@ -201,3 +209,22 @@ def test_a_review_that_is_none(spoil: Spoil) -> None:
     spoil(answer)
     with pytest.raises(Unavailable):
         check_token_review(answer, place_of(REVIEWS))
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7","labels":{}}}', "7"),
+        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7', ""),
+        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":""}}', ""),
+        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a\\",\\"uid","uid":"u","resourceVersion":"7"}}', ""),
+        ('{"kind":"Node","apiVersion":"v1","metadata":{"labels":{"resourceVersion":"7"},"name":"a"}}', ""),
+        ('{"metadata":{"name":"a","uid":"u","resourceVersion":"7"},"kind":"Node","apiVersion":"v1"}', ""),
+        ('{ "kind": "Node", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}', ""),
+        ("", ""),
+        ("<html>", ""),
+    ],
+)
+def test_the_version_of_an_answer_that_is_not_parsed(answer: str, version: str) -> None:
+    """Whatever else the API server writes is parsed as a whole."""
+    assert version_at_beginning(answer.encode()) == version

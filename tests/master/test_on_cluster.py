@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
-from nfd.kube.client import connect
+from nfd.kube.check_responses import version_at_beginning
+from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, Request, connect
+from nfd.kube.paths import NODES, object_path
 from nfd.master.node.desired import Contribution
 from nfd.master.node.outcome import Outcome
 from nfd.report import Report
@@ -268,6 +270,19 @@ async def test_store_pages_patches_and_errors(place: Cluster, name: str, control
         await store.close()
         for one in names:
             place.delete(one)
+
+
+@pytest.mark.parametrize("accept", [JSON, METADATA_ONLY])
+async def test_answers_begin_with_the_version(place: Cluster, name: str, accept: str) -> None:
+    """So an answer that says what the watch has brought is not parsed."""
+    place.create(name, {}, {}, BOOT)
+    client = await connect(str(place.plane.kubeconfig))
+    body = b'{"metadata":{"labels":{"resourceVersion":"1"}}}'
+    request = Request("PATCH", object_path(NODES, name), {}, body, MERGE_PATCH, accept)
+    async with client.open(request) as response:
+        answer = await response.read()
+    assert version_at_beginning(answer) == json.loads(answer)["metadata"]["resourceVersion"]
+    await client.close()
 
 
 async def test_rights_that_stay_missing_are_told(control_plane: ControlPlane) -> None:
