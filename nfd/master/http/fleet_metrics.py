@@ -28,7 +28,7 @@ NODE = "node_name"
 _INFO = "1 for each Node. The labels of the series are the labels of the Node that featureInfoLabels lists."
 _NODES = "Nodes with NVIDIA GPUs by product and state. The state is ok if there is no problem."
 _GPUS = (
-    "NVIDIA GPUs or MIG devices by product and state: usable, failing, or missing (on PCI, neither usable nor failing)."
+    "NVIDIA GPUs or MIG devices by product and state. Missing: the device is on PCI, but is neither usable nor failing."
 )
 _DIFFERING = "Nodes whose amount of a GPU resource differs from the amount in their labels."
 Sample = tuple[str, Mapping[str, str], float]
