@@ -25,7 +25,7 @@ MOST_SERIES = 100
 OK = "ok"
 NODE = "node_name"
 """Not `node`, which scraping sets to the node of the master's pod."""
-_INFO = "1 for each Node. The labels of the series are the labels of the Node that featureInfoLabels lists."
+_INFO = "1 for each Node. The option featureInfoLabels lists the labels of the Node that become labels of the series."
 _NODES = "Nodes with NVIDIA GPUs by product and state. The state is ok if there is no problem."
 _GPUS = (
     "NVIDIA GPUs or MIG devices by product and state. Missing: the device is on PCI, but is neither usable nor failing."

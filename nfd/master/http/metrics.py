@@ -74,7 +74,7 @@ GAUGES = {
     "nodes": "Node objects that the master watches.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
     "reports_known": "Nodes whose features are known. The master evaluates rules for these nodes.",
-    "reports_replicated": "Reports that another master has copied, as it has confirmed.",
+    "reports_replicated": "Reports of which another master has a copy. It has confirmed these copies.",
     "snapshot_age_seconds": "Seconds since the master last wrote a snapshot of the reports.",
     "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
@@ -91,7 +91,7 @@ GAUGES = {
     "malformed_objects": "Custom resources that are invalid and ignored.",
 }
 _UNWRITTEN = (
-    "Nodes on which a key cannot be changed. The label by names the admission policy or webhook that rejects the "
+    "Nodes on which a key cannot be changed. The label `by` names the admission policy or webhook that rejects the "
     "change. It is validation if the API server itself rejects the change. For nvidia.com/gpu.present and "
     "nvidia.com/gpu.clique, it can also name a product that has set another value. If the key is *, every change of "
     "the node is rejected."
