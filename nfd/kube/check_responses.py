@@ -43,7 +43,8 @@ _LONGEST_REASON = 500
 """Characters of what an error event says."""
 _ADVICE = "is this a Kubernetes API server?"
 _BEGINNING = re.compile(
-    rb'\{"kind":"\w+","apiVersion":"[\w./]+","metadata":\{"name":"[^"\\]*","uid":"[^"\\]*","resourceVersion":"(\w+)"'
+    rb'\{"kind":"\w+","apiVersion":"[\w./]+",'
+    rb'"metadata":\{"name":"([^"\\]+)","uid":"([^"\\]+)","resourceVersion":"(\w+)"'
 )
 """Of an object without a namespace: the order of the fields in ObjectMeta (Kubernetes API reference)."""
 Json = Mapping[str, Any]
@@ -165,10 +166,10 @@ def parse_event(line: bytes, place: Place) -> Event:
     return Event(kind, item, version)
 
 
-def version_at_beginning(answer: bytes) -> str:
-    """The version of an object that has no namespace, without parsing it; "" if the answer has another form."""
+def identified(answer: bytes) -> tuple[str, str, str] | None:
+    """Name, uid and version of an object that has no namespace, without parsing it; None for another beginning."""
     found = _BEGINNING.match(answer)
-    return found[1].decode() if found is not None else ""
+    return (found[1].decode(), found[2].decode(), found[3].decode()) if found is not None else None
 
 
 def identity(item: Json) -> Key:

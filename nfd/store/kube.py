@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from nfd.errors import KubeError, Unavailable
-from nfd.kube.check_responses import Place, check_object, place_of, version_at_beginning
+from nfd.kube.check_responses import Place, check_object, identified, place_of
 from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, KubeClient, Request
 from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
 from nfd.kube.paths import NODES, object_path
@@ -77,7 +77,7 @@ class KubeStore:
         async with self._client.open(request) as response:
             data = await response.read()
         known = self.get(name)
-        if known is not None and known.version == version_at_beginning(data):  # the watch was faster, as it often is
+        if known is not None and identified(data) == (name, known.uid, known.version):  # the watch was faster
             return known
         try:
             answer = json.loads(data)

@@ -15,10 +15,10 @@ from nfd.kube.check_responses import (
     check_object,
     check_review,
     check_token_review,
+    identified,
     parse_event,
     parse_page,
     place_of,
-    version_at_beginning,
 )
 
 NODES = "/api/v1/nodes"
@@ -212,19 +212,23 @@ def test_a_review_that_is_none(spoil: Spoil) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "version"),
+    "answer",
     [
-        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7","labels":{}}}', "7"),
-        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7', ""),
-        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":""}}', ""),
-        ('{"kind":"Node","apiVersion":"v1","metadata":{"name":"a\\",\\"uid","uid":"u","resourceVersion":"7"}}', ""),
-        ('{"kind":"Node","apiVersion":"v1","metadata":{"labels":{"resourceVersion":"7"},"name":"a"}}', ""),
-        ('{"metadata":{"name":"a","uid":"u","resourceVersion":"7"},"kind":"Node","apiVersion":"v1"}', ""),
-        ('{ "kind": "Node", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}', ""),
-        ("", ""),
-        ("<html>", ""),
+        '{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7',
+        '{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":""}}',
+        '{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"","resourceVersion":"7"}}',
+        '{"kind":"Node","apiVersion":"v1","metadata":{"name":"a\\",\\"uid","uid":"u","resourceVersion":"7"}}',
+        '{"kind":"Node","apiVersion":"v1","metadata":{"labels":{"resourceVersion":"7"},"name":"a","uid":"u"}}',
+        '{"metadata":{"name":"a","uid":"u","resourceVersion":"7"},"kind":"Node","apiVersion":"v1"}',
+        '{ "kind": "Node", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}',
+        "",
+        "<html>",
     ],
 )
-def test_the_version_of_an_answer_that_is_not_parsed(answer: str, version: str) -> None:
-    """Whatever else the API server writes is parsed as a whole."""
-    assert version_at_beginning(answer.encode()) == version
+def test_answers_that_have_to_be_parsed(answer: str) -> None:
+    assert identified(answer.encode()) is None
+
+
+def test_an_answer_that_says_at_its_beginning_what_it_is() -> None:
+    answer = b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"7","labels":{}}}'
+    assert identified(answer) == ("a", "u", "7")

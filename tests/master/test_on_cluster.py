@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
-from nfd.kube.check_responses import version_at_beginning
+from nfd.kube.check_responses import identified
 from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, Request, connect
 from nfd.kube.paths import NODES, object_path
 from nfd.master.node.desired import Contribution
@@ -273,16 +274,44 @@ async def test_store_pages_patches_and_errors(place: Cluster, name: str, control
 
 
 @pytest.mark.parametrize("accept", [JSON, METADATA_ONLY])
-async def test_answers_begin_with_the_version(place: Cluster, name: str, accept: str) -> None:
+async def test_answers_begin_with_name_uid_and_version(place: Cluster, name: str, accept: str) -> None:
     """So an answer that says what the watch has brought is not parsed."""
     place.create(name, {}, {}, BOOT)
     client = await connect(str(place.plane.kubeconfig))
     body = b'{"metadata":{"labels":{"resourceVersion":"1"}}}'
-    request = Request("PATCH", object_path(NODES, name), {}, body, MERGE_PATCH, accept)
-    async with client.open(request) as response:
-        answer = await response.read()
-    assert version_at_beginning(answer) == json.loads(answer)["metadata"]["resourceVersion"]
-    await client.close()
+    try:
+        async with client.open(Request("PATCH", object_path(NODES, name), {}, body, MERGE_PATCH, accept)) as response:
+            answer = await response.read()
+    finally:
+        await client.close()
+    said = json.loads(answer)["metadata"]
+    assert identified(answer) == (name, said["uid"], said["resourceVersion"])
+
+
+async def test_an_answer_that_the_watch_has_brought_is_not_parsed(
+    place: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one of another Node, or of another version, is."""
+    place.create(name, {}, {}, BOOT)
+    store = await place.open()
+    try:
+        await store.start(lambda changed: None)
+        await until(lambda: store.get(name) is not None)
+        change, parsed = Patch({"metadata": {"labels": {"new": "1"}}}), list[object]()
+        whole = KubeStore._node_of
+        monkeypatch.setattr(
+            KubeStore, "_node_of", lambda self, answer, *rest: [parsed.append(answer), whole(self, answer, *rest)][1]
+        )
+        await store.patch(name, change)
+        after = store.get(name)
+        parsed.clear()
+        assert await store.patch(name, change) is after  # nothing changed, so the version is the same
+        assert not parsed
+        store._nodes.items["", name] = replace(after, uid="another")
+        assert (await store.patch(name, change)).uid == after.uid
+        assert len(parsed) == 1
+    finally:
+        await store.close()
 
 
 async def test_rights_that_stay_missing_are_told(control_plane: ControlPlane) -> None:
