@@ -64,6 +64,15 @@ async def test_removed_keys_by_cause(place: Place, masters: Masters, name: str) 
     assert labels_of(place, name) == {}
 
 
+async def test_a_worker_that_names_no_sources_has_scanned(place: Place, masters: Masters, name: str) -> None:
+    """As NFD's worker, during a switch node by node."""
+    place.create(name, {}, {}, BOOT)
+    master = await masters.start()
+    await send(master, Report(name, labels={F + "cpu-a": "1", F + "cpu-b": "1"}))
+    await send(master, Report(name, labels={F + "cpu-b": "1"}))
+    assert removed(master) == {("label", "scan"): 1}
+
+
 async def test_keys_of_a_worker_that_was_given_up(place: Place, masters: Masters, name: str) -> None:
     place.create(name, {}, {}, BOOT)
     options = Options(host="127.0.0.1", port=0, http_port=0, resync=0, stale_after=0.01, tick=0.05, now=Clock())

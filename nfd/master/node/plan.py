@@ -351,6 +351,8 @@ def count_removals(planned: NodePlan, desired: Desired, *, silent: bool) -> Coun
 
 
 def _cause(origin: Origin) -> str:
-    if origin is None or origin == CLAIMED:
+    if origin is None:
+        return "scan"  # by a worker that names no sources, as NFD's
+    if origin == CLAIMED:
         return "unknown"
     return "rule" if origin.startswith(RULE_ORIGIN) else "object" if origin.startswith(OBJECT_ORIGIN) else "scan"
