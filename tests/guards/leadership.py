@@ -24,8 +24,8 @@ LEADERSHIP = (
     ),
     Guard(  # the server drops what comes too late
         "nfd/kube/client.py",
-        "query={**request.query, **limit}",
-        "query={**request.query}",
+        "return {**request.query, **limit}, _Fenced",
+        "return {**request.query}, _Fenced",
         LEADERS + "test_what_waits_for_its_connection_is_not_sent_once_we_lead_no_more",
     ),
     Guard(
