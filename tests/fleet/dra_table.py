@@ -25,9 +25,9 @@ ABOUT = {
     "amd-gpus": "3 GPUs. One of them has a taint, and a claim holds another one",
     "amd-partitions": "2 GPUs that were divided before the driver started. A claim holds 2 partitions",
     "amd-partitions-on-demand": "2 GPUs. The driver creates partitions on demand (AutoPartition). Claims hold 3 "
-    "partitions of the first GPU, in memory mode NPS4. So the first GPU counts as allocated. The driver sets a taint "
-    "on the device for the whole second GPU, and on each partition with another memory mode. Partitions with NPS4 have "
-    "no taint",
+    "partitions of the first GPU, in memory mode NPS4. So the first GPU counts as allocated. Claims can get more "
+    "partitions with NPS4, on both GPUs. The driver sets a taint on all other devices: the partitions with another "
+    "memory mode, and the second GPU as a whole",
     "intel-gpus": "4 GPUs, and a claim for 2 of them",
     "gaudi": "8 Gaudi devices, all in one claim",
     "several-vendors": "the drivers of NVIDIA and AWS. Their devices have the same names",
