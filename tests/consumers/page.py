@@ -35,7 +35,7 @@ def consumers() -> Iterable[str]:
 
 
 def nodes() -> Iterable[str]:
-    yield from head("node", "machine", "recording", "GPUs of case")
+    yield from head("node", "machine", "recording", "GPU case")
     for name, member in FLEET.items():
         yield row(name, member.about, code(member.recording), code(member.gpus))
 

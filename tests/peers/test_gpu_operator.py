@@ -191,20 +191,20 @@ def keep(name: str, added: Labels, sets: Mapping[str, tuple[dict[str, str], list
 
 
 def about(added: Labels) -> str:
-    """The operands it wants on which nodes, by their workload."""
+    """The nodes of each workload type, and of MIG manager, which not every node of the type `container` gets."""
     by_workload: dict[str, list[str]] = {}
     for node, keys in added.items():
         operands = {key.removeprefix(DEPLOY) for key in keys if key.startswith(DEPLOY)}
         by_workload.setdefault(workload(operands), []).append(node)
-    return "; ".join(f"{name}: {', '.join(nodes)}" for name, nodes in by_workload.items())
+    return "; ".join(f"{name} on {', '.join(nodes)}" for name, nodes in by_workload.items())
 
 
 def workload(operands: set[str]) -> str:
-    special = {"dra-driver": "DRA", "vfio-manager": "vm-passthrough", "vgpu-manager": "vm-vgpu"}
+    special = {"dra-driver": "DRA driver", "vfio-manager": "`vm-passthrough`", "vgpu-manager": "`vm-vgpu`"}
     if found := [name for operand, name in special.items() if operand in operands]:
         return found[0]
     assert operands >= {*operators.OPERANDS}, operands
-    return "container, MIG manager" if "mig-manager" in operands else "container"
+    return "`container` with MIG manager" if "mig-manager" in operands else "`container`"
 
 
 def about_sets(sets: Mapping[str, tuple[dict[str, str], list[str]]]) -> str:
