@@ -151,7 +151,7 @@ class Result:
     def add(self, what: str, cost: Cost, nodes: int) -> None:
         master, api = cost.spent.master / nodes * 1e3, cost.spent.api / nodes * 1e3
         self.figures[f"{what}: master CPU, ms a node"] = master
-        self.figures[f"{what}: master CPU, of the API server's for the bare PATCH"] = master / self.bare_cpu
+        self.figures[f"{what}: master CPU / API server CPU for the bare PATCH"] = master / self.bare_cpu
         self.figures[f"{what}: API server CPU, ms a node"] = api
         self.figures[f"{what}: seconds"] = cost.seconds
         self.figures[f"{what}: requests of the master a node"] = sum(cost.asked.values()) / nodes
@@ -222,8 +222,8 @@ async def measure_one_change(run: Run, side: Side, found: Result) -> None:
     run.watcher.expect(run.names(changed), lambda labels: CHANGED not in labels)
     await side.report(changed)
     await run.watcher.shown(PATIENCE)
-    found.figures["a change on one node, report to label: median ms"] = taken[len(taken) // 2] * 1e3
-    found.figures["a change on one node, report to label: slowest ms"] = taken[-1] * 1e3
+    found.figures["a change on one node, from report to label: median ms"] = taken[len(taken) // 2] * 1e3
+    found.figures["a change on one node, from report to label: slowest ms"] = taken[-1] * 1e3
 
 
 async def measure_rule(run: Run, found: Result) -> None:
