@@ -28,8 +28,8 @@ NODE = "node_name"
 _INFO = "1 for each Node. The option featureInfoLabels lists the labels of the Node that become labels of the series."
 _NODES = "Nodes with NVIDIA GPUs by product and state. The state is ok if there is no problem."
 _GPUS = (
-    "NVIDIA GPUs or MIG devices by product and state. State missing: the device is on PCI, but it is neither usable nor "
-    "failing."
+    "NVIDIA GPUs or MIG devices by product and state. State missing: the device is on PCI, but it is neither usable "
+    "nor failing."
 )
 _DIFFERING = "Nodes whose amount of a GPU resource differs from the amount in their labels."
 Sample = tuple[str, Mapping[str, str], float]
