@@ -74,7 +74,7 @@ GAUGES = {
     "nodes": "Node objects that the master watches.",
     "reporting_nodes": "Nodes whose worker has reported to this process.",
     "reports_known": "Nodes whose features are known. The master evaluates rules for these nodes.",
-    "reports_replicated": "Reports of which another master has confirmed that it has a copy.",
+    "reports_replicated": "Reports with a confirmed copy in another master.",
     "snapshot_age_seconds": "Seconds since the master last wrote a snapshot of the reports.",
     "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
