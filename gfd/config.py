@@ -34,7 +34,7 @@ class Config(Section):
     device_discovery_strategy: Literal["auto", "nvml", "tegra", "vfio"] = "auto"
     """Which library reads the devices."""
     no_timestamp: bool = False
-    """Leave out `nvidia.com/gfd.timestamp`, the time at which the values that are read from the GPUs last changed."""
+    """Leave out `nvidia.com/gfd.timestamp`, the time of the last scan that found changed values."""
     machine_type_file: str = MACHINE_TYPE_FILE
     """File below the host root with the machine's name; empty for `unknown`."""
     sharing: Sharing = Sharing()

@@ -91,7 +91,8 @@ def details(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
     Labels:
         gpu.recovery = gpu-reset, node-reboot, drain-p2p, drain-and-reset, number, other:
-            the recovery action that the driver requests for a GPU
+            the recovery action that the driver requests for a GPU. A number (5 to 99) is the driver's own code for an
+            action. Its meaning depends on the driver. `other` stands for all further codes
         gpu.remap = pending, failed, unrepairable: a GPU has faulty memory rows. `pending`: the next GPU reset replaces
             them. `failed`: no spare rows are left. `unrepairable`: the memory cannot be repaired
         gpu.fabric.state = not-started, in-progress, failed, limited, recovering, misconfigured, unhealthy:

@@ -168,8 +168,8 @@ def whole_gpus(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
     Labels:
         gpu.count = number: GPUs that the driver can use
-        gpu.product = text: the model, such as `NVIDIA-H200`. The suffix `-SHARED` means that pods share GPUs and that
-            the name of the resource does not show it
+        gpu.product = text: the model, such as `NVIDIA-H200`. The suffix `-SHARED` means that pods share GPUs under the
+            resource name `nvidia.com/gpu`. If the shared resource is called `nvidia.com/gpu.shared`, there is no suffix
         gpu.memory = number: memory of one GPU, in MiB
         gpu.memory.unified = true: the GPU uses the memory of the machine
         gpu.replicas = number: replicas of each GPU. 1 without sharing, 0 if all GPUs are in MIG mode

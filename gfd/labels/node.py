@@ -68,9 +68,9 @@ def timestamp(inventory: Inventory, settings: LabelSettings) -> Labelled:
     """When.
 
     Labels:
-        gfd.timestamp = number: a time in seconds since the epoch. The worker writes the time at which the values that
-            it reads from the GPUs last changed. `gpu-feature-discovery` writes the time at which it started or last
-            reloaded its configuration
+        gfd.timestamp = number: a time in seconds since the epoch. The worker writes the time of the last scan that
+            found changed values. Before such a scan, the worker writes the boot time. `gpu-feature-discovery` writes
+            the time at which it started or last reloaded its configuration
     """
     when = inventory.node.timestamp
     if when is None or not (settings.alone or inventory.gpus):

@@ -84,10 +84,11 @@ def labels(features: Features, config: Config) -> Labels:
             if all have the same
         amd.com/gpu.compute-partitioning-supported = true, false: whether the GPUs can be divided
         amd.com/gpu.memory-partitioning-supported = true, false: whether the memory of the GPUs can be divided
-        amd.com/gpu.mode = container, pf-passthrough, vf-passthrough: whether containers, virtual machines with whole
-            GPUs, or virtual machines with virtual functions use the GPUs
+        amd.com/gpu.mode = container, pf-passthrough, vf-passthrough: who uses the GPUs. `container`: containers.
+            `pf-passthrough`: virtual machines, each with whole GPUs. `vf-passthrough`: virtual machines with virtual
+            functions of the GPUs
         beta.amd.com/gpu.<property> = text: older name of `amd.com/gpu.<property>`
-        beta.amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value, also if all have the same
+        beta.amd.com/gpu.<property>.<value> = number: GPUs (or partitions) with that value, even if all have the same
         beta.amd.com/gpu.firmware.<firmware>.fw.<version> = number: GPUs with that version of the firmware
     """
     return derive_labels(features, config)
