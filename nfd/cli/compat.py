@@ -1,7 +1,7 @@
-"""Check whether this machine is compatible with an image, by the compatibility artifact of the image in its registry,
-as NFD's `nfd compat validate-node` does, or find the nodes of a cluster that are. The exit status is 0 also if nothing
-is compatible. It is 1 if there is no such artifact, if one of its rules is invalid, or if the registry does not answer
-within a minute. `nfd compat find` needs a master with --serve-reports."""
+"""Check whether this machine is compatible with an image, as NFD's `nfd compat validate-node` does, or find the
+compatible nodes of a cluster. The requirements are in the compatibility artifact of the image in its registry. The exit
+status is 0 even if no machine is compatible. The exit status is 1 if there is no such artifact, if one of its rules is
+invalid, or if the registry does not answer within a minute. `nfd compat find` needs a master with --serve-reports."""
 
 from __future__ import annotations
 
