@@ -15,6 +15,7 @@ import time
 from types import FrameType, FunctionType
 
 from nfd.errors import Endless
+from nfd.runtime.garbage import loses_exceptions
 
 LOOKS = 20
 """How often the main thread is looked at within the time limit."""
@@ -76,6 +77,8 @@ def _module_of(frame: FrameType) -> str:
 
 def _may_be_ended(frame: FrameType | None) -> bool:
     """Whether code of this project is running, or what it has called, but nothing that must not be interrupted."""
+    if loses_exceptions(frame):
+        return False
     while frame is not None:
         name = _module_of(frame)
         if any(name == one or name.startswith(f"{one}.") for one in UNSAFE):

@@ -22,9 +22,12 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from nfd.runtime import log
+from nfd.runtime.garbage import loses_exceptions
 
 GRACE = 15.0
 """Seconds from the signal to the end of the program, at most; a pod has 30 by default."""
+AGAIN = 0.002
+"""Seconds after which an interruption is tried again that Python would have ignored."""
 KILLED = 128
 """Added to the signal's number in the exit status of a program that a signal ended."""
 
@@ -130,9 +133,22 @@ class Signals:
             signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
             for call in self.at_stop:
                 call()
-        if self._interruptible:
-            self._interruptible = False
-            raise Interrupted
+        self._interrupt(frame)
+
+    def _interrupt(self, frame: FrameType | None) -> None:
+        if not self._interruptible:
+            return
+        if loses_exceptions(frame):
+            signal.signal(signal.SIGALRM, self._interrupt_again)
+            signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
+            return
+        self._interruptible = False
+        raise Interrupted
+
+    def _interrupt_again(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGALRM, _cut_off)
+        signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
+        self._interrupt(frame)
 
 
 def _cut_off(number: int, frame: FrameType | None) -> None:

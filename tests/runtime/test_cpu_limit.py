@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import importlib
 import signal
@@ -135,6 +136,24 @@ def test_an_import_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert run(work) == 0
     assert sys.modules.pop("takes_long")
+
+
+def test_what_is_over_the_limit_during_garbage_collection_is_ended_after_it() -> None:
+    """Python ignores an exception that one of its callbacks raises."""
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            burn(2 * LIMIT)
+
+    async def work() -> None:
+        gc.callbacks.append(collected)
+        try:
+            gc.collect()
+        finally:
+            gc.callbacks.remove(collected)
+        burn(LIMIT / 2)
+
+    assert run(work) == 3
 
 
 def test_code_of_others_is_not_ended() -> None:

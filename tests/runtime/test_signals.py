@@ -1,0 +1,62 @@
+"""A signal interrupts what is running, whatever that is."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nfd.runtime.signals import GRACE, Interrupted, Signals
+
+
+@pytest.fixture
+def signals() -> Iterator[Signals]:
+    found = Signals()
+    yield found
+    found.close()
+
+
+def in_a_callback() -> None:
+    """A signal during garbage collection, in one of its callbacks."""
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            signal.raise_signal(signal.SIGTERM)
+
+    gc.callbacks.append(collected)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(collected)
+
+
+def in_a_finalizer() -> None:
+    class Ends:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    Ends()
+
+
+def in_a_call() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("work", [in_a_call, in_a_callback, in_a_finalizer])
+def test_no_interruption_is_lost(signals: Signals, work: Callable[[], None]) -> None:
+    """Python ignores an exception that a callback of the garbage collector or a finalizer raises."""
+
+    def interrupted() -> None:
+        with signals.interruptible():
+            work()
+            time.sleep(GRACE)
+
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        interrupted()
+    assert time.monotonic() - began < GRACE / 2
+    assert signals.stop
+    assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= GRACE
