@@ -25,6 +25,18 @@ ENDLESS = (
         "if call is None:",
         LIMIT + "test_other_work_is_not_ended",
     ),
+    Guard(  # nor does Python ignore the exception, during the collection of garbage
+        "nfd/runtime/cpu_limit.py",
+        "if loses_exceptions(frame):",
+        "if False:",
+        LIMIT + "test_what_is_over_the_limit_during_garbage_collection_is_ended_after_it",
+    ),
+    Guard(  # nor one that a signal raises
+        "nfd/runtime/signals.py",
+        "if loses_exceptions(frame):",
+        "if False:",
+        "tests/runtime/test_signals.py::test_no_interruption_is_lost",
+    ),
     Guard(  # half a module is never left
         "nfd/runtime/cpu_limit.py",
         "if _module_of(frame) == IMPORT:",
