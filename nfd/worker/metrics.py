@@ -53,7 +53,7 @@ class Metrics:
         )
         about = (
             "Scans by kind. full: the scans at the interval core.sleepInterval, and those at the start and after a "
-            "change of the configuration or an error. partial: scans of only those sources that an event concerns."
+            "reload or an error. partial: scans of only those sources that an event concerns."
         )
         yield counter("nfd_worker_scans", about, {"full": self.full_scans, "partial": self.partial_scans}, "kind")
         yield from self._sources()

@@ -76,7 +76,7 @@ GAUGES = {
     "reports_known": "Nodes whose features are known. The master evaluates rules for these nodes.",
     "reports_replicated": "Reports with a confirmed copy in another master.",
     "snapshot_age_seconds": "Seconds since the master last wrote a snapshot of the reports.",
-    "silent_nodes": "Reporting nodes whose worker has missed three heartbeats.",
+    "silent_nodes": "Nodes whose worker has reported to this process and has now missed three heartbeats.",
     "waiting_reports": "Reports for nodes that do not exist.",
     "startup_tainted_nodes": "Nodes that still have a startup taint that the master must remove.",
     "contested_keys": "Keys and conditions that other writers changed or removed more than twice within ten minutes.",
