@@ -166,10 +166,10 @@ def parse_event(line: bytes, place: Place) -> Event:
     return Event(kind, item, version)
 
 
-def identified(answer: bytes) -> tuple[str, str, str] | None:
-    """Name, uid and version of an object that has no namespace, without parsing it; None for another beginning."""
+def identified(answer: bytes) -> tuple[bytes, ...]:
+    """Name, uid and version of an object that has no namespace, without parsing it; () for another beginning."""
     found = _BEGINNING.match(answer)
-    return (found[1].decode(), found[2].decode(), found[3].decode()) if found is not None else None
+    return found.groups() if found is not None else ()
 
 
 def identity(item: Json) -> Key:

@@ -14,9 +14,11 @@ pid_namespaces(7)).
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -26,8 +28,10 @@ from nfd.runtime.garbage import loses_exceptions
 
 GRACE = 15.0
 """Seconds from the signal to the end of the program, at most; a pod has 30 by default."""
-AGAIN = 0.002
-"""Seconds after which an interruption is tried again that Python would have ignored."""
+AGAIN = 0.01
+"""Seconds after which it is checked whether an interruption has to be tried again."""
+LOST = 1.0
+"""Seconds after an interruption after which it counts as lost, if its block goes on: Python ignored the exception."""
 KILLED = 128
 """Added to the signal's number in the exit status of a program that a signal ended."""
 
@@ -71,9 +75,14 @@ class Signals:
         the work in progress is done."""
         _early.clear()
         self._interruptible = False
+        self._raised = -math.inf
+        """When the last interruption was raised."""
+        self._closed = False
+        self._deadline = 0.0
+        """When the program is cut off; 0 while no signal has asked for its end."""
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before_fd = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        handlers = {**dict.fromkeys((*stop, signal.SIGHUP), self._handle), signal.SIGALRM: _cut_off}
+        handlers = {**dict.fromkeys((*stop, signal.SIGHUP), self._handle), signal.SIGALRM: self._look}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         self._stop = tuple(stop)
         atexit.register(self._ignore_signals)
@@ -100,7 +109,7 @@ class Signals:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """Inside, a signal that ends the program raises Interrupted at once, out of a blocking call too."""
-        self._interruptible = True
+        self._raised, self._interruptible = -math.inf, True
         try:
             if self.stop:
                 raise Interrupted
@@ -110,6 +119,7 @@ class Signals:
 
     def close(self) -> None:
         atexit.unregister(self._ignore_signals)
+        self._closed = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -129,31 +139,30 @@ class Signals:
             self.reload = True
             return
         if not self.stop:
+            self._deadline = time.monotonic() + GRACE
             self.stop = True
-            signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
             for call in self.at_stop:
                 call()
-        self._interrupt(frame)
+        self._look(number, frame)
 
-    def _interrupt(self, frame: FrameType | None) -> None:
-        if not self._interruptible:
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        """After a signal, and then again and again: interrupt what may be interrupted, or cut it off."""
+        now = time.monotonic()
+        if self._closed or not self._deadline:
             return
-        if loses_exceptions(frame):
-            signal.signal(signal.SIGALRM, self._interrupt_again)
-            signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
-            return
-        self._interruptible = False
-        raise Interrupted
-
-    def _interrupt_again(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGALRM, _cut_off)
-        signal.setitimer(signal.ITIMER_REAL, GRACE, 1.0)
-        self._interrupt(frame)
+        if now >= self._deadline:
+            _cut_off()
+        left = self._deadline - now
+        signal.setitimer(signal.ITIMER_REAL, min(AGAIN, left) if self._interruptible else left)
+        if self._interruptible and now >= self._raised + LOST and not loses_exceptions(frame):
+            self._raised = now
+            raise Interrupted
 
 
-def _cut_off(number: int, frame: FrameType | None) -> None:
+def _cut_off() -> None:
     """End the program at once. If logging blocks, the next alarm ends it."""
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(1))
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
     with suppress(Exception):
         _log.error("stopped: the program did not end in time", seconds=GRACE)
     os._exit(1)

@@ -77,8 +77,8 @@ class KubeStore:
         async with self._client.open(request) as response:
             data = await response.read()
         known = self.get(name)
-        if known is not None and identified(data) == (name, known.uid, known.version):  # the watch was faster
-            return known
+        if known is not None and identified(data) == (name.encode(), known.uid.encode(), known.version.encode()):
+            return known  # the watch was faster
         try:
             answer = json.loads(data)
         except (ValueError, RecursionError) as error:

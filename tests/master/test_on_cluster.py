@@ -285,7 +285,7 @@ async def test_answers_begin_with_name_uid_and_version(place: Cluster, name: str
     finally:
         await client.close()
     said = json.loads(answer)["metadata"]
-    assert identified(answer) == (name, said["uid"], said["resourceVersion"])
+    assert identified(answer) == tuple(one.encode() for one in (name, said["uid"], said["resourceVersion"]))
 
 
 async def test_an_answer_that_the_watch_has_brought_is_not_parsed(
