@@ -14,7 +14,6 @@ pid_namespaces(7)).
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import select
 import signal
@@ -29,9 +28,7 @@ from nfd.runtime.garbage import loses_exceptions
 GRACE = 15.0
 """Seconds from the signal to the end of the program, at most; a pod has 30 by default."""
 AGAIN = 0.01
-"""Seconds after which it is checked whether an interruption has to be tried again."""
-LOST = 1.0
-"""Seconds after an interruption after which it counts as lost, if its block goes on: Python ignored the exception."""
+"""Seconds after which an interruption is tried again that Python would have ignored."""
 KILLED = 128
 """Added to the signal's number in the exit status of a program that a signal ended."""
 
@@ -75,8 +72,6 @@ class Signals:
         the work in progress is done."""
         _early.clear()
         self._interruptible = False
-        self._raised = -math.inf
-        """When the last interruption was raised."""
         self._closed = False
         self._deadline = 0.0
         """When the program is cut off; 0 while no signal has asked for its end."""
@@ -109,13 +104,14 @@ class Signals:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """Inside, a signal that ends the program raises Interrupted at once, out of a blocking call too."""
-        self._raised, self._interruptible = -math.inf, True
+        self._interruptible = True
         try:
             if self.stop:
                 raise Interrupted
             yield
         finally:
             self._interruptible = False
+            self._arm()
 
     def close(self) -> None:
         atexit.unregister(self._ignore_signals)
@@ -130,6 +126,7 @@ class Signals:
     def _ignore_signals(self) -> None:
         """Ignore the signals: at its end Python restores the default handlers, and a second signal would then set the
         exit status."""
+        self._arm()
         if self.stop:
             for number in self._stop:
                 signal.signal(number, signal.SIG_IGN)
@@ -138,24 +135,32 @@ class Signals:
         if number == signal.SIGHUP:
             self.reload = True
             return
-        if not self.stop:
+        if not self._deadline:
             self._deadline = time.monotonic() + GRACE
+            self._arm()
             self.stop = True
             for call in self.at_stop:
                 call()
         self._look(number, frame)
 
+    def _arm(self, most: float = GRACE) -> None:
+        """Look again after that many seconds, at the deadline at the latest."""
+        if self._deadline and not self._closed:
+            signal.setitimer(signal.ITIMER_REAL, max(min(most, self._deadline - time.monotonic()), 0.001))
+
     def _look(self, number: int, frame: FrameType | None) -> None:
-        """After a signal, and then again and again: interrupt what may be interrupted, or cut it off."""
-        now = time.monotonic()
+        """After a signal, and at the deadline: interrupt what may be interrupted, or cut it off."""
         if self._closed or not self._deadline:
             return
-        if now >= self._deadline:
+        if time.monotonic() >= self._deadline:
             _cut_off()
-        left = self._deadline - now
-        signal.setitimer(signal.ITIMER_REAL, min(AGAIN, left) if self._interruptible else left)
-        if self._interruptible and now >= self._raised + LOST and not loses_exceptions(frame):
-            self._raised = now
+        if not self._interruptible:
+            self._arm()
+        elif loses_exceptions(frame):
+            self._arm(AGAIN)
+        else:
+            self._interruptible = False
+            self._arm()
             raise Interrupted
 
 

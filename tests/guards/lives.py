@@ -106,8 +106,8 @@ LIVES = (
     ),
     Guard(  # an end that does not come is cut off
         "nfd/runtime/signals.py",
-        "        if now >= self._deadline:\n            _cut_off()\n",
-        "",
+        "            _cut_off()\n",
+        "            pass\n",
         TERMS + "test_the_first_line_and_the_last",
     ),
 )
