@@ -5,11 +5,13 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nfd.runtime.signals import Signals
 from tests.children import ends_of_logs
 
 pytest_plugins = ["tests.controlplane.fixtures"]
@@ -58,6 +60,12 @@ def process_unchanged() -> Iterator[None]:
             changed.append(f"{name}: {_difference(before[name], now)}")
             write(before[name])
     assert not changed, f"the test changed the process it shares with others: {changed}"
+
+
+@pytest.fixture
+def signals() -> Iterator[Signals]:
+    with closing(Signals()) as caught:
+        yield caught
 
 
 def _difference(before: Any, now: Any) -> str:

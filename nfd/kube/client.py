@@ -129,7 +129,8 @@ class KubeClient:
         (no answer, 429, 5xx).
         """
         limit = aiohttp.ClientTimeout(total=self.timeout)
-        query, body = request.query, cast("bytes | aiohttp.Payload | None", request.body)
+        query = request.query
+        body: bytes | aiohttp.Payload | None = request.body
         if request.fenced:
             query, body = self._fenced(request)
             limit = aiohttp.ClientTimeout(total=self.fence.seconds + FENCE_SLACK)

@@ -40,13 +40,15 @@ def collection_seconds() -> float:
 def loses_exceptions(frame: FrameType | None) -> bool:
     """Whether Python ignores an exception that is raised there: in what it calls when objects are gone, and in
     callbacks of the garbage collection (Python documentation, sys.unraisablehook)."""
+    if _collection.running:
+        return True
     callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    while frame is not None and not _collection.running:
+    while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__")
         if code in callbacks or code.co_name == "__del__" or module in _CALLBACKS:
             return True
         frame = frame.f_back
-    return _collection.running
+    return False
 
 
 gc.callbacks.append(_note)

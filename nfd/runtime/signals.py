@@ -72,7 +72,6 @@ class Signals:
         the work in progress is done."""
         _early.clear()
         self._interruptible = False
-        self._closed = False
         self._deadline = 0.0
         """When the program is cut off; 0 while no signal has asked for its end."""
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -115,10 +114,12 @@ class Signals:
 
     def close(self) -> None:
         atexit.unregister(self._ignore_signals)
-        self._closed = True
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        alarm = self._before.pop(signal.SIGALRM)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._deadline = 0.0
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
         signal.set_wakeup_fd(self._before_fd)
         for descriptor in self._pipe:
             os.close(descriptor)
@@ -126,7 +127,6 @@ class Signals:
     def _ignore_signals(self) -> None:
         """Ignore the signals: at its end Python restores the default handlers, and a second signal would then set the
         exit status."""
-        self._arm()
         if self.stop:
             for number in self._stop:
                 signal.signal(number, signal.SIG_IGN)
@@ -145,12 +145,12 @@ class Signals:
 
     def _arm(self, most: float = GRACE) -> None:
         """Look again after that many seconds, at the deadline at the latest."""
-        if self._deadline and not self._closed:
+        if self._deadline:
             signal.setitimer(signal.ITIMER_REAL, max(min(most, self._deadline - time.monotonic()), 0.001))
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         """After a signal, and at the deadline: interrupt what may be interrupted, or cut it off."""
-        if self._closed or not self._deadline:
+        if not self._deadline:
             return
         if time.monotonic() >= self._deadline:
             _cut_off()

@@ -14,13 +14,6 @@ from tests.events.machine import ALL, Maker
 
 
 @pytest.fixture
-def signals() -> Iterator[Signals]:
-    caught = Signals()
-    yield caught
-    caught.close()
-
-
-@pytest.fixture
 def machine(tmp_path: Path) -> Path:
     for folder in ("sys/bus/pci/devices/0000:00:00.0", "sys/class/net/lo", "sys/block/sda", "proc", "etc"):
         (tmp_path / folder).mkdir(parents=True)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,13 +41,6 @@ from tests.worker.process import CARD, FEATURES_D, SLOT, make_machine
 FIRST = "feature.node.kubernetes.io/pci-0300_10de.present"
 MINE = "example.com/mine"
 NAMES = ("local", "pci", "system")
-
-
-@pytest.fixture
-def signals() -> Iterator[Signals]:
-    caught = Signals()
-    yield caught
-    caught.close()
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import pytest
 
 from gfd.agent import Agent, make_run
@@ -13,12 +10,6 @@ from gfd.output import Output
 from nfd.errors import KubeError
 from nfd.host import Host
 from nfd.runtime.signals import Signals
-
-
-@pytest.fixture
-def signals() -> Iterator[Signals]:
-    with closing(Signals()) as found:
-        yield found
 
 
 def test_the_wait_goes_on_without_an_output(signals: Signals, caplog: pytest.LogCaptureFixture) -> None:

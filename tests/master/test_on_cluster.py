@@ -293,15 +293,16 @@ async def test_an_answer_that_the_watch_has_brought_is_not_parsed(
 ) -> None:
     """And one of another Node, or of another version, is."""
     place.create(name, {}, {}, BOOT)
-    store = await place.open()
+    store, change = await place.open(), Patch({"metadata": {"labels": {"new": "1"}}})
+    parsed, whole = list[object](), KubeStore._node_of
+
+    def node_of(self: KubeStore, answer: object, *rest: Any) -> Node:
+        parsed.append(answer)
+        return whole(self, answer, *rest)
+
     try:
         await store.start(lambda changed: None)
-        await until(lambda: store.get(name) is not None)
-        change, parsed = Patch({"metadata": {"labels": {"new": "1"}}}), list[object]()
-        whole = KubeStore._node_of
-        monkeypatch.setattr(
-            KubeStore, "_node_of", lambda self, answer, *rest: [parsed.append(answer), whole(self, answer, *rest)][1]
-        )
+        monkeypatch.setattr(KubeStore, "_node_of", node_of)
         await store.patch(name, change)
         after = store.get(name)
         parsed.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import importlib
 import signal
@@ -11,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from nfd.runtime import tasks
 from nfd.runtime.cpu_limit import CpuLimit
 from nfd.runtime.failures import COUNTS
 from nfd.runtime.threads import start_thread
+from tests.runtime.collection import collect
 
 LIMIT = 0.2
 TASK = "work that takes long"
@@ -141,16 +142,8 @@ def test_an_import_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_what_is_over_the_limit_during_garbage_collection_is_ended_after_it() -> None:
     """Python ignores an exception that one of its callbacks raises."""
 
-    def collected(phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            burn(2 * LIMIT)
-
     async def work() -> None:
-        gc.callbacks.append(collected)
-        try:
-            gc.collect()
-        finally:
-            gc.callbacks.remove(collected)
+        collect(partial(burn, 2 * LIMIT))
         burn(LIMIT / 2)
 
     assert run(work) == 3

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from nfd.runtime.signals import GRACE, Interrupted, Signals
-
-
-@pytest.fixture
-def signals() -> Iterator[Signals]:
-    found = Signals()
-    yield found
-    found.close()
+from tests.runtime.collection import collect
 
 
 def in_a_callback() -> None:
     """A signal during garbage collection, in one of its callbacks."""
-
-    def collected(phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            signal.raise_signal(signal.SIGTERM)
-
-    gc.callbacks.append(collected)
-    try:
-        gc.collect()
-    finally:
-        gc.callbacks.remove(collected)
+    collect(in_a_call)
 
 
 def in_a_finalizer() -> None:

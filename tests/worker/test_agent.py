@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,6 @@ from nfd.source import Source
 from nfd.worker.agent import Agent, WorkerSettings
 from nfd.worker.report_content import Content, derive_content
 from tests.e2e.programs import eventually
-
-
-@pytest.fixture
-def signals() -> Iterator[Signals]:
-    caught = Signals()
-    yield caught
-    caught.close()
 
 
 class Machine:

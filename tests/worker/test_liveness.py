@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,6 @@ from nfd.runtime.signals import Signals
 from nfd.runtime.threads import Limits
 from nfd.source import Source
 from nfd.worker.agent import Agent, WorkerSettings
-
-
-@pytest.fixture
-def signals() -> Iterator[Signals]:
-    caught = Signals()
-    yield caught
-    caught.close()
 
 
 def test_what_has_a_time_limit_is_told_when_it_begins_and_when_it_is_over() -> None:
