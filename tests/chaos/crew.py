@@ -39,10 +39,7 @@ class Bell(Signals):
     """Signals as an agent sees them, rung from another thread."""
 
     def __init__(self) -> None:
-        self.stop = False
-        self.reload = False
-        self._interruptible = False
-        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        super().__init__(stop=())
 
     def ring(self) -> None:
         self.stop = True

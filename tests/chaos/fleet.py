@@ -174,7 +174,10 @@ class Fleet:
         dead = [f"{unit.name} ended by itself" for unit in units if not unit.program.alive()]
         dead += [self.kubelets.failed] if self.kubelets.failed else []
         return dead + [
-            f"{unit.name}: Traceback in {unit.program.log}" for unit in units if "Traceback" in unit.program.text()
+            f"{unit.name}: {line} (in {unit.program.log})"
+            for unit in units
+            for line in unit.program.text().splitlines()
+            if "Traceback" in line
         ]
 
     def _make_node(self, name: str) -> Mapping[str, Any]:
