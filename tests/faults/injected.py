@@ -117,7 +117,7 @@ MASTER = (
     Row(
         "rule run",
         "this rule on this node: its earlier keys stay",
-        f"50 ms or {CALL}, then suspended; {PATTERN}",
+        f"50 ms of CPU time for a rule, 5 s for all rules of a node. Then the rule is suspended; {PATTERN}",
     ),
     Row("status", "the status of this rule object", REQUEST),
     Row("list", "this object: its earlier keys stay", CALL),
@@ -125,7 +125,11 @@ MASTER = (
     Row("whole list", "changes of one resource", REQUEST),
     Row("list of Nodes", "the start: the master is not ready before it knows the Nodes", REQUEST),
     Row("whole watch", "nothing: it lists again", f"{CALL}; a watch without data ends after two minutes"),
-    Row("rule revisions", "the earlier rules stay in force", f"{CALL}; 5 s for an object, in slices"),
+    Row(
+        "rule revisions",
+        "the earlier rules stay in force",
+        "5 s of CPU time for one slice of the work, and 5 s for one object",
+    ),
     Row("rules of waiting nodes", "nodes without changes keep their keys", f"{CALL}; nodes are evaluated in slices"),
     Row("statuses", "the status of rules", REQUEST),
     Row("definitions", "the warning about an older definition", REQUEST),
@@ -154,10 +158,10 @@ WORKER = (
     Row("sending", "this report", f"{TURN}; 10 s for a call"),
     Row(
         "event of a listing",
-        "changes: everything is scanned, and the timer scans all sources",
+        "events, for a while: the sources that use events are scanned now, and then by the timer",
         TURN,
     ),
-    Row("event of a file", "changes between two scans, as above", TURN),
+    Row("event of a file", "events, in the same way", TURN),
     Row("reload", "the new configuration: the one in use stays", TURN),
     Row("pass", "this pass: a full scan follows", TURN),
 )

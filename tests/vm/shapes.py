@@ -157,7 +157,7 @@ SHAPES = {
         cpu("AMD", 23, 49) | {"kernel-selinux.enabled": "true"},
         ("pci-0c03_1b36_000d", "usb-08_46f4_0001", "usb-03_0627_0001", *HUBS),
         prepare="test -e /sys/class/tpm/tpm0",
-        note="USB stick, keyboard, tablet; SELinux enforcing; TPM 2.0, of which no source tells",
+        note="USB stick, keyboard, tablet; SELinux enforcing; TPM 2.0, for which there is no label",
     ),
     "qemu-epyc-genoa": Shape(
         hardware(

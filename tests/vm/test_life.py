@@ -82,7 +82,7 @@ def unmoved(guest: Guest, step_table: Table) -> Unmoved:
     def block(what: str) -> Iterator[None]:
         with still(guest):
             yield
-        step_table.put(what, bound="never", measured=f"not within {SETTLED:.0f} s", labels="none changed")
+        step_table.put(what, bound="no change", measured=f"none in {SETTLED:.0f} s", labels="none changed")
 
     return block
 

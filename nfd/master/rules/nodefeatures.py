@@ -294,7 +294,7 @@ def _texts(value: Any, where: str) -> Mapping[str, str]:
 
 REPORTED = "the node's worker reports to this master"
 REPORTED_BEFORE = "nfd-worker reported for this node before; the master waits for its next report"
-AWAITED = "the Node has a record of an nfd-worker without a valid proof; the object is used once it changes"
+AWAITED = "nfd-worker's record on the Node has no valid proof; the object is used only after it changes"
 UNSELECTED = "nodeFeatureNamespaceSelector does not select its namespace"
 TOO_MANY = "they are too many or too large together; what they gave before stays"
 UNLABELLED = "denyNodeFeatureLabels: its features are used, its labels are not"
