@@ -141,7 +141,11 @@ MASTER = (
     Row("certificates", "the renewal: the certificate in use stays", REQUEST),
     Row("watch of the Secret", "nothing: the API server is asked each time", REQUEST),
     Row("watch of the ConfigMap", "nothing: the API server is asked each time", REQUEST),
-    Row("key of proofs", "proofs: keys in the lists are removed only if the policy allows them", REQUEST),
+    Row(
+        "key of proofs",
+        "proofs of managed keys: a key is removed only if the policy of the master allows the key",
+        REQUEST,
+    ),
     Row("http connections", "this connection", f"{CALL}; a request has a size and a time limit"),
     Row("http handler", "this request: it is answered 500", CALL),
     Row("configuration", "changes of the configuration", CALL),
@@ -158,7 +162,7 @@ WORKER = (
     Row("sending", "this report", f"{TURN}; 10 s for a call"),
     Row(
         "event of a listing",
-        "events, for a while: the sources that use events are scanned now, and then by the timer",
+        "events, for a while: the sources that use events are scanned once, and after that by the timer",
         TURN,
     ),
     Row("event of a file", "events, in the same way", TURN),
