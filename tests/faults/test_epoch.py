@@ -237,7 +237,7 @@ async def test_a_worker_that_sees_the_epoch_brings_its_features(leaders: Leaders
         await until(lambda: leaders.epoch() is not None)
         assert second._gauges()["reports_known"] == 0
         (mount / ENTRY).write_text(leaders.data()[ENTRY])  # as the kubelet does
-        await until(lambda: second._gauges()["reports_known"] == 1, 10)
+        await until(lambda: second._gauges()["reports_known"] == 1)
         found = second.latest_report(node)
         assert found is not None
         assert found.report.order is not None
