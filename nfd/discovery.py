@@ -170,9 +170,10 @@ def _scan(host: Host, source: Source, config: Any, before: Scan | None, run: Run
         if source.paused is not None and (reason := source.paused(host)):
             return _stale(before, reason)
         found = run(source.name, source.limit(config), partial(source.discover, host, config))
-        if source.resume is not None and before is not None and not isinstance(found, Partial):
-            found = run(source.name, source.limit(config), partial(source.resume, found, before.features))
         scan = _partial(before, found) if isinstance(found, Partial) else Scan(found)
+        if source.resume is not None and before is not None:
+            resumed = run(source.name, source.limit(config), partial(source.resume, scan.features, before.features))
+            scan = replace(scan, features=resumed)
     except NfdError as error:
         scan = _stale(before, str(error))
     except Exception as error:  # a defect of one source must not take the labels of the others
@@ -187,8 +188,8 @@ def _partial(before: Scan | None, found: Partial) -> Scan:
     """A source of which some features failed: these keep what they had."""
     error = "; ".join(f"{name}: {reason}" for name, reason in found.failed.items())
     features = found.features
-    if before and not found.held:
-        features = hold(features, before.features, found.failed)
+    if before:
+        features = hold(features, before.features, found.failed.keys() - found.held)
     return Scan(features, error, found.whole or (before.known if before else False), whole=found.whole)
 
 

@@ -20,8 +20,9 @@ class Partial(NamedTuple):
 
     features: Features
     failed: Mapping[str, str]
-    held: bool = False
-    """The source itself keeps what it cannot read any more; nothing of the last good run is added."""
+    held: frozenset[str] = frozenset()
+    """Those of `failed` for which the source itself keeps what it cannot read any more. Nothing of the last good run is
+    added to them."""
     whole: bool = False
     """And has all of it: what is missing is gone, and is removed."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nfd.errors import HostError
-from nfd.features import Features, join
+from nfd.features import Features, Instance, join
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import BLANK, parse_decimal
 from nfd.host.pcie import numa_node
@@ -22,13 +23,50 @@ DENIED = frozenset({errno.EACCES, errno.EPERM})
 NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
 """What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
 
+_DEVICES = "devices"
+"""What a host keeps of a feature: the instances of each device when all its files could be read last."""
+
 
 class FeatureReader:
-    """Reads the files of one feature and keeps the errors of those that exist and are unreadable."""
+    """Reads the files of one feature and keeps the errors of those that exist and are unreadable.
+
+    A feature of devices reads each of them within `device`, and adds what `last` returns. An error then affects no
+    device but its own.
+    """
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.errors: list[HostError] = []
+        self.held = False
+        """Whether `last` had the devices of an earlier reading."""
+        self._incomplete: set[str] = set()
+        self._of_devices = 0
+        """Errors that belong to a device."""
+
+    @contextmanager
+    def device(self, name: str) -> Iterator[None]:
+        """The errors that occur within belong to this device of the feature."""
+        before = len(self.errors)
+        yield
+        if more := len(self.errors) - before:
+            self._incomplete.add(name)
+            self._of_devices += more
+
+    def last(self, feature: str, found: Mapping[str, Sequence[Instance]]) -> dict[str, Sequence[Instance]]:
+        """Of each device with an error the instances of its last reading without one, if it had such a reading.
+
+        `found` has the instances of this reading by the names of the devices, of which a complete list was read. An
+        error that belongs to no device concerns all of them.
+        """
+        of_all = found.keys() if len(self.errors) > self._of_devices else frozenset[str]()
+        incomplete = self._incomplete | of_all
+        good = self.host.good(feature)
+        self.held = _DEVICES in good
+        last: dict[str, Sequence[Instance]] = good.get(_DEVICES, {})  # type: ignore[assignment]  # as stored below
+        held = {name: last[name] for name in sorted(incomplete) if name in last}
+        complete = {name: instances for name, instances in found.items() if name not in incomplete}
+        good[_DEVICES] = complete | held
+        return held
 
     def value(self, path: str) -> str | None:
         """A sysfs value, trimmed; None where there is none, which after an error leaves the feature incomplete."""
@@ -111,6 +149,7 @@ def gather(host: Host, parts: Mapping[str, Part]) -> Features | Partial:
     """Read the features of a source, by name, each on its own: an error in one does not affect the others."""
     found: list[Features] = []
     failed: dict[str, str] = {}
+    held: set[str] = set()
     for feature, read in parts.items():
         reader = FeatureReader(host)
         try:
@@ -119,8 +158,9 @@ def gather(host: Host, parts: Mapping[str, Part]) -> Features | Partial:
             reader.errors.append(error)
         if reader.failure:
             failed[feature] = reader.failure
+            held |= {feature} if reader.held else set()
     features = join(found)
-    return Partial(features, failed) if failed else features
+    return Partial(features, failed, frozenset(held)) if failed else features
 
 
 def attributes(feature: str, elements: Mapping[str, str] | None) -> Features:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from nfd.accelerators.vendors import named
@@ -79,8 +80,14 @@ def read_devices(reading: FeatureReader) -> Features:
     functions = read_functions(reading, lambda ids: kind_of(ids) is not None)
     kinds = [(one, kind_of(one.ids)) for one in functions]
     loaded = {kind: is_loaded(reading, kind) for _, kind in kinds if kind is not None}
-    found = tuple(_device(reading, one, kind, loaded=loaded[kind]) for one, kind in kinds if kind is not None)
-    return Features(instances={DEVICE: found}) if found else Features()
+    found: dict[str, Sequence[Instance]] = {}
+    for one, kind in kinds:
+        if kind is not None:
+            with reading.device(one.address):
+                found[one.address] = [_device(reading, one, kind, loaded=loaded[kind])]
+    found |= reading.last(DEVICE, found)
+    devices = tuple(chain(*found.values()))
+    return Features(instances={DEVICE: devices}) if devices else Features()
 
 
 def kind_of(ids: Ids) -> Kind | None:

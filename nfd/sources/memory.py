@@ -5,6 +5,9 @@ Features `memory.numa`, `memory.swap`, `memory.hugepages` (attributes), `memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
@@ -73,8 +76,7 @@ def read_tiers(reader: FeatureReader) -> Features:
     if not reader.host.exists(TIERS):
         return Features()
     names = [name for name in reader.host.names(TIERS) if name.startswith("memory_tier")]
-    found = ({"name": name, **dict(reader.values(f"{TIERS}/{name}", {"nodes": "nodelist"}))} for name in names)
-    return Features(instances={TIER: tuple(found)})
+    return Features(instances={TIER: read_named(reader, TIER, TIERS, names, {"nodes": "nodelist"})})
 
 
 def read_nvdimms(reader: FeatureReader) -> Features:
@@ -84,11 +86,19 @@ def read_nvdimms(reader: FeatureReader) -> Features:
     Absent: no such bus is an empty list.
     """
     files = {"devtype": "devtype", "mode": "mode"}
-    found = (
-        {"name": printable(name), **dict(reader.values(f"{NVDIMMS}/{name}", files))}
-        for name in reader.host.names(NVDIMMS)
-    )
-    return Features(instances={NV: tuple(found)})
+    return Features(instances={NV: read_named(reader, NV, NVDIMMS, reader.host.names(NVDIMMS), files)})
+
+
+def read_named(
+    reader: FeatureReader, feature: str, folder: str, names: Iterable[str], files: Mapping[str, str]
+) -> tuple[Instance, ...]:
+    """`name`, and the values of these files, of these entries of a folder."""
+    found: dict[str, Sequence[Instance]] = {}
+    for name in names:
+        with reader.device(name):
+            found[name] = [{"name": printable(name), **dict(reader.values(f"{folder}/{name}", files))}]
+    found |= reader.last(feature, found)
+    return tuple(chain(*found.values()))
 
 
 def read_hugepages(reader: FeatureReader) -> Features:

@@ -6,8 +6,9 @@ And the ports of RDMA devices: feature `rdma.device`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels, printable
@@ -50,19 +51,23 @@ def read_interfaces(reader: FeatureReader, *, hardware: bool) -> Features:
     host, files = reader.host, FILES | HARDWARE_FILES if hardware else FILES
     if not host.exists(INTERFACES):
         return Features()
-    found: list[Instance] = []
+    feature = DEVICE if hardware else VIRTUAL
+    found: dict[str, Sequence[Instance]] = {}
     roots = read_roots(host, INTERFACES) if hardware else {}
     for name, has_device in host.each(INTERFACES, partial(_has_device, reader), "device"):
         folder = f"{INTERFACES}/{name}"
         if has_device == hardware:
-            where = place(reader, f"{folder}/device/numa_node", roots.get(name, "")) if hardware else {}
-            found.append({"name": printable(name), **dict(reader.values(folder, files)), **where})
-    return Features(instances={DEVICE if hardware else VIRTUAL: tuple(found)})
+            with reader.device(name):
+                where = place(reader, f"{folder}/device/numa_node", roots.get(name, "")) if hardware else {}
+                found[name] = [{"name": printable(name), **dict(reader.values(folder, files)), **where}]
+    found |= reader.last(feature, found)
+    return Features(instances={feature: tuple(chain(*found.values()))})
 
 
 def _has_device(reader: FeatureReader, name: str) -> bool | None:
     """Whether there is hardware behind an interface, which never changes; None for what is no interface or unknown."""
-    return None if name == NO_INTERFACE else reader.exists(f"{INTERFACES}/{name}/device")
+    with reader.device(name):
+        return None if name == NO_INTERFACE else reader.exists(f"{INTERFACES}/{name}/device")
 
 
 def read_rdma(reader: FeatureReader) -> Features:
@@ -75,8 +80,12 @@ def read_rdma(reader: FeatureReader) -> Features:
     if not reader.host.exists(RDMA_DEVICES):
         return Features()
     roots = read_roots(reader.host, RDMA_DEVICES)
-    found = [port for name in reader.host.names(RDMA_DEVICES) for port in read_ports(reader, name, roots.get(name, ""))]
-    return Features(instances={RDMA: tuple(found)})
+    found: dict[str, Sequence[Instance]] = {}
+    for name in reader.host.names(RDMA_DEVICES):
+        with reader.device(name):
+            found[name] = list(read_ports(reader, name, roots.get(name, "")))
+    found |= reader.last(RDMA, found)
+    return Features(instances={RDMA: tuple(chain(*found.values()))})
 
 
 def read_ports(reader: FeatureReader, name: str, root: str) -> Iterator[Instance]:

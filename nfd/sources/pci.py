@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 from nfd.config.section import Distinct, Section
@@ -57,17 +58,20 @@ def read_devices(reader: FeatureReader) -> Features:
     if not host.exists(DEVICES):
         return Features()
     roots = read_roots(host, DEVICES)
-    devices: list[Instance] = []
+    found: dict[str, Sequence[Instance]] = {}
     for name, ids in host.each(DEVICES, partial(read_ids, reader), DEVICE):
-        devices.append({**ids, **read_rest(reader, name, roots.get(name, ""))})
-    return Features(instances={DEVICE: tuple(devices)})
+        with reader.device(name):
+            found[name] = [{**ids, **read_rest(reader, name, roots.get(name, ""))}]
+    found |= reader.last(DEVICE, found)
+    return Features(instances={DEVICE: tuple(chain(*found.values()))})
 
 
 def read_ids(reader: FeatureReader, name: str) -> Mapping[str, str] | None:
     """Class, vendor and device, which never change; None if one of them cannot be read."""
     ids: dict[str, str] = {}
     for field in FIELDS:
-        text = reader.text(f"{DEVICES}/{name}/{field}")
+        with reader.device(name):
+            text = reader.text(f"{DEVICES}/{name}/{field}")
         if text is None:
             reader.host.note(f"{DEVICES}/{printable(name)}", f"has no readable {field}, so the device is left out")
             return None

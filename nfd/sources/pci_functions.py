@@ -47,23 +47,28 @@ class Function(NamedTuple):
 
 
 def read_functions(reading: FeatureReader, wanted: Callable[[Ids], bool]) -> list[Function]:
-    """The functions that are wanted, by address. One whose ids cannot be read leaves the feature incomplete."""
+    """The functions that are wanted, by address, which is their name for `reading.device`.
+
+    One whose ids cannot be read leaves the feature incomplete.
+    """
     found = reading.host.each(DEVICES, partial(_read_ids, reading), "ids")
     return [_read_function(reading, address, ids) for address, ids in found if wanted(ids)]
 
 
 def _read_ids(reading: FeatureReader, address: str) -> Ids | None:
     files = ("vendor", "device", "class")
-    found = [reading.value(f"{DEVICES}/{address}/{name}") for name in files]
+    with reading.device(address):
+        found = [reading.value(f"{DEVICES}/{address}/{name}") for name in files]
     vendor, device, kind = ((text or "").lower().removeprefix("0x") for text in found)
     return Ids(vendor, device, kind[:CLASS_DIGITS]) if vendor and device and kind else None
 
 
 def _read_function(reading: FeatureReader, address: str, ids: Ids) -> Function:
     path = f"{DEVICES}/{address}"
-    revision = (reading.value(f"{path}/revision") or "").lower().removeprefix("0x")
-    driver = driver_in(reading.text(f"{path}/uevent") or "")
-    return Function(address, ids, revision, driver, reading.has(f"{path}/physfn"))
+    with reading.device(address):
+        revision = (reading.value(f"{path}/revision") or "").lower().removeprefix("0x")
+        driver = driver_in(reading.text(f"{path}/uevent") or "")
+        return Function(address, ids, revision, driver, reading.has(f"{path}/physfn"))
 
 
 def matching(reading: FeatureReader, folder: str, pattern: str) -> Iterator[str]:

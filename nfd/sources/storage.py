@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 from nfd.config.section import Section
-from nfd.features import Features, Labels, printable
+from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.host.pcie import of_links
@@ -52,15 +55,14 @@ def read_devices(reader: FeatureReader) -> Features:
     if not reader.host.exists(DEVICES):
         return Features()
     transports = of_links(reader.host, "transports", DEVICES, transport_of)
-    found = (
-        {
-            "name": printable(name),
-            **dict(reader.values(f"{DEVICES}/{name}", FILES)),
-            **(read_disk(reader, name, transports[name]) if name in transports else {}),
-        }
-        for name in reader.host.names(DEVICES)
-    )
-    return Features(instances={BLOCK: tuple(found)})
+    found: dict[str, Sequence[Instance]] = {}
+    for name in reader.host.names(DEVICES):
+        with reader.device(name):
+            queue = dict(reader.values(f"{DEVICES}/{name}", FILES))
+            disk = read_disk(reader, name, transports[name]) if name in transports else {}
+            found[name] = [{"name": printable(name), **queue, **disk}]
+    found |= reader.last(BLOCK, found)
+    return Features(instances={BLOCK: tuple(chain(*found.values()))})
 
 
 def read_disk(reader: FeatureReader, name: str, transport: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Annotated
 
 from nfd.config.section import Distinct, Section
@@ -43,9 +44,12 @@ def discover(host: Host, config: Config) -> Features | Partial:
 
 def read_devices(reader: FeatureReader) -> Features:
     """The entries that have an idProduct: devices and hubs, not their interfaces."""
-    folders = (f"{DEVICES}/{name}" for name in reader.host.names(DEVICES))
-    found = (one for folder in folders for one in read_device(reader, folder))
-    return Features(instances={DEVICE: tuple(found)})
+    found: dict[str, Sequence[Instance]] = {}
+    for name in reader.host.names(DEVICES):
+        with reader.device(name):
+            found[name] = list(read_device(reader, f"{DEVICES}/{name}"))
+    found |= reader.last(DEVICE, found)
+    return Features(instances={DEVICE: tuple(chain(*found.values()))})
 
 
 def read_device(reader: FeatureReader, folder: str) -> Iterator[Instance]:

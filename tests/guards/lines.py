@@ -63,6 +63,12 @@ ATTRIBUTION = (
         "whole = bool(error) and not unknown",
         "tests/sources/test_one_bad_file.py::test_a_folder_that_cannot_be_listed_holds_everything",
     ),
+    Guard(  # a device with an unreadable file stays
+        "nfd/sources/feature_reader.py",
+        "held = {name: last[name] for name in sorted(incomplete) if name in last}",
+        "held: dict[str, Sequence[Instance]] = {}",
+        "tests/sources/test_incomplete_devices.py::test_a_device_with_an_unreadable_file_stays_as_it_was",
+    ),
     Guard(  # rules of a file hold while features of other sources are unknown
         "nfd/discovery.py",
         "if unknown and (found.whole or not found.error):",

@@ -6,7 +6,8 @@ and those that the vendor's own labeller writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated
 
 from nfd.accelerators.vendors import Vendor, entries_of, load
@@ -44,12 +45,15 @@ def read_devices(reading: FeatureReader) -> Features:
     """`address`, `vendor`, `device`, and as far as they are known `product`, `family`, `memory` (MiB of the whole
     device), `driver`, `version`, `state`; `virtual` and `integrated` are `true` or missing.
     """
-    found: list[Instance] = []
+    found: dict[str, Sequence[Instance]] = {}
     for function in read_functions(reading, lambda ids: bool(entries_of(ids.vendor, ids.kind))):
-        for vendor in vendors_of(reading, function.ids):
-            if vendor.has(function.ids.device, function.ids.kind):
-                found.append(read_device(reading, function, vendor))
-    return Features(instances={DEVICE: tuple(found)}) if found else Features()
+        ids = function.ids
+        with reading.device(function.address):
+            vendors = [one for one in vendors_of(reading, ids) if one.has(ids.device, ids.kind)]
+            found[function.address] = [read_device(reading, function, one) for one in vendors]
+    found |= reading.last(DEVICE, found)
+    devices = tuple(chain(*found.values()))
+    return Features(instances={DEVICE: devices}) if devices else Features()
 
 
 def vendors_of(reading: FeatureReader, ids: Ids) -> Iterator[Vendor]:

@@ -6,6 +6,9 @@ the options of the same names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 from nfd.config.section import Section
 from nfd.features import Features, Instance, Labels
 from nfd.host import Host
@@ -59,7 +62,12 @@ def discover(host: Host, config: Config) -> Features | Partial:
     gpus: list[Instance] = []
 
     def read_gpus(reading: FeatureReader) -> Features:
-        gpus.extend(read_gpu(reading, one, firmware=config.firmware) for one in read_functions(reading, is_gpu))
+        found: dict[str, Sequence[Instance]] = {}
+        for one in read_functions(reading, is_gpu):
+            with reading.device(one.address):
+                found[one.address] = [read_gpu(reading, one, firmware=config.firmware)]
+        found |= reading.last(GPU, found)
+        gpus.extend(chain(*found.values()))
         return Features(instances={GPU: tuple(gpus)}) if gpus else Features()
 
     def read_partitions(reading: FeatureReader) -> Features:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from nfd.errors import HostError
 from nfd.features import Instance
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import parse_decimal
-from nfd.sources.amd.gpus import AMDGPU, is_counted
+from nfd.sources.amd.gpus import AMDGPU, PARTITION, is_counted
 from nfd.sources.feature_reader import DENIED, FeatureReader
 from nfd.sources.pci_functions import MIB
 
@@ -40,13 +41,14 @@ def read_partitions(reading: FeatureReader, gpus: Iterable[Instance]) -> tuple[I
     for node in nodes:
         if (address := address_of(node, counted)) is not None:
             by_gpu[address].append(node)
-    found: list[Instance] = []
+    found: dict[str, Sequence[Instance]] = {}
     for address, own in by_gpu.items():
-        parts = partitions_of(counted[address], own, complete=not denied)
-        found.extend(parts)
-        if denied and counted[address].get("driver") == AMDGPU and "cu.count" not in parts[0]:
-            reading.errors.append(HostError(denied, UNKNOWN, errno.EPERM))
-    return tuple(found)
+        with reading.device(address):
+            parts = found[address] = partitions_of(counted[address], own, complete=not denied)
+            if denied and counted[address].get("driver") == AMDGPU and "cu.count" not in parts[0]:
+                reading.errors.append(HostError(denied, UNKNOWN, errno.EPERM))
+    found |= reading.last(PARTITION, found)
+    return tuple(chain(*found.values()))
 
 
 def list_generation(host: Host) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
         return features
     held = not unlisted and not folder.crowded
     failed = {LABEL: failure, FEATURE: failure}
-    return Partial(features, failed, held=held, whole=held and not folder.unknown)
+    return Partial(features, failed, frozenset(failed) if held else frozenset(), whole=held and not folder.unknown)
 
 
 class _Folder:
