@@ -6,19 +6,40 @@ x86 asks the processor, s390x its system information, on all others the firmware
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import BLANK
 from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, VENDORS, Cpuid, text_of
+from nfd.sources.feature_reader import unless_denied
 
-FIRMWARE = (
-    ("QEMU", "kvm"),
-    ("KVM", "kvm"),
-    ("KubeVirt", "kvm"),
-    ("Google", "kvm"),
-    ("VMware", "vmware"),
-)
-"""How DMI's vendor or product name begins in a virtual machine, as systemd-detect-virt reads it."""
+UNNAMED = ""
+"""Of a virtual machine, or of what may be one, whose hypervisor has no name in NFD."""
+FIRMWARE = {
+    "KVM": "kvm",
+    "OpenStack": "kvm",
+    "KubeVirt": "kvm",
+    "Amazon EC2": "kvm",
+    "QEMU": "kvm",
+    "Google Compute Engine": "kvm",
+    "VMware": "vmware",
+    "VMW": "vmware",
+    "Xen": "xenhvm",
+    "BHYVE": "bhyve",
+    "Hyper-V": "msvm",
+    "Apple Virtualization": "apple",
+    "innotek GmbH": UNNAMED,
+    "VirtualBox": UNNAMED,
+    "Oracle Corporation": UNNAMED,
+    "Bochs": UNNAMED,
+    "Parallels": UNNAMED,
+}
+"""How a text of DMI begins in a virtual machine (systemd src/basic/virt.c, `dmi_vendor_table`), and NFD's name."""
+DMI_TEXTS = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
+"""Those that systemd looks at, in its order."""
+_METAL = re.compile(r"\.metal(?:-|$)", re.ASCII)
+"""In the product name of an EC2 instance without a hypervisor, such as `c8g.metal-24xl`."""
+_VIRTIO = "sys/bus/virtio/devices"
 
 DEVICE_TREE = (("linux,kvm", "kvm"), ("kvm", "kvm"), ("xen", "xenhvm"), ("vmware", "vmware"))
 """How a name in the device tree's `hypervisor/compatible` begins."""
@@ -62,34 +83,44 @@ def read_s390x(host: Host) -> str | None:
 
 
 def read_evidence(host: Host) -> str | None:
-    """None if it is unknown: no DMI, no Xen, no hypervisor node in the device tree.
+    """`none` if DMI describes a machine and nothing says that it is a virtual one.
 
-    Reads: sys/devices/virtual/dmi/id/{sys_vendor,product_name}, sys/hypervisor/type (kernel
-    ABI/stable/sysfs-hypervisor-xen), hypervisor/compatible of the device tree
+    None if it is unknown: no DMI, no Xen, no hypervisor node in the device tree, or a hypervisor without a name. A
+    machine with virtio devices may be a virtual one, whatever names a cloud has given it.
+    Reads: sys/devices/virtual/dmi/id/{product_name,product_version,sys_vendor,board_vendor,bios_vendor},
+    sys/hypervisor/type (kernel ABI/stable/sysfs-hypervisor-xen), hypervisor/compatible of the device tree; the names in
+    sys/bus/virtio/devices (driver-api/virtio)
     """
-    vendor = host.value(f"{_DMI}/sys_vendor") or ""
-    product = host.value(f"{_DMI}/product_name") or ""
-    if found := _of_firmware(vendor, product):
-        return found
-    if host.value("sys/hypervisor/type") == "xen":
-        return "xenhvm"
-    if found := _of_device_tree(host):
-        return found
-    return NONE if vendor or product else None
+    dmi = {name: host.value(f"{_DMI}/{name}") or "" for name in DMI_TEXTS}
+    found = [_of_firmware(dmi), _of_kernel(host), _of_device_tree(host)]
+    if named := next(filter(None, found), None):
+        return named
+    if UNNAMED in found or not (dmi["sys_vendor"] or dmi["product_name"]):
+        return None
+    return NONE if _is_metal(dmi) or not unless_denied(host, lambda: host.names(_VIRTIO), ()) else None
 
 
-def _of_firmware(vendor: str, product: str) -> str | None:
-    if vendor.startswith("Microsoft") and product == "Virtual Machine":
+def _of_firmware(dmi: Mapping[str, str]) -> str | None:
+    """None if that does not say that the machine is virtual, as for the two functions below."""
+    if dmi["sys_vendor"].startswith("Microsoft") and dmi["product_name"] == "Virtual Machine":
         return "msvm"
-    if "Amazon EC2" in (vendor, product):
-        return None if product.endswith(".metal") else "kvm"
-    return next((name for prefix, name in FIRMWARE if vendor.startswith(prefix) or product.startswith(prefix)), None)
+    texts = [dmi[name] for name in DMI_TEXTS]
+    found = next((name for text in texts for start, name in FIRMWARE.items() if text.startswith(start)), None)
+    return None if _is_metal(dmi) else found
+
+
+def _is_metal(dmi: Mapping[str, str]) -> bool:
+    """Whether it is an instance of EC2 without a hypervisor."""
+    return "Amazon EC2" in dmi.values() and _METAL.search(dmi["product_name"]) is not None
+
+
+def _of_kernel(host: Host) -> str | None:
+    kind = host.value("sys/hypervisor/type")
+    return "xenhvm" if kind == "xen" else UNNAMED if kind else None
 
 
 def _of_device_tree(host: Host) -> str | None:
-    for tree in _TREES:
-        names = (host.value(f"{tree}/hypervisor/compatible") or "").split("\0")
-        for prefix, name in DEVICE_TREE:
-            if any(one.startswith(prefix) for one in names):
-                return name
-    return None
+    texts = [host.value(f"{tree}/hypervisor/compatible") or "" for tree in _TREES]
+    names = list(filter(None, "\0".join(texts).split("\0")))
+    found = (name for start, name in DEVICE_TREE if any(one.startswith(start) for one in names))
+    return next(found, UNNAMED if names else None)

@@ -122,6 +122,7 @@ def dmi(vendor: str, product: str) -> dict[str, str]:
 
 
 TREE = "hypervisor/compatible"
+VIRTIO = "sys/bus/virtio/devices/virtio0/"
 
 
 @pytest.mark.parametrize("arch", ["aarch64", "armv7l", "ppc64le", "riscv64"])
@@ -135,6 +136,16 @@ TREE = "hypervisor/compatible"
         (dmi("Google", "Google Compute Engine"), "kvm"),
         (dmi("Amazon EC2", "m6g.large"), "kvm"),
         (dmi("Amazon EC2", "a1.metal"), "none"),
+        (dmi("Amazon EC2", "c8g.metal-24xl"), "none"),
+        (dmi("Amazon EC2", "a1.metal") | {VIRTIO: ""}, "none"),
+        (dmi("OpenStack Foundation", "OpenStack Nova"), "kvm"),
+        (dmi("Apple Inc.", "Apple Virtualization Generic Platform"), "apple"),
+        (dmi("Parallels International GmbH.", "Parallels ARM Virtual Machine"), None),
+        (dmi("Oracle Corporation", "VirtualBox"), None),
+        (dmi("Google", "Kevin"), "none"),
+        (dmi("Hetzner", "vServer") | {VIRTIO: ""}, None),
+        (dmi("Alibaba Cloud", "Alibaba Cloud ECS") | {VIRTIO: ""}, None),
+        (dmi("Microsoft Corporation", "") | {f"{DMI}/product_version": "Hyper-V UEFI Release v4.1"}, "msvm"),
         (dmi("VMware, Inc.", "VMware20,1"), "vmware"),
         (dmi("Microsoft Corporation", "Virtual Machine"), "msvm"),
         (dmi("Microsoft Corporation", "Surface Pro X"), "none"),
@@ -143,10 +154,13 @@ TREE = "hypervisor/compatible"
         ({"sys/hypervisor/type": "xen\n"}, "xenhvm"),
         ({"sys/hypervisor/type": "xen\n", **dmi("Ampere", "Mt. Jade")}, "xenhvm"),
         ({"sys/hypervisor/type": "other\n"}, None),
+        ({"sys/hypervisor/type": "other\n", **dmi("Ampere", "Mt. Jade")}, None),
+        ({"sys/hypervisor/type": "xen\n", **dmi("Oracle Corporation", "A1")}, "xenhvm"),
         ({f"proc/device-tree/{TREE}": "linux,kvm\0"}, "kvm"),
         ({f"sys/firmware/devicetree/base/{TREE}": "xen,xen-4.17\0xen,xen\0"}, "xenhvm"),
         ({f"proc/device-tree/{TREE}": "vmware\0"}, "vmware"),
         ({f"proc/device-tree/{TREE}": "acme,thing\0"}, None),
+        ({f"proc/device-tree/{TREE}": "acme,thing\0", **dmi("Ampere", "Mt. Jade")}, None),
         ({"proc/device-tree/model": "Raspberry Pi 4 Model B Rev 1.4\0"}, None),
     ],
 )
@@ -155,6 +169,15 @@ def test_hypervisor_by_evidence(tmp_path: Path, arch: str, files: dict[str, str]
     found = model_of(tmp_path, files)
     assert found.get("hypervisor") == expected
     assert (found["vendor_id"], found["family"], found["id"]) == ("VendorUnknown", "0", "0")
+
+
+@pytest.mark.parametrize("text", hypervisor.DMI_TEXTS)
+@pytest.mark.parametrize(("start", "name"), hypervisor.FIRMWARE.items())
+def test_a_virtual_machine_is_never_none(tmp_path: Path, start: str, name: str, text: str) -> None:
+    """Whichever text says so, it has NFD's name of the hypervisor, or no label."""
+    files = {**dmi("Acme", "Anvil"), f"{DMI}/{text}": f"{start} 1\n"}
+    assert hypervisor.read_evidence(make_host(tmp_path, files)) == (name or None)
+    assert not name or name in {one.lower() for one in VENDORS.values()}
 
 
 @pytest.mark.parametrize(
