@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gfd.inventory import Gpu, Inventory
 from nfd.config.option_values import parse_integer
 from nfd.errors import HostError
-from nfd.host import Host
+from nfd.host import DENIED, NOT_NOW, Host
 from nfd.host.pcie import driver_in, is_vfio
 from nfd.runtime import tsv_tables
 
@@ -27,14 +27,17 @@ DISPLAY = "0x03"
 GRAPHICS, COMPUTE = "0x030000", "0x030200"
 
 Functions = Mapping[str, str]
-"""NVIDIA's PCI functions: address → class, `0x030200`, empty if it cannot be read."""
+"""NVIDIA's PCI functions: address → class, `0x030200`, empty if it may not be read."""
 
 PCI_IDS = ("usr/share/misc/pci.ids", "usr/local/share/pci.ids", "usr/share/hwdata/pci.ids", "usr/share/pci.ids")
 UNNAMED = "UNKNOWN_DEVICE"
 
 
 def read_functions(host: Host) -> Functions:
-    """NVIDIA's functions of any class; one whose vendor cannot be read is left out, with a note."""
+    """NVIDIA's functions of any class; one whose vendor may not be read is left out, with a note.
+
+    Raises: HostError if a vendor or class cannot be read for another reason. What the device is, is then unknown.
+    """
     known = host.each(DEVICES, partial(_is_nvidia, host), "is NVIDIA's")
     addresses = (address for address, is_nvidia in known if is_nvidia)
     return {address: canonical(host.value(f"{DEVICES}/{address}/class") or "") for address in addresses}
@@ -98,9 +101,12 @@ def read_vgpu(host: Host, functions: Functions) -> tuple[bool | None, Vgpu]:
 
 
 def read_space(host: Host, address: str) -> bytes:
+    """The configuration space; empty without permission. Raises: HostError of any other failure."""
     try:
         return host.head(f"{DEVICES}/{address}/config", SPACE) or b""
-    except HostError:
+    except HostError as error:
+        if error.errno not in DENIED | NOT_NOW:
+            raise
         return b""
 
 

@@ -34,8 +34,12 @@ CUSTOM_D = "etc/kubernetes/node-feature-discovery/custom.d"
 PLUGIN_D = "etc/kubernetes/node-feature-discovery/device-plugin.d"
 _OWN = (PROC, CUSTOM_D, PLUGIN_D)
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Failures of this process, which say nothing about the file: never a reason to go on without it."""
+
+DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""What a security policy answers, today and tomorrow: no reason to wait for a better answer."""
+
+NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
+"""What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
 
 
 class Host:
@@ -94,11 +98,15 @@ class Host:
         return None if data is None else data.decode("utf-8", "replace")
 
     def value(self, path: str, *, trimmed: bool = True) -> str | None:
-        """One sysfs value, without the white space at its ends; None, and a note, if it is there but unreadable."""
+        """One sysfs value, without the white space at its ends.
+
+        None, and a note, if the file is there and permission is denied, or its driver has no value now.
+        Raises: HostError of any other failure, which does not show that there is no value.
+        """
         try:
             text = self.text(path)
         except HostError as error:
-            if error.errno in _EXHAUSTED:
+            if error.errno not in DENIED | NOT_NOW:
                 raise
             self.note(error.path, error.reason)
             return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from nfd.host import Host
+from nfd.errors import HostError
+from nfd.host import DENIED, NOT_NOW, Host
 
 _ROOT = re.compile(r"/(pci[0-9a-f]{4,8}:[0-9a-f]{2})/", re.ASCII)
 
@@ -30,7 +32,7 @@ def of_links(
 
     Reads: the links in the folder, such as sys/bus/pci/devices or sys/class/net  (kernel admin-guide/sysfs-rules.rst)
     A recording has no links, so it keeps the answer as that of a probe.
-    Absent: an empty mapping, also where links cannot be read.
+    Absent: an empty mapping, also where links may not be read. Raises: HostError if they cannot be read.
     """
 
     def live() -> Mapping[str, str]:
@@ -68,21 +70,29 @@ def numa_node(text: str | None) -> str | None:
 def _targets(host: Host, folder: str, entries: Collection[str] | None) -> list[tuple[str, str]]:
     try:
         directory = host.directory(folder)
-    except OSError:
+    except OSError as error:
+        _check_absent(folder, error)
         return []
     try:
         names = sorted(os.listdir(directory) if entries is None else entries)  # noqa: PTH208
-        return [(name, _target(name, directory)) for name in names]
+        return [(name, _target(folder, name, directory)) for name in names]
     finally:
         os.close(directory)
 
 
-def _target(name: str, directory: int) -> str:
-    """Where an entry leads; empty for what is no link."""
+def _target(folder: str, name: str, directory: int) -> str:
+    """Where an entry leads; empty for what is no link (EINVAL)."""
     try:
         return os.readlink(name, dir_fd=directory)
-    except OSError:
+    except OSError as error:
+        _check_absent(f"{folder}/{name}", error)
         return ""
+
+
+def _check_absent(path: str, error: OSError) -> None:
+    """Raise a HostError unless the error says that there is no link, or that it may not be read."""
+    if error.errno not in {errno.ENOENT, errno.ENOTDIR} | DENIED | NOT_NOW:
+        raise HostError(path, error.strerror or str(error), error.errno) from error
 
 
 def _parse(text: str) -> Mapping[str, str]:

@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 from nfd.config.section import Section
 from nfd.errors import HostError, reason_of
 from nfd.features import Features, printable
-from nfd.host import CUSTOM_D, Host
+from nfd.host import CUSTOM_D, NOT_NOW, Host
 from nfd.rule_clock import metered
 from nfd.rules.compile import CompiledRule, compile_rule
 from nfd.rules.evaluate import CustomGiven, Watch, run_custom
 from nfd.rules.parse import parse_custom, parse_custom_text
 from nfd.rules.template import Clock
 from nfd.source import Labelled, Source
-from nfd.sources.feature_reader import NOT_NOW, FeatureReader
+from nfd.sources.feature_reader import FeatureReader
 
 OPTION = "sources.custom"
 RULE_SECONDS = 5.0

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nfd.errors import HostError
 from nfd.features import Features, Instance, join
-from nfd.host import Host
+from nfd.host import DENIED, NOT_NOW, Host
 from nfd.host.blanks_and_numbers import BLANK, parse_decimal
 from nfd.host.pcie import numa_node
 from nfd.source import Partial
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-DENIED = frozenset({errno.EACCES, errno.EPERM})
-"""What a security policy answers, today and tomorrow: no reason to wait for a better answer."""
-
-NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
-"""What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
 
 _DEVICES = "devices"
 """What a host keeps of a feature: the instances of each device when all its files could be read last."""

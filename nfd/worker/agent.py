@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nfd import __version__
 from nfd.discovery import Discovery, Plan, discover
-from nfd.errors import ConfigError, FileGone, ReportError, rest_after
+from nfd.errors import ConfigError, FileGone, HostError, ReportError, rest_after
 from nfd.events.wakes import POLL, Events, Wake
 from nfd.host import Host
 from nfd.report import Reply, Report, SourceState, State
@@ -62,6 +62,14 @@ class WorkerSettings:
     unpublished: tuple[str, ...] = ()
 
 
+def read_boot_id(host: Host) -> str:
+    """Empty if it cannot be read. The worker reports without it."""
+    try:
+        return host.value(BOOT_ID) or ""
+    except HostError:
+        return ""
+
+
 class Agent:
     """The worker of one node.
 
@@ -106,7 +114,7 @@ class Agent:
         self._refusal: ReportError | None = None
         self._reasons: dict[str, set[str]] = {}
         self._started = time.monotonic()
-        self._order = Order(host.value(BOOT_ID) or "", time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0)
+        self._order = Order(read_boot_id(host), time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0)
         self._next_scan = 0.0
         if settings.publish:
             host.node_labels = None

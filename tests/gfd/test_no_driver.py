@@ -1,5 +1,7 @@
 """The source `nvidia` where no driver answers: what PCI alone tells, and that nobody complains."""
 
+import errno
+import json
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +90,17 @@ def test_replay_asks_nobody(tmp_path: Path) -> None:
     found = scan(Replay(no_driver(tmp_path, PCI)))
     assert dict(found.labels) == {"nvidia.com/gpu.present": "true"}
     assert not found.failed
+
+
+@pytest.mark.parametrize("name", ["vendor", "class", "config", "uevent"])
+@pytest.mark.parametrize(("code", "fails"), [(errno.EIO, True), (errno.EMFILE, True), (errno.EACCES, False)])
+def test_a_device_that_cannot_be_read_is_not_gone(name: str, code: int, fails: bool, tmp_path: Path) -> None:
+    root = no_driver(tmp_path, PCI)
+    before = scan(Replay(root))
+    failures = {f"sys/bus/pci/devices/0000:3b:00.0/{name}": [code, "out of order"]}
+    (root / "host.json").write_text(json.dumps({"failures": failures}))
+    found = scan(Replay(root), before)
+    assert bool(found.failed) is fails
+    if fails:
+        assert found.labels == before.labels
+        assert found.features == before.features

@@ -33,6 +33,12 @@ ATTRIBUTION = (
         "pass",
         "tests/sources/test_accelerator.py::test_without_the_data_of_a_vendor_nothing_of_it_is_removed",
     ),
+    Guard(  # nor that a value cannot be read
+        "nfd/host/__init__.py",
+        "if error.errno not in DENIED | NOT_NOW:",
+        "if False:",
+        "tests/sources/test_read_errors.py::test_labels_of_the_processors_stay",
+    ),
     Guard(  # nor that it has fewer partitions
         "nfd/sources/amd/kfd.py",
         "if nodes and complete:",

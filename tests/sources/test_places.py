@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nfd.discovery import Plan, discover
+from nfd.errors import HostError
 from nfd.features import Features
 from nfd.host import Host
+from nfd.host.pcie import read_roots
 from nfd.host.record import Recorder
 from nfd.host.replay import Replay
 from nfd.sources import cpu, memory, network, pci, storage
@@ -165,3 +170,25 @@ def test_tiers_microcode_and_vulnerabilities(tmp_path: Path) -> None:
         "meltdown": "Not affected",
     }
     assert not [key for key in found.labels if "microcode" in key or "vulner" in key or "tier" in key]
+
+
+@pytest.mark.parametrize(("code", "fails"), [(errno.EIO, True), (errno.EMFILE, True), (errno.EACCES, False)])
+@pytest.mark.parametrize("call", ["open", "readlink"])
+def test_links_that_cannot_be_read(
+    call: str, code: int, fails: bool, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(machine)
+    read = partial(read_roots, host, "sys/bus/pci/devices")
+    assert read()
+
+    def refuse(*arguments: object, **named: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    target: tuple[object, str] = (host, "directory") if call == "open" else (os, "readlink")
+    monkeypatch.setattr(*target, refuse)
+    if fails:
+        with pytest.raises(HostError, match=r"^sys/bus/pci/devices") as caught:
+            read()
+        assert caught.value.errno == code
+    else:
+        assert read() == {}

@@ -15,10 +15,10 @@ from itertools import chain
 
 from nfd.errors import HostError
 from nfd.features import Instance
-from nfd.host import Host
+from nfd.host import DENIED, Host
 from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.amd.gpus import AMDGPU, PARTITION, is_counted
-from nfd.sources.feature_reader import DENIED, FeatureReader
+from nfd.sources.feature_reader import FeatureReader
 from nfd.sources.pci_functions import MIB
 
 NODES = "sys/class/kfd/kfd/topology/nodes"

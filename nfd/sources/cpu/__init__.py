@@ -8,21 +8,23 @@ NFD: `cpu.microcode` and `cpu.vulnerability`, for rules alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, TypeVar
 
 from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
 from nfd.features import Features, Labels
-from nfd.host import Host
+from nfd.host import DENIED, Host
 from nfd.source import Partial, Source
 from nfd.sources.cpu import cpuid_flags, hwcap, power, procinfo, rdt, riscv, security, topology
 from nfd.sources.cpu.cpuid import EDX, PROBE, Cpuid, parse_cpuid
 from nfd.sources.cpu.cpuid_instruction import read_cpuid_text
 from nfd.sources.cpu.model import read_model
-from nfd.sources.feature_reader import DENIED, unless_denied
+from nfd.sources.feature_reader import unless_denied
 
 Attributes = Mapping[str, str]
 Read = Callable[[], Attributes | None]
+T = TypeVar("T")
 
 CPUID = "cpu.cpuid"
 CORE_TYPE = "cpu.coretype"
@@ -61,14 +63,15 @@ def discover(host: Host, config: Config) -> Features | Partial:
 
     Absent: most things, on most machines; then the feature is there without elements.
     A feature that may not be read is empty. One that cannot be read for another reason has failed, the others stand.
-    Raises: HostError if CPUID or the auxiliary vector of a recorded machine is malformed.
     """
     arch = family_of(host.arch())
-    cpuid = read_cpuid(host) if arch == "x86" else None
-    words = {} if arch in ("x86", "riscv") else hwcap.read_hwcap(host, arch)
-    found = read_flags(host, arch, cpuid, words)
+    processor = Processor(host, arch)
+    flag_readers: dict[str, Callable[[], frozenset[str] | None]] = {
+        CPUID: lambda: processor.flags,
+        CORE_TYPE: lambda: topology.read_core_types(host),
+    }
     readers: dict[str, Read] = {
-        "cpu.model": lambda: read_model(host, arch, cpuid, words),
+        "cpu.model": lambda: read_model(host, arch, None, processor.words),
         "cpu.topology": lambda: topology.read_topology(host),
         "cpu.cstate": dict,
         "cpu.pstate": dict,
@@ -79,32 +82,53 @@ def discover(host: Host, config: Config) -> Features | Partial:
         "cpu.microcode": lambda: security.read_microcode(host),
         "cpu.vulnerability": lambda: security.read_vulnerabilities(host),
     }
-    if cpuid is not None:
-        readers |= _x86_readers(host, cpuid, found)
-    attributes: dict[str, Attributes] = {}
+    if arch == "x86":
+        readers |= _x86_readers(host, processor)
     failed: dict[str, str] = {}
+    flags = _read_each(host, flag_readers, frozenset[str](), failed)
+    features = Features(flags, _read_each(host, readers, dict[str, str](), failed))
+    return Partial(features, failed) if failed else features
+
+
+def _read_each(
+    host: Host, readers: Mapping[str, Callable[[], T | None]], denied: T, failed: dict[str, str]
+) -> dict[str, T]:
+    """What each reader gives; `failed` gets the reason of each that fails."""
+    found: dict[str, T] = {}
     for name, read in readers.items():
         try:
-            elements = unless_denied(host, read, {})
+            elements = unless_denied(host, read, denied)
         except HostError as error:
             failed[name] = str(error)
             continue
         if elements is not None:
-            attributes[name] = elements
-    kinds: frozenset[str] = frozenset()
-    try:
-        kinds = topology.read_core_types(host)
-    except HostError as error:
-        failed[CORE_TYPE] = str(error)
-    features = Features({CPUID: found, CORE_TYPE: kinds}, attributes)
-    return Partial(features, failed) if failed else features
+            found[name] = elements
+    return found
 
 
-def read_flags(host: Host, arch: str, cpuid: Cpuid | None, words: Mapping[str, int]) -> frozenset[str]:
-    """What all processors have."""
-    if cpuid is not None:
-        return cpuid_flags.derive_flags(cpuid)
-    return riscv.read_flags(host) if arch == "riscv" else hwcap.derive_flags(words, arch)
+class Processor:
+    """What several features derive from. It is read when the first of them asks, and an error is that of each."""
+
+    def __init__(self, host: Host, arch: str) -> None:
+        self._host = host
+        self._arch = arch
+
+    @cached_property
+    def cpuid(self) -> Cpuid:
+        """Of an x86 processor alone."""
+        return read_cpuid(self._host)
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """Hardware capabilities, which RISC-V has for letters alone, and x86 not at all."""
+        return {} if self._arch == "riscv" else hwcap.read_hwcap(self._host, self._arch)
+
+    @cached_property
+    def flags(self) -> frozenset[str]:
+        """What all processors have."""
+        if self._arch == "x86":
+            return cpuid_flags.derive_flags(self.cpuid)
+        return riscv.read_flags(self._host) if self._arch == "riscv" else hwcap.derive_flags(self.words, self._arch)
 
 
 def family_of(machine: str) -> str:
@@ -112,14 +136,15 @@ def family_of(machine: str) -> str:
     return _ARCHITECTURES.get(machine) or ("arm" if machine.startswith("arm") else "")
 
 
-def _x86_readers(host: Host, cpuid: Cpuid, found: frozenset[str]) -> dict[str, Read]:
+def _x86_readers(host: Host, processor: Processor) -> dict[str, Read]:
     return {
-        CPUID: lambda: cpuid_flags.derive_avx10(cpuid, found),
+        CPUID: lambda: cpuid_flags.derive_avx10(processor.cpuid, processor.flags),
+        "cpu.model": lambda: read_model(host, "x86", processor.cpuid, {}),
         "cpu.cstate": lambda: power.read_cstate(host),
         "cpu.pstate": lambda: power.read_pstate(host),
-        "cpu.sst": lambda: power.read_sst(host, cpuid),
-        "cpu.rdt": lambda: rdt.read_rdt(host, cpuid),
-        "cpu.security": lambda: security.read_x86(host, cpuid, found),
+        "cpu.sst": lambda: power.read_sst(host, processor.cpuid),
+        "cpu.rdt": lambda: rdt.read_rdt(host, processor.cpuid),
+        "cpu.security": lambda: security.read_x86(host, processor.cpuid, processor.flags),
     }
 
 
@@ -135,8 +160,9 @@ def read_cpuid(host: Host) -> Cpuid:
         cpuid = parse_cpuid(text)
         hybrid = cpuid.has(7) and cpuid.bit(7, EDX, 15)
         return procinfo.derive_level(cpuid, host.value(procinfo.PATH) or "") if hybrid else cpuid
+    cpuid = procinfo.derive_cpuid(host.value(procinfo.PATH) or "")
     host.note(PROBE, f"{reason}: flags and model are derived from {procinfo.PATH}")
-    return procinfo.derive_cpuid(host.value(procinfo.PATH) or "")
+    return cpuid
 
 
 def read_coprocessor(host: Host) -> Attributes:

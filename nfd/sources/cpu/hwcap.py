@@ -23,8 +23,9 @@ def read_hwcap(host: Host, arch: str) -> Mapping[str, int]:
     text = host.probe(PROBE, read_auxv_text)
     if text is not None:
         return parse_hwcap(text)
+    words = procinfo.derive_hwcap(host.value(procinfo.PATH) or "", arch)
     host.note(PROBE, f"not there: flags are those of {procinfo.PATH}")
-    return procinfo.derive_hwcap(host.value(procinfo.PATH) or "", arch)
+    return words
 
 
 def read_auxv_text() -> str:

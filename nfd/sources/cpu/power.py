@@ -6,10 +6,9 @@ import errno
 
 from nfd.errors import HostError
 from nfd.host import Host
-from nfd.host.blanks_and_numbers import BLANK, parse_decimal
+from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.cpu.cpuid import EAX, Cpuid
 from nfd.sources.cpu.topology import DEVICES
-from nfd.sources.feature_reader import DENIED
 
 _CPU = "sys/devices/system/cpu"
 _PSTATE = f"{_CPU}/intel_pstate"
@@ -67,7 +66,7 @@ def read_sst(host: Host, cpuid: Cpuid) -> dict[str, str]:
         return {}
     for name in host.names(DEVICES):
         path = f"{DEVICES}/{name}/cpufreq/base_frequency"
-        text = host.value(path)
+        text = _frequency_value(host, path)
         if text is None:
             continue
         base = _integer(host, path, text)
@@ -82,8 +81,9 @@ def _common_governor(host: Host) -> str | None:
     """The governor that all policies in use agree on; None if there is none."""
     common = ""
     for policy in host.names(_CPUFREQ):
-        governor = _of_policy(host, policy, "scaling_governor")
-        if governor in (None, common) or not _of_policy(host, policy, "affected_cpus"):
+        path = f"{_CPUFREQ}/{policy}"
+        governor = _frequency_value(host, f"{path}/scaling_governor")
+        if governor in (None, common) or not _frequency_value(host, f"{path}/affected_cpus"):
             continue
         if common:
             host.note(_CPUFREQ, f"policies disagree on the governor: {common!r}, {governor!r}")
@@ -92,21 +92,16 @@ def _common_governor(host: Host) -> str | None:
     return common or None
 
 
-def _of_policy(host: Host, policy: str, name: str) -> str | None:
-    """A policy whose CPUs are all offline affects none, and the kernel calls its other files busy.
-
-    One that may not be read is skipped as well, with a note.
+def _frequency_value(host: Host, path: str) -> str | None:
+    """A file of a cpufreq policy. If all CPUs of the policy are offline, the kernel answers EBUSY (Linux,
+    drivers/cpufreq/cpufreq.c, `show`).
     """
-    path = f"{_CPUFREQ}/{policy}/{name}"
     try:
-        text = host.text(path)
+        return host.value(path)
     except HostError as error:
-        if error.errno in DENIED:
-            host.note(error.path, error.reason)
-        elif error.errno != errno.EBUSY:
+        if error.errno != errno.EBUSY:
             raise
         return None
-    return None if text is None else text.strip(BLANK)
 
 
 def _integer(host: Host, path: str, text: str) -> int | None:

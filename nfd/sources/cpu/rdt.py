@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from nfd.errors import HostError
-from nfd.host import Host
+from nfd.host import DENIED, Host
 from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.cpu.cpuid import EBX, EDX, Cpuid
-from nfd.sources.feature_reader import DENIED
 
 _RESCTRL = "sys/fs/resctrl"
 _MOUNTS = "proc/self/mountinfo"

@@ -60,11 +60,8 @@ def read_release(host: Host) -> str | None:
 
 
 def release_or_none(host: Host) -> str | None:
-    """The release as part of paths; None if it is unknown, which the version feature reports, or no name of a file."""
-    try:
-        release = read_release(host)
-    except HostError:
-        return None
+    """The release as part of paths; None if there is none, or if it cannot be the name of a file."""
+    release = read_release(host)
     return None if not release or "/" in release or "\0" in release else release
 
 

@@ -9,8 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 
 from nfd.errors import HostError
-from nfd.host import MAX_FILE, Host
-from nfd.sources.feature_reader import DENIED
+from nfd.host import DENIED, MAX_FILE, Host
 
 PREFIX = "CONFIG_"
 PASSING = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT)

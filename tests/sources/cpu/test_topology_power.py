@@ -226,6 +226,24 @@ def test_what_may_not_be_read_spoils_only_itself(tmp_path: Path, code: int, fail
         assert found.features.attributes["cpu.pstate"] == {"status": "active", "turbo": "true"}
 
 
+def test_an_offline_cpu_has_no_base_frequency(tmp_path: Path) -> None:
+    """The kernel answers EBUSY for it, as for all files of its policy."""
+    busy = {f"{BUS}/cpu0/cpufreq/base_frequency": [errno.EBUSY, "Device or resource busy"]}
+    files = frequencies(2300, "2300000", "2700000") | {"host.json": json.dumps({"failures": busy})}
+    found = scan(make_host(tmp_path, files), SOURCE)
+    assert found.features.attributes["cpu.sst"] == BF
+    assert not found.problems
+
+
+def test_a_policy_without_a_governor(tmp_path: Path) -> None:
+    """The kernel answers EINVAL (Linux, drivers/cpufreq/cpufreq.c, show_scaling_governor)."""
+    files = pstate("active") | policies(("0", "performance"), ("1", "powersave"))
+    without = {f"{CPU}/cpufreq/policy1/scaling_governor": [errno.EINVAL, "Invalid argument"]}
+    found = scan(make_host(tmp_path, {**files, "cpuid": "", "host.json": json.dumps({"failures": without})}), SOURCE)
+    assert found.features.attributes["cpu.pstate"] == PERFORMANCE
+    assert not found.failed
+
+
 def test_offline_policy_is_silent(tmp_path: Path) -> None:
     """The kernel answers EBUSY for a policy without CPUs: no governor, and nothing to tell anybody."""
     files = pstate("active") | policies(("0", "performance"), ("", "powersave"))
