@@ -249,7 +249,16 @@ class Host:
     def _tree_of(self, path: str) -> Tree:
         if self._own is self._tree or not path.startswith(_OWN):
             return self._tree
-        return self._tree if self._tree.has(next(filter(path.startswith, _OWN))) else self._own
+        return self._tree if self._is_below_root(next(filter(path.startswith, _OWN))) else self._own
+
+    def _is_below_root(self, path: str) -> bool:
+        """Whether to read it there. A folder behind one that this process may not enter counts as missing."""
+        try:
+            return self._tree.has(path)
+        except OSError as error:
+            if error.errno not in DENIED:
+                raise
+            return False
 
     def _stat(self, path: str) -> os.stat_result | None:
         try:

@@ -77,9 +77,10 @@ class Tree:
         return self._with(path, LIST, _inodes)
 
     def has(self, path: str) -> bool:
+        """Whether the path exists; raises if that cannot be found out."""
         try:
             os.close(self.open(path, LOOK))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 

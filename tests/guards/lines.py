@@ -63,6 +63,12 @@ ATTRIBUTION = (
         "unknown = False",
         "tests/sources/test_one_bad_file.py::test_of_a_file_that_was_never_read_nothing_may_be_removed",
     ),
+    Guard(  # nor is one of the container read instead
+        "nfd/host/tree.py",
+        "except (FileNotFoundError, NotADirectoryError):",
+        "except OSError:",
+        "tests/sources/test_one_bad_file.py::test_a_folder_that_cannot_be_listed_holds_everything",
+    ),
     Guard(  # a folder that cannot be listed is no news of its files
         "nfd/sources/custom.py",
         "whole = bool(error) and listed and not unknown",

@@ -12,7 +12,7 @@ from nfd.config.section import Section
 from nfd.discovery import Discovery, Plan, discover
 from nfd.errors import HostError
 from nfd.features import Features
-from nfd.host import CUSTOM_D
+from nfd.host import CUSTOM_D, Host
 from nfd.host.replay import Replay
 from nfd.report import State
 from nfd.source import Source
@@ -25,6 +25,15 @@ START, EXPIRED = 1_717_200_000.0, "2024-06-01T00:10:00Z"
 
 class Machine(Replay):
     """With a clock of its own."""
+
+    time = START
+
+    def now(self) -> float:
+        return self.time
+
+
+class LiveMachine(Host):
+    """As a worker in a pod has it."""
 
     time = START
 
@@ -107,7 +116,8 @@ class Node:
 
     def restart(self) -> None:
         """Another process of the worker."""
-        self.host, self.found = Machine(self.root), Discovery()
+        self.host: Machine | LiveMachine = Machine(self.root)
+        self.found = Discovery()
 
     def scan(self) -> tuple[dict[str, str], State]:
         plan = Plan((self.kind.source,), (self.kind.source,), {self.kind.source.name: self.kind.source.config()})
@@ -164,8 +174,11 @@ def test_of_a_file_that_was_never_read_nothing_may_be_removed(node: Node, spoil:
     assert node.scan()[1] is State.FRESH
 
 
+@pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("node", KINDS, indirect=True)
-def test_a_folder_that_cannot_be_listed_holds_everything(node: Node) -> None:
+def test_a_folder_that_cannot_be_listed_holds_everything(node: Node, live: bool) -> None:
+    if live:
+        node.host = LiveMachine(node.root)
     before, _ = node.scan()
     folder = node.root / node.kind.folder
     folder.rename(folder.with_name("away"))
