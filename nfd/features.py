@@ -66,8 +66,14 @@ class Problem:
 
 
 def printable(text: str) -> str:
-    """File names may hold bytes that are not UTF-8; as a feature's text they become U+FFFD."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """File names and variables may hold bytes that are not UTF-8; as a feature's text they become U+FFFD.
+
+    So does a lone surrogate that stands for no byte (PEP 383).
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def join(parts: Iterable[Features]) -> Features:

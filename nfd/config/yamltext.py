@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from nfd.errors import ConfigError
+from nfd.features import printable
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100
@@ -299,6 +300,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
 def _represent_text(dumper: Any, text: str) -> Any:
     quoted = not isinstance(resolve(text), str)
+    text = text if text.isascii() else printable(text)
     return dumper.represent_scalar(f"{_TAG}str", text, style="'" if quoted else None)
 
 

@@ -160,6 +160,7 @@ class Replay(Host):
             return Record()
         try:
             found = json.loads(text)
+            _check_unicode(found)
             if not isinstance(found, dict):
                 raise TypeError("must be a mapping")
             if unknown := sorted(found.keys() - {one.name for one in fields(Record)}):
@@ -169,6 +170,15 @@ class Replay(Host):
             raise ConfigError(f"{self.root / RECORD}: is nested too deeply") from None
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{self.root / RECORD}: {' '.join(str(error).split())}") from error
+
+
+def _check_unicode(found: object) -> None:
+    """Raises: ValueError for a lone surrogate, unless it stands for a byte of a file name (PEP 383)."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        around = error.object[max(0, error.start - 20) : error.end + 20]
+        raise ValueError(f"is not Unicode: lone surrogate {error.object[error.start]!a} in {around!a}") from error
 
 
 def _with_parents(folders: Iterable[str]) -> dict[str, frozenset[str]]:

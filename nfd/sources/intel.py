@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nfd.accelerators.vendors import named
 from nfd.config.section import Section
-from nfd.features import Features, Instance, Labels
+from nfd.features import Features, Instance, Labels, printable
 from nfd.host import Host
 from nfd.source import Partial, Source
 from nfd.sources.device_labels import whole_devices
@@ -114,7 +114,7 @@ def _device(reading: FeatureReader, function: Function, kind: Kind, *, loaded: b
     bound = function.driver in kind.drivers and not kind.helpers
     ready = (bound or loaded) and (kind.passed or not function.is_passed)
     device = {
-        "address": function.address,
+        "address": printable(function.address),
         "kind": kind.name,
         "class": function.ids.kind,
         "device": function.ids.device,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nfd.config.section import Section
-from nfd.features import Features, Labels
+from nfd.features import Features, Labels, printable
 from nfd.host import Host
 from nfd.source import Partial, Source
 from nfd.sources.feature_reader import FeatureReader, attributes, gather
@@ -57,7 +57,7 @@ def discover(host: Host, config: Config) -> Features | Partial:
 
 def read_name(reader: FeatureReader) -> Features:
     """`nodename`: the variable NODE_NAME, empty if unset."""
-    return attributes(NAME, {"nodename": reader.host.env("NODE_NAME")})
+    return attributes(NAME, {"nodename": printable(reader.host.env("NODE_NAME"))})
 
 
 def read_os_release(reader: FeatureReader) -> Features:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,3 +125,30 @@ def test_times_of_an_election_that_is_off_do_not_matter(tmp_path: Path) -> None:
     config, _ = load(Config, files(tmp_path / "c"))
     with pytest.raises(ConfigError, match="leaderElection: needs leaseDuration"):
         config.leader_election.check()
+
+
+@pytest.mark.parametrize(("name", "is_byte"), [("a\ud800b", False), ("a\udcffb", True)])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"environment": {"NODE_NAME": "{}"}},
+        {"probes": {"auxv": "{}"}},
+        {"probes": {"{}": "x"}},
+        {"failures": {"sys/{}": [5, "x"]}},
+        {"failures": {"sys/x": [5, "{}"]}},
+        {"unreachable": {"sys/{}": [5, "x"]}},
+        {"folders": ["sys/class/net/{}"]},
+    ],
+    ids=json.dumps,
+)
+def test_a_recording_may_have_what_file_names_have(
+    record: dict[str, Any], name: str, is_byte: bool, tmp_path: Path, run: Run
+) -> None:
+    (tmp_path / "host.json").write_text(json.dumps(record).replace("{}", json.dumps(name)[1:-1]))
+    status, out, err = run("discover", "--replay", str(tmp_path), "-o", "features")
+    if is_byte:
+        assert status in (0, 1), err
+        out.encode()
+    else:
+        assert (status, out) == (2, "")
+        assert f"{tmp_path}/host.json: is not Unicode: lone surrogate '\\ud800'" in err

@@ -13,7 +13,7 @@ from typing import Annotated
 from nfd.accelerators.vendors import Vendor, entries_of, load
 from nfd.config.section import Distinct, Section
 from nfd.errors import HostError
-from nfd.features import Features, Instance
+from nfd.features import Features, Instance, printable
 from nfd.host import Host
 from nfd.source import Labelled, Partial, Source
 from nfd.sources.accelerator import states
@@ -68,7 +68,7 @@ def vendors_of(reading: FeatureReader, ids: Ids) -> Iterator[Vendor]:
 def read_device(reading: FeatureReader, function: Function, vendor: Vendor) -> Instance:
     model = vendor.model(function.ids.device, function.revision)
     device = {
-        "address": function.address,
+        "address": printable(function.address),
         "vendor": vendor.name,
         "device": function.ids.device,
         "product": first_value(reading, function.path, vendor.product) or model.product,

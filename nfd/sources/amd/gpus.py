@@ -8,7 +8,7 @@ minor,revision} and fw_version/*_fw_version below it; sys/module/amdgpu/{version
 from __future__ import annotations
 
 from nfd.accelerators.vendors import Model, named
-from nfd.features import Instance
+from nfd.features import Instance, printable
 from nfd.sources.feature_reader import FeatureReader
 from nfd.sources.pci_functions import Function, Ids, read_memory
 
@@ -59,7 +59,7 @@ def read_gpu(reading: FeatureReader, function: Function, *, firmware: bool = Fal
     chip = read_chip(reading, path) or model.chip
     compute = read_partition(reading, f"{path}/current_compute_partition")
     gpu = {
-        "address": function.address,
+        "address": printable(function.address),
         "device": function.ids.device,
         "product": reading.value(f"{path}/{vendor.product}") or model.product,
         "family": family_of(chip),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nfd.features import printable
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import parse_decimal
 from nfd.sources.cpu.cpuid import EAX, ECX, EDX, Cpuid
@@ -95,5 +96,5 @@ def read_vulnerabilities(host: Host) -> dict[str, str] | None:
     Absent: None for a kernel without that directory.
     """
     folder = f"{_CPUS}/vulnerabilities"
-    found = {name: host.value(f"{folder}/{name}") for name in host.names(folder)}
+    found = {printable(name): host.value(f"{folder}/{name}") for name in host.names(folder)}
     return {name: text for name, text in found.items() if text} or None
