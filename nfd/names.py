@@ -87,3 +87,9 @@ def full_key(key: str) -> str:
 def namespace_of(key: str) -> str:
     """The part before the slash, empty if there is none."""
     return key.rpartition("/")[0]
+
+
+def instance_of(annotation: str) -> str | None:
+    """The `--instance` of the nfd-master that an annotation of nfd belongs to, None for another's annotation."""
+    namespace = namespace_of(annotation)
+    return namespace.removesuffix(NFD_NS).removesuffix(".") if is_below(namespace, NFD_NS) else None

@@ -13,6 +13,7 @@ from nfd.cli.nodes import as_data
 from nfd.cli.parsers import node_name
 from nfd.cli.terminal_tables import Style, style_of
 from nfd.message_text import visible
+from nfd.names import instance_of
 
 if TYPE_CHECKING:
     from nfd.kube.client import KubeClient
@@ -48,16 +49,16 @@ def run(args: Namespace) -> int:
 
 
 def differences(first: Json, second: Json) -> dict[str, dict[str, Pair]]:
-    """Kind → key → value on either; kinds without a difference are left out."""
-    from nfd.master.node.ownership import bookkeeping
+    """Kind → key → value on either; kinds without a difference and nfd's own annotations are left out."""
     from nfd.store.base import Kind, trim
 
     one, other = trim(first), trim(second)
-    books = bookkeeping()
     found: dict[str, dict[str, Pair]] = {}
     for kind in Kind:
         mine, others = one.actual(kind), other.actual(kind)
-        keys = sorted((mine.keys() | others.keys()) - books)
+        keys = sorted(mine.keys() | others.keys())
+        if kind is Kind.ANNOTATIONS:
+            keys = [key for key in keys if instance_of(key) is None]
         pairs = {key: (mine.get(key), others.get(key)) for key in keys if mine.get(key) != others.get(key)}
         if pairs:
             found[kind.value] = pairs

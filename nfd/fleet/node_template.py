@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nfd.fleet.pods import whole
-from nfd.names import FEATURE_NS, MAX_NAME, NFD_NS, full_key, is_below
+from nfd.names import FEATURE_NS, MAX_NAME, full_key, instance_of, is_below
 from nfd.quantity import parse_quantity
 
 _LIST = "feature-labels"
@@ -107,8 +107,7 @@ def listed_labels(annotations: Mapping[str, str]) -> frozenset[str]:
     """The label keys in the lists of all nfd-masters on a Node, also NFD's (NFD documentation, "Annotations")."""
     found: set[str] = set()
     for key, text in annotations.items():
-        prefix, _, name = key.rpartition("/")
-        if name == _LIST and is_below(prefix, NFD_NS):
+        if key.endswith(f"/{_LIST}") and instance_of(key) is not None:
             found.update(full_key(part) for part in text.split(",") if part)
     return frozenset(found)
 

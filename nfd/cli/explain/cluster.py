@@ -23,7 +23,7 @@ from nfd.kube.list_pages import list_if_known, whole
 from nfd.kube.paths import NODE_FEATURES, RULES
 from nfd.master.node.desired import RULE_ORIGIN, name_origin
 from nfd.master.node.outcome import NO_RULES, evaluate_node
-from nfd.master.node.ownership import CLAIMED, parse_owned
+from nfd.master.node.ownership import CLAIMED, Origin, instances, parse_owned
 from nfd.master.node.proof import ASSUMED
 from nfd.master.rules.nodefeatures import NODE_NAME, Joining, parse_feature_object
 from nfd.names import API_VERSION, FEATURE_NS, NVIDIA_NS
@@ -88,7 +88,7 @@ async def _read(client: KubeClient, node: str, label: str) -> Found:
 def _makers(found: Found, key: str) -> Iterator[str]:
     """Who set the label, from the bookkeeping on the Node, which only a master can verify, else from managedFields."""
     metadata = found.node["metadata"]
-    owned = parse_owned(metadata.get("annotations") or {}, proof=ASSUMED).of(Kind.LABELS)
+    owned = _origins(metadata)
     if key not in owned:
         managers = sorted({*_managers(metadata, key)})
         yield "not managed by nfd; " + (f"set by {', '.join(managers)}" if managers else "its manager is not recorded")
@@ -106,13 +106,23 @@ def _makers(found: Found, key: str) -> Iterator[str]:
 def disproof(found: Found, key: str) -> list[str]:
     """Why the worker's word about the GPUs is not on a Node whose GPUs another program reads."""
     metadata = found.node["metadata"]
-    origins = parse_owned(metadata.get("annotations") or {}, proof=ASSUMED).of(Kind.LABELS)
     labels = {**(metadata.get("labels") or {}), key: next(iter(sorted(UNSEEN)))}
-    by = disproved_labels(labels, {**origins, key: NVIDIA}).get(key)
+    by = disproved_labels(labels, {**_origins(metadata), key: NVIDIA}).get(key)
     if not by:
         return []
     states = " and ".join(map(repr, sorted(UNSEEN)))
     return [f"{name_origin(by)} gives labels that only a driver can give, so {states} of the worker are left out"]
+
+
+def _origins(metadata: Json) -> Mapping[str, Origin]:
+    """The labels that nfd manages, each with its origin, from the bookkeeping of all masters on the Node."""
+    annotations = metadata.get("annotations") or {}
+    found: dict[str, Origin] = {}
+    for instance in instances(annotations):
+        for key, origin in parse_owned(annotations, instance, proof=ASSUMED).of(Kind.LABELS).items():
+            if found.get(key) in (None, CLAIMED):
+                found[key] = origin
+    return found
 
 
 def _managers(metadata: Json, key: str) -> Iterator[str]:

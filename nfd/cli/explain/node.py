@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from nfd.cli.cluster import ask_cluster, read_node
 from nfd.cli.explain.conditions import ShownCondition, derive_by_master, explain_conditions
 from nfd.cli.master_reports import read_reports
 from nfd.kube.client import KubeClient
-from nfd.master.node.ownership import parse_owned
+from nfd.master.node.ownership import instances, parse_owned
 from nfd.master.node.proof import ASSUMED
 from nfd.master.node.startup_taints import removed_before
 from nfd.rules.policy import text_of_taint
@@ -53,13 +53,14 @@ def explain_node(args: Namespace) -> Explained:
         if not args.master:
             conditions = tuple(explain_conditions(found, None, ""))
             remarks = (*_remarks(node), *_on_conditions(conditions))
-            return Explained(node.name, _heading(node), tuple(_taints(node, {}, "")), conditions, remarks)
+            taints = tuple(_taints(node, {}, instances(node.annotations)))
+            return Explained(node.name, _heading(node), taints, conditions, remarks)
         reported, state = await read_reports(client, args)
         kept = state.kept_taints.get(args.node, {})
         report = reported[args.node].report if args.node in reported else None
         wanted, why = await derive_by_master(client, node, report, state)
         conditions = tuple(explain_conditions(found, wanted, why))
-        taints = tuple(_taints(node, kept, state.instance))
+        taints = tuple(_taints(node, kept, [state.instance]))
         return Explained(node.name, _heading(node, kept), taints, conditions, (why,) if why and not conditions else ())
 
     return ask_cluster(args, ask)
@@ -75,9 +76,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
-def _taints(node: Node, kept: Mapping[str, str], instance: str) -> Iterator[str]:
-    """A line for each taint, and for each startup taint that was removed."""
-    removed = removed_before(node, instance)
+def _taints(node: Node, kept: Mapping[str, str], masters: Iterable[str]) -> Iterator[str]:
+    """A line for each taint, and for each startup taint that one of these instances removed."""
+    removed = sorted({text for instance in masters for text in removed_before(node, instance)})
     present = list(map(text_of_taint, node.taints))
     for text in present:
         if text in kept:
@@ -91,11 +92,12 @@ def _taints(node: Node, kept: Mapping[str, str], instance: str) -> Iterator[str]
 
 def _remarks(node: Node) -> Iterator[str]:
     """What the Node itself tells about its labels."""
-    owned = parse_owned(node.annotations, uid=node.uid, proof=ASSUMED)
-    if not owned.boot_id:
+    boots = {parse_owned(node.annotations, one, node.uid, ASSUMED).boot_id for one in instances(node.annotations)}
+    boots.discard("")
+    if not boots:
         yield "nfd-worker has not reported for this Node, so it is not labelled yet"
-    elif owned.boot_id != node.boot_id:
-        yield f"its labels are of boot {owned.boot_id}, and the Node is in boot {node.boot_id}"
+    elif earlier := sorted(boots - {node.boot_id}):
+        yield f"its labels are of boot {', '.join(earlier)}, and the Node is in boot {node.boot_id}"
     else:
         yield "its labels are of the Node's own boot"
     if node.taints:

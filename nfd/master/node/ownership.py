@@ -91,6 +91,11 @@ def bookkeeping(instance: str = "") -> frozenset[str]:
     return frozenset(annotation(name, instance) for name in (*LISTS.values(), ORIGINS, *LEGACY))
 
 
+def instances(annotations: Iterable[str]) -> list[str]:
+    """The instances of the masters that have written annotations of a Node, "" for one without `--instance`."""
+    return sorted({found for key in annotations if (found := names.instance_of(key)) is not None})
+
+
 def parse_owned(annotations: Mapping[str, str], instance: str = "", uid: str = "", proof: Proof = UNPROVEN) -> Owned:
     """Parse the bookkeeping of the Node with that uid; invalid parts are ignored."""
     lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
