@@ -16,6 +16,7 @@ from gfd.pci import DEVICES as PCI_DEVICES
 from gfd.pci import NVIDIA, Functions, display_devices, driver_of, read_passed_through, read_vgpu
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.blanks_and_numbers import first_word, parse_natural
 from nfd.host.pcie import is_vfio, numa_node, read_roots
 from nfd.host.replay import LIBRARY_VARIABLE, Replay
 from nfd.runtime.failures import failed
@@ -146,8 +147,8 @@ def read_total(host: Host) -> tuple[int | None, str]:
         return None, str(error)
     for line in text.splitlines():
         name, _, rest = line.partition(":")
-        if name == "MemTotal" and rest.split() and rest.split()[0].isdigit():
-            return int(rest.split()[0]) // 1024, ""
+        if name == "MemTotal" and (kib := parse_natural(first_word(rest))) is not None:
+            return kib // 1024, ""
     return None, ""
 
 

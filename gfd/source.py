@@ -20,6 +20,7 @@ from gfd.pci import read_functions
 from nfd.config.section import Section
 from nfd.features import Features
 from nfd.host import PLUGIN_D, Host
+from nfd.host.blanks_and_numbers import parse_natural
 from nfd.host.replay import Replay
 from nfd.source import Labelled, Source
 
@@ -61,8 +62,8 @@ def booted_at(host: Host) -> int:
     """
     for line in (host.text("proc/stat") or "").splitlines():
         name, _, rest = line.partition(" ")
-        if name == "btime" and rest.strip().isdigit():
-            return int(rest)
+        if name == "btime" and (seconds := parse_natural(rest.strip())) is not None:
+            return seconds
     return int(host.now())
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gfd.inventory import Fact, Gpu, Inventory
 from gfd.labels.settings import LabelSettings
 from gfd.last_reading import count_not_listed
+from nfd.host.blanks_and_numbers import parse_natural
 from nfd.source import Labelled
 
 KINDS = ("recovery", "remap", "fabric", "nvlink", "pcie")
@@ -111,7 +112,7 @@ def details(inventory: Inventory, settings: LabelSettings) -> Labelled:
 
 def _rank(order: Sequence[str], value: str) -> tuple[int, int]:
     place = order.index(value) if value in order else order.index("") if "" in order else -1
-    return place, int(value) if value.isdigit() else 0
+    return place, parse_natural(value) or 0
 
 
 def is_ruled_out(inventory: Inventory, name: str) -> bool:

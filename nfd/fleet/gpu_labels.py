@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nfd.names import MAX_NAME, NVIDIA_NS
+from nfd.host.blanks_and_numbers import parse_natural
+from nfd.names import NVIDIA_NS
 
 GPU = f"{NVIDIA_NS}/gpu"
 NVIDIA = "nvidia"
@@ -129,8 +130,7 @@ def is_mig_device(product: str) -> bool:
 
 def number(labels: Mapping[str, str], key: str) -> int:
     """A label's value as a number; 0 for none."""
-    text = labels.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_NAME else 0
+    return parse_natural(labels.get(key, "")) or 0
 
 
 def _models(labels: Mapping[str, str]) -> Iterator[Model]:

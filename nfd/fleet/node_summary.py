@@ -12,6 +12,7 @@ from nfd.fleet.gpu_labels import NVIDIA, Gpus, read_gpus
 from nfd.fleet.gpu_resources import Resource, compare_claims, read_resources
 from nfd.fleet.node_template import listed_labels
 from nfd.fleet.pods import Ask, is_gpu_resource, whole
+from nfd.host.blanks_and_numbers import parse_natural
 from nfd.names import FEATURE_NS, NVIDIA_NS
 from nfd.rules.policy import text_of_taint
 
@@ -270,4 +271,5 @@ def _name(vendor: str, family: int, model: int) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else -1
+    number = parse_natural(text)
+    return -1 if number is None else number

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nfd.fleet.accelerators import unit_of
+from nfd.host.blanks_and_numbers import parse_natural
 from nfd.names import NVIDIA_NS
 from nfd.quantity import parse_quantity
 
@@ -53,8 +54,7 @@ def ask_of(pod: Json) -> Ask | None:
     if not resources:
         return None
     index = str((metadata.get("annotations") or {}).get(GPU_INDEX, ""))
-    gpu = int(index) if index.isascii() and index.isdigit() else None
-    return Ask(node, metadata.get("namespace") or "", metadata.get("name") or "", resources, gpu)
+    return Ask(node, metadata.get("namespace") or "", metadata.get("name") or "", resources, parse_natural(index))
 
 
 def mapped_to_dra(status: Json) -> frozenset[str]:

@@ -23,3 +23,8 @@ def parse_decimal(text: str) -> int | None:
     found = _INTEGER.fullmatch(text)
     number = int(found[1] + found[2]) if found else None
     return number if number is not None and -1 << 63 <= number < 1 << 63 else None
+
+
+def parse_natural(text: str) -> int | None:
+    """The same without a sign."""
+    return parse_decimal(text) if text[:1].isdigit() else None

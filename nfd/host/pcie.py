@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from nfd.errors import HostError
 from nfd.host import DENIED, NOT_NOW, Host
+from nfd.host.blanks_and_numbers import parse_natural
 
 _ROOT = re.compile(r"/(pci[0-9a-f]{4,8}:[0-9a-f]{2})/", re.ASCII)
 
@@ -64,7 +65,7 @@ def is_vfio(driver: str) -> bool:
 
 def numa_node(text: str | None) -> str | None:
     """The number of a NUMA node in a file `numa_node`; None for -1, which stands for none."""
-    return text if text and text.isascii() and text.isdigit() else None
+    return None if text is None or parse_natural(text) is None else text
 
 
 def _targets(host: Host, folder: str, entries: Collection[str] | None) -> list[tuple[str, str]]:

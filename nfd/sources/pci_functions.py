@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nfd.accelerators.vendors import Vendor
+from nfd.host.blanks_and_numbers import parse_natural
 from nfd.host.pcie import driver_in, is_vfio
 from nfd.sources.feature_reader import FeatureReader
 
@@ -90,5 +91,5 @@ def first_value(reading: FeatureReader, folder: str, pattern: str) -> str | None
 
 def read_memory(reading: FeatureReader, function: Function, vendor: Vendor) -> str:
     """MiB of the whole device that the driver tells, "" if it does not."""
-    text = first_value(reading, function.path, vendor.memory) or ""
-    return str(int(text) // MIB or "") if text.isascii() and text.isdigit() else ""
+    size = parse_natural(first_value(reading, function.path, vendor.memory) or "") or 0
+    return str(size // MIB or "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from nfd.errors import HostError
 from nfd.host import Host
+from nfd.host.blanks_and_numbers import parse_natural
 
 NODES = "sys/devices/system/node"
 CPUS = "sys/devices/system/cpu/online"
@@ -71,10 +72,11 @@ def _read_node(host: Host, number: int, numbers: list[int]) -> NumaNode:
     folder = f"{NODES}/node{number}"
     cpus = cpu_list(host.text(f"{folder}/cpulist") or "", f"{folder}/cpulist")
     words = (host.text(f"{folder}/distance") or "").split()
-    if not all(word.isascii() and word.isdigit() for word in words) or len(words) not in (0, len(numbers)):
+    distances = [found for word in words if (found := parse_natural(word)) is not None]
+    if len(distances) != len(words) or len(words) not in (0, len(numbers)):
         raise HostError(f"{folder}/distance", f"are not {len(numbers)} numbers")
-    distances = dict(zip(numbers, map(int, words), strict=False))
-    return NumaNode(number, cpus, distances, _memory(host, f"{folder}/meminfo", f"{folder}/hugepages"))
+    memory = _memory(host, f"{folder}/meminfo", f"{folder}/hugepages")
+    return NumaNode(number, cpus, dict(zip(numbers, distances, strict=False)), memory)
 
 
 def _memory(host: Host, meminfo: str, hugepages: str) -> dict[str, int]:
@@ -89,10 +91,10 @@ def _memory(host: Host, meminfo: str, hugepages: str) -> dict[str, int]:
         if (size := _HUGEPAGES.fullmatch(name)) is None:
             continue
         path = f"{hugepages}/{name}/nr_hugepages"
-        count = (host.text(path) or "0").strip()
-        if not (count.isascii() and count.isdigit()):
-            raise HostError(path, f"{count[:40]!r} is no number")
-        memory[hugepage_resource(int(size[1]))] = int(count) * int(size[1]) * 1024
+        text = (host.text(path) or "0").strip()
+        if (count := parse_natural(text)) is None:
+            raise HostError(path, f"{text[:40]!r} is no number")
+        memory[hugepage_resource(int(size[1]))] = count * int(size[1]) * 1024
     return memory
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from nfd.cli import main
+from nfd.features import Features
+from nfd.rpc.client import Reporter
 from tests.controlplane.cluster import ControlPlane
+from tests.e2e.programs import port_of
+from tests.fleet20.place import running_master
 from tests.master.conftest import BOOT, Worker, send
 from tests.master.custom_resources import KINDS, OTHER, PCI, Kinds, RuleMasters, rule
 from tests.master.places import Cluster, labels_of, until
@@ -94,3 +99,30 @@ async def test_explain_on_a_cluster(
     assert [word for word in OVERWRITTEN if word not in shown] == []
     assert await asyncio.to_thread(main, ["explain", "no-such-node", "x"]) == 2
     assert "no such node" in capsys.readouterr().err
+
+
+ODD = {
+    "nvidia": {"nvidia.gpu": ({"index": "0", "memory": "many"},)},
+    "amd": {"amd.gpu": ({"device": "74a1"},), "amd.partition": ({"memory": "many"},)},
+    "intel": {"intel.device": ({"class": "0300"},)},
+    "accelerator": {"accelerator.device": ({"vendor": "amd", "memory": "many"},)},
+}
+"""Elements that no source would give, as a NodeFeature object or a report may have them."""
+
+
+def test_features_that_a_source_cannot_use(
+    control_plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That source is named, and the label is explained."""
+    place, name = Cluster(control_plane), "odd-features"
+    place.create(name, {}, {}, BOOT)
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    instances = {key: value for one in ODD.values() for key, value in one.items()}
+    features = Features(attributes={"nvidia.node": {}}, instances=instances)
+    with running_master(control_plane, tmp_path, "--serve-reports") as program:
+        Reporter(f"127.0.0.1:{port_of(program)}").send(Worker(name).report({F + "cpu-a": "1"}, features=features))
+        assert main(["explain", name, "cpu-a", f"--master=http://localhost:{program.http_port}"]) == 0
+    shown = capsys.readouterr().out
+    assert "set by source cpu" in shown
+    assert [source for source in ODD if f"source {source} fails on the features of the node: " not in shown] == []
+    place.delete(name)

@@ -9,7 +9,7 @@ import pytest
 from nfd.fleet.gpu_resources import Device, explain_offer
 from nfd.fleet.gpus import Amount, group
 from nfd.fleet.node_summary import cpu_name, summarize, summarize_all, to_json, with_reports
-from nfd.fleet.pods import Ask, ask_of
+from nfd.fleet.pods import GPU_INDEX, Ask, ask_of
 
 F = "feature.node.kubernetes.io/"
 N = "nvidia.com/"
@@ -151,6 +151,16 @@ def test_pods_hold_the_greater_of_containers_and_init_containers() -> None:
 
 def asks_of(pods: list[dict[str, Any]]) -> list[Ask]:
     return [ask for one in pods if (ask := ask_of(one)) is not None]
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "²", "１", "-1", "1_0", ""], ids=lambda text: ascii(text[:8]))
+def test_a_text_that_is_no_number(text: str) -> None:
+    """In an annotation of a pod, which any tenant may write, and in labels."""
+    gpu = "nvidia.com/gpu"
+    assert [ask.gpu for ask in asks_of([pod({gpu: "1"}, annotations={GPU_INDEX: text})])] == [None]
+    model = {F + "cpu-model.vendor_id": "Intel", F + "cpu-model.family": text, F + "cpu-model.id": text}
+    found = summarize(node({**T4, **model, N + "gpu.count.present": text, N + "gpu.count": text}))
+    assert (found.gpus.usable, found.gpus.present) == (0, 1)
 
 
 def test_gpushare_says_on_which_gpu() -> None:

@@ -120,9 +120,11 @@ def test_distances_are_those_to_nodes_that_are_online(tmp_path: Path) -> None:
     [
         ("node0/distance", "10\n"),
         ("node0/distance", "10 far\n"),
+        ("node0/distance", f"10 {'9' * 5000}\n"),
         ("node1/cpulist", "4-7,x\n"),
         ("node1/meminfo", "Node 1 MemFree: 1 kB\n"),
         ("node1/hugepages/hugepages-2048kB/nr_hugepages", "many\n"),
+        ("node1/hugepages/hugepages-2048kB/nr_hugepages", f"{'9' * 5000}\n"),
     ],
 )
 def test_files_that_say_nothing_sensible_are_errors_that_name_them(tmp_path: Path, file: str, text: str) -> None:

@@ -78,7 +78,12 @@ def _present(case: Case, value: str) -> Iterator[str]:
         return
     for source in case.plan.label_sources:
         make = case.maker(source)
-        if make(case.features).get(case.key) == value:
+        try:
+            found = make(case.features).get(case.key)
+        except Exception as error:  # of a source, on whatever objects of others give it
+            yield f"source {source.name} fails on the features of the node: {error!r}"
+            continue
+        if found == value:
             yield from evidence(case, make)
 
 

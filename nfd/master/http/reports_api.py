@@ -193,7 +193,7 @@ def render_report(reported: TimedReport, numbers: dict[int, tuple[int, Any]]) ->
 def parse_line(data: Mapping[str, Any], contents: dict[int, Any]) -> TimedReport | None:
     """Parse a line after the first; None for one with a content. Raises: KeyError, TypeError, ValueError."""
     if "content" in data:
-        contents[int(data["content"])] = _content(data["value"])
+        contents[data["content"]] = _content(data["value"])
         return None
     parts: dict[str, dict[str, Any]] = {"flags": {}, "attributes": {}, "instances": {}}
     for kind, feature, number in data["features"]:

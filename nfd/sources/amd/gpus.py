@@ -7,6 +7,8 @@ minor,revision} and fw_version/*_fw_version below it; sys/module/amdgpu/{version
 
 from __future__ import annotations
 
+import re
+
 from nfd.accelerators.vendors import Model, named
 from nfd.features import Instance, printable
 from nfd.sources.feature_reader import FeatureReader
@@ -19,6 +21,7 @@ MODULE = f"sys/module/{AMDGPU}"
 FIRMWARE = {name.upper(): f"{name}_fw_version" for name in ("vce", "uvd", "mc", "me", "pfp", "ce", "rlc", "mec", "smc")}
 FIRMWARE["SDMA0"] = "sdma_fw_version"
 _UNKNOWN = "UNKNOWN"
+_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,16})", re.ASCII)
 _PARTS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
 FAMILIES = {
@@ -113,12 +116,8 @@ def read_firmware(reading: FeatureReader, path: str) -> dict[str, str]:
     """`firmware.MEC` and so on, decimal; 0 is that of a part that the GPU does not have."""
     found = {}
     for name, file in FIRMWARE.items():
-        text = reading.value(f"{path}/fw_version/{file}") or ""
-        try:
-            version = int(text, 16)
-        except ValueError:
-            continue
-        found[f"firmware.{name}"] = str(version or "")
+        if version := _HEX.fullmatch(reading.value(f"{path}/fw_version/{file}") or ""):
+            found[f"firmware.{name}"] = str(int(version[1], 16) or "")
     return found
 
 
