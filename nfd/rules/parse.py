@@ -175,6 +175,8 @@ def parse_head(data: Any, path: Path = ()) -> tuple[RuleObject, Iterator[ParsedR
     if not isinstance(kind, str) or kind not in _KINDS:
         mistakes.append(Mistake((*path, "kind"), f"kind {kind!r} is neither {RULE} nor {GROUP}", False))
         return RuleObject(name, (), namespace, mistakes=tuple(mistakes)), iter(())
+    if not isinstance(data.get("metadata"), Mapping | None):
+        mistakes.append(Mistake((*path, "metadata"), "metadata must be a mapping", False))
     if (problem := _version_problem(data.get("apiVersion"))) is not None:
         mistakes.append(Mistake((*path, "apiVersion"), problem, False))
     field, shape, is_group = _KINDS[kind]

@@ -103,7 +103,7 @@ def parse_snapshot(data: bytes, name: str) -> ClusterDocuments:
         if (version := head.get("snapshot")) != FORMAT:
             raise ConfigError(f"{name}: is not a snapshot of format {FORMAT}: found {json.dumps(version)[:80]}")
         state, worker = parse_state(head["settings"]), head["worker"]
-        namespaces, doubt, replaced = head["namespaces"], str(head["doubt"]), dict(head["replaced"])
+        namespaces, doubt, replaced = head["namespaces"], str(head["doubt"]), _texts(head["replaced"])
         layer = None if worker is None else Layer(WORKER_CONFIG, worker["configuration"])
         for line in rest:
             number += 1
@@ -143,6 +143,10 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value
 
 
+def _texts(value: Any) -> dict[str, list[str]]:
+    return {name: [str(one) for one in elements] for name, elements in _mapping(value).items()}
+
+
 def _uncertain_rules(new: Files, replaced: Mapping[str, Any]) -> list[str]:
     """Rules that compare values which the snapshot has replaced."""
     found = []
@@ -166,7 +170,8 @@ def _terms(rule: Json) -> Iterator[Json]:
 def _compared(term: Json, replaced: Mapping[str, Any]) -> Iterator[str]:
     feature = str(term.get("feature"))
     elements = replaced.get(feature) or ()
-    for name, expression in (term.get("matchExpressions") or {}).items():
+    expressions = term.get("matchExpressions")
+    for name, expression in expressions.items() if isinstance(expressions, Mapping) else ():
         operator = expression.get("op") if isinstance(expression, Mapping) else None
         if (name in elements and operator not in ("Exists", "DoesNotExist")) or "*" in elements:
             yield f"{feature}.{name}"

@@ -143,10 +143,14 @@ def compile_object(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLO
 
 def compile_steps(item: Mapping[str, Any], policy: Policy, clocks: Clocks = CLOCKS) -> Steps[CompiledObject]:
     """The same, a rule at a time: there may be thousands, and each may take `RULE_SECONDS`."""
-    metadata = item.get("metadata") or {}
     head, parsed = parse_head({"apiVersion": API_VERSION, "kind": RULE_KIND, **item})
     compiled = yield from _object_steps(head, parsed, policy, clocks)
-    return replace(compiled, uid=str(metadata.get("uid", "")), generation=int(metadata.get("generation") or 0))
+    metadata = item.get("metadata")
+    if not isinstance(metadata, Mapping):  # of a file: one of the API server always is
+        return compiled
+    generation = metadata.get("generation")
+    number = generation if isinstance(generation, int) else 0
+    return replace(compiled, uid=str(metadata.get("uid", "")), generation=number)
 
 
 def compile_objects(objects: Iterable[RuleObject], policy: Policy) -> RuleSet:
