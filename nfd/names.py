@@ -84,6 +84,11 @@ def full_key(key: str) -> str:
     return key if "/" in key else f"{FEATURE_NS}/{key}"
 
 
+def listed_key(item: str) -> str:
+    """The key that an item of a list on the Node stands for; one that begins with a slash has no namespace."""
+    return item[1:] if item.startswith("/") else full_key(item)
+
+
 def namespace_of(key: str) -> str:
     """The part before the slash, empty if there is none."""
     return key.rpartition("/")[0]

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nfd.fleet.pods import whole
-from nfd.names import FEATURE_NS, MAX_NAME, full_key, instance_of, is_below
+from nfd.names import FEATURE_NS, MAX_NAME, instance_of, is_below, listed_key
 from nfd.quantity import parse_quantity
 
 _LIST = "feature-labels"
@@ -108,7 +108,7 @@ def listed_labels(annotations: Mapping[str, str]) -> frozenset[str]:
     found: set[str] = set()
     for key, text in annotations.items():
         if key.endswith(f"/{_LIST}") and instance_of(key) is not None:
-            found.update(full_key(part) for part in text.split(",") if part)
+            found.update(listed_key(part) for part in text.split(",") if part)
     return frozenset(found)
 
 

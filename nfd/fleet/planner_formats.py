@@ -85,6 +85,18 @@ def _fit(template: NodeTemplate, limit: int, longest: int = 0) -> tuple[dict[str
 # cluster autoscaler: tags
 
 
+def _one_for_each_key(taints: Iterable[Taint], place: str) -> tuple[dict[str, str], list[str]]:
+    """Key → `VALUE:EFFECT`, as the cluster autoscaler has taints, and a note for each taint that does not fit."""
+    found: dict[str, str] = {}
+    notes: list[str] = []
+    for key, value, effect in taints:
+        text = f"{value}:{effect}"
+        if found.setdefault(key, text) != text:
+            left_out = taint_text(key, value, effect)
+            notes.append(f"{place} one taint for each key, so this one is left out: {left_out}")
+    return found, notes
+
+
 @dataclass(frozen=True, slots=True)
 class _Tags:
     """How a cloud has a key in the name of a tag: of at most `longest` characters, `spell`ed, and `read` back."""
@@ -94,12 +106,8 @@ class _Tags:
     read: Callable[[str], str] = str
 
     def render(self, template: NodeTemplate, _: Sequence[Mapping[str, str]]) -> Rendered:
-        fixed: dict[str, str] = {}
-        notes: list[str] = []
-        for taint in template.taints:
-            tag, value = self.spell(f"{_AUTOSCALER}/taint/{taint[0]}"), f"{taint[1]}:{taint[2]}"
-            if fixed.setdefault(tag, value) != value:
-                notes.append(f"a tag holds one taint for each key, so this one is left out: {taint_text(*taint)}")
+        taints, notes = _one_for_each_key(template.taints, "a tag holds")
+        fixed = {self.spell(f"{_AUTOSCALER}/taint/{key}"): text for key, text in taints.items()}
         fixed |= {self.spell(f"{_AUTOSCALER}/resources/{name}"): amount for name, amount in template.resources.items()}
         if len(fixed) > _MAX_TAGS:
             notes.append(f"{len(fixed)} taints and resources are more than the limit of {_MAX_TAGS} tags")
@@ -175,14 +183,15 @@ def _from_taint_list(text: str) -> frozenset[Taint]:
 
 
 def _render_gce(template: NodeTemplate, _: Sequence[Mapping[str, str]]) -> Rendered:
+    taints, notes = _one_for_each_key(template.taints, f"{_ENV_VARS} holds")
     parts = {
         "node_labels": _pairs(template.labels),
-        "node_taints": _taint_list(template),
+        "node_taints": _pairs(taints),
         "extended_resources": _pairs(template.resources),
         "arch": template.arch,
         "os": template.os,
     }
-    return Rendered([{_ENV_VARS: ";".join(f"{name}={text}" for name, text in parts.items() if text)}])
+    return Rendered([{_ENV_VARS: ";".join(f"{name}={text}" for name, text in parts.items() if text)}], notes)
 
 
 def _read_gce(document: Json) -> Facts:
@@ -190,11 +199,11 @@ def _read_gce(document: Json) -> Facts:
     if not isinstance(text, str):
         raise ValueError(f"has no {_ENV_VARS}")
     parts = dict(part.partition("=")[::2] for part in text.split(";") if part)
-    return Facts(
-        _from_pairs(parts.get("node_labels", "")),
-        _from_taint_list(parts.get("node_taints", "")),
-        _from_pairs(parts.get("extended_resources", "")),
-    )
+    lists = [parts.get(name, "") for name in ("node_labels", "node_taints", "extended_resources")]
+    if wrong := next((item for one in lists for item in one.split(",") if one and "=" not in item), None):
+        raise ValueError(f"{_ENV_VARS}: {wrong!r} has no '=', so the cluster autoscaler rejects the whole list")
+    labels, taints, resources = map(_from_pairs, lists)
+    return Facts(labels, frozenset(_taint(f"{key}={value}") for key, value in taints.items()), resources)
 
 
 def _render_cluster_api(template: NodeTemplate, _: Sequence[Mapping[str, str]]) -> Rendered:

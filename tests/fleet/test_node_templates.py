@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from nfd.fleet.node_template import NodeTemplate, distinguish, group_nodes, make_template, managed_labels
 from nfd.fleet.planner_formats import PLANNERS, Facts, drift, join
+from nfd.master.node.ownership import Owned, render_owned
+from nfd.store.base import Kind
 
 F = "feature.node.kubernetes.io/"
 N = "nvidia.com/"
@@ -86,6 +88,15 @@ def test_lists_of_several_masters_count() -> None:
         "evilnfd.node.kubernetes.io/feature-labels": "kubernetes.io/arch",
     }
     assert managed_labels(one) == {F + "x", "vendor.io/y"}
+
+
+def test_every_label_that_a_master_lists_counts() -> None:
+    """Also one without a namespace."""
+    labels = {"bare": "1", F + "cpu-x": "1", "vendor.io/y": "1"}
+    one = node("a", labels)
+    one["metadata"]["annotations"] = render_owned(Owned({Kind.LABELS: dict.fromkeys(labels)}))
+    assert managed_labels(one) == labels.keys()
+    assert make_template("a", [one]).labels == labels
 
 
 def test_resources_and_passing_taints() -> None:
@@ -190,12 +201,26 @@ def test_keys_that_are_too_long_for_tags() -> None:
     assert rendered.notes == [f"1 labels have keys of more than 82 characters: {long}"]
 
 
-@pytest.mark.parametrize("name", ["aws-asg", "azure-vmss"])
-def test_taints_with_one_key_share_a_tag(name: str) -> None:
+@pytest.mark.parametrize("name", ["aws-asg", "azure-vmss", "gce"])
+def test_taints_with_one_key(name: str) -> None:
     taints = (("k", "", "NoExecute"), ("k", "", "NoSchedule"))
     rendered = PLANNERS[name].render(NodeTemplate("g", {F + "x": "1"}, taints), [])
     assert PLANNERS[name].read(rendered.documents[0]).taints == {("k", "", "NoExecute")}
-    assert rendered.notes == ["a tag holds one taint for each key, so this one is left out: k:NoSchedule"]
+    place = "AUTOSCALER_ENV_VARS" if name == "gce" else "a tag"
+    assert rendered.notes == [f"{place} holds one taint for each key, so this one is left out: k:NoSchedule"]
+
+
+LISTS = ("node_labels", "node_taints", "extended_resources")
+
+
+@given(template=templates)
+def test_the_cluster_autoscaler_reads_the_text_of_gce(template: NodeTemplate) -> None:
+    """As it reads a list (cloudprovider/gce/templates.go): each item has a `=`, and the last one of a key counts."""
+    (document,) = PLANNERS["gce"].render(template, []).documents
+    parts = dict(part.split("=", 1) for part in document["AUTOSCALER_ENV_VARS"].split(";"))
+    found = [dict(item.split("=", 1) for item in parts[name].split(",")) if name in parts else {} for name in LISTS]
+    taints = {key: f"{value}:{effect}" for key, value, effect in template.taints}
+    assert found == [template.labels, taints, template.resources]
 
 
 def test_azure_spells_underscores() -> None:
@@ -246,6 +271,7 @@ def test_drift() -> None:
         ("aws-asg", {"Tags": "x"}, "neither a map of tags nor a list"),
         ("aws-asg", {"k8s.io/cluster-autoscaler/node-template/taint/x": "y:Never"}, "the effect must be one of"),
         ("gce", {"x": "y"}, "has no AUTOSCALER_ENV_VARS"),
+        ("gce", {"AUTOSCALER_ENV_VARS": "node_taints=a=b:NoExecute,c:NoSchedule"}, "'c:NoSchedule' has no '='"),
         ("karpenter", {"kind": "NodePool", "spec": {"template": []}}, None),
         ("karpenter", {"kind": "NodePool", "spec": {"template": ["x"]}}, "template must be a map"),
     ],

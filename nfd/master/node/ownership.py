@@ -220,7 +220,7 @@ def _explicit(groups: Any) -> tuple[tuple[str, Origin], ...]:
 @lru_cache(CACHED_LISTS)
 def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin], ...] | None) -> Mapping[str, Origin]:
     """The keys of a list, each with its origin; without `explicit` all are CLAIMED."""
-    keys = dict(_parse_taints(text)) if are_taints else [_full(item) for item in text.split(",") if item]
+    keys = dict(_parse_taints(text)) if are_taints else [names.listed_key(item) for item in text.split(",") if item]
     if explicit is None:
         return MappingProxyType(dict.fromkeys(keys, CLAIMED))
     written = dict(explicit)
@@ -243,10 +243,6 @@ def _parse_origins(text: str) -> Mapping[str, Any]:
 def _short(key: str) -> str:
     """A key as a list has it, without the default namespace; a key without any namespace begins with a slash."""
     return key.removeprefix(_DEFAULT) if "/" in key else f"/{key}"
-
-
-def _full(item: str) -> str:
-    return item[1:] if item.startswith("/") else names.full_key(item)
 
 
 def _taint(key: str, value: str) -> str:
