@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from nfd.errors import ConfigError
 from nfd.features import Features
-from nfd.fleet.affinity import Selector, to_selector
+from nfd.fleet.affinity import MOST_TERMS, Selector, to_selector
 from nfd.fleet.query import And, Expression, Or, Term
 from nfd.names import FEATURE_NS
 from nfd.rules.model import Expression as Condition
@@ -27,8 +28,8 @@ def selector_for(
 ) -> Selector:
     """A selector for nodes that meet all rules of one of these sets.
 
-    `labels` and `features` are those of all known nodes by name, `suitable` are those that meet a set. Where no label
-    says what a rule compares, the suitable nodes are listed, with a warning.
+    `labels` and `features` are those of all known nodes by name, `suitable` are those that meet a set. If labels cannot
+    say the same, the suitable nodes are listed, with the reason as a warning.
     """
     written = _Writer(labels, features)
     try:
@@ -39,6 +40,10 @@ def selector_for(
         reason = "labels do not say the same as the requirements"
     except LookupError as error:
         reason = f"no label says {error.args[0]}"
+    except ConfigError:
+        reason = f"labels say the same only in more than {MOST_TERMS} alternatives"
+    except ValueError as error:
+        reason = f"a requirement cannot be evaluated: {error}"
     hosts = tuple(sorted(labels[name].get(HOST_NAME, name) for name in suitable))
     listed = ((Term(HOST_NAME, "In", hosts),),) if hosts else ((),)
     return Selector(listed, (f"{reason}, so the nodes are listed as they are now; later ones will not be selected",))
@@ -78,7 +83,9 @@ class _Writer:
         match condition.op:
             case "Exists" | "DoesNotExist":
                 yield Term(key, condition.op)
-            case "In" | "Gt" | "Lt":
+            case "In":
+                yield Term(key, "In", values)
+            case "Gt" | "Lt" if len(values) == 1:
                 yield Term(key, condition.op, values)
             case "NotIn":
                 yield And((Term(key, "Exists"), Term(key, "NotIn", values)))

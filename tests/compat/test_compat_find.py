@@ -56,6 +56,26 @@ compatibilities:
       - name: broken
         matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: Unheard, value: [x]}}}]
 """
+BESIDE = """
+version: v1alpha1
+compatibilities:
+  - rules:
+      - name: broken
+        matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: InRegexp, value: ["("]}}}]
+  - rules:
+      - name: right
+        matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: Exists}}}]
+"""
+ALTERNATIVES = [
+    {"matchFeatures": [{"feature": feature, "matchExpressions": {name: expression}}]}
+    for feature, name, expression in (
+        ("cpu.cpuid", "AVX512F", {"op": "Exists"}),
+        ("cpu.model", "vendor_id", {"op": "In", "value": ["Intel"]}),
+        ("cpu.model", "vendor_id", {"op": "In", "value": ["AMD"]}),
+    )
+]
+MANY = json.dumps({"compatibilities": [{"rules": [{"name": f"{n}", "matchAny": ALTERNATIVES} for n in range(5)]}]})
+ARTIFACTS = {"labelled": LABELLED, "beside": BESIDE, "many": MANY}
 Json = dict[str, Any]
 
 
@@ -69,7 +89,7 @@ def place(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with registry(tmp_path_factory.mktemp("registry")) as address:
         publisher = Publisher(address)
-        for name, text in (("labelled", LABELLED), ("devices", DEVICES), ("invalid", INVALID)):
+        for name, text in {**ARTIFACTS, "devices": DEVICES, "invalid": INVALID}.items():
             publisher.attach(publisher.image(name, architecture=name), text)  # so that their digests differ
         images = {f"linux/{name}": publisher.image(architecture=name) for name in ("amd64", "arm64")}
         publisher.index(images, "two")
@@ -152,8 +172,20 @@ def test_failures(place: FleetPlace, host: str, capsys: pytest.CaptureFixture[st
     assert main(words(place, host, "invalid")) == 1
     err = capsys.readouterr().err
     assert err.count("rule 'broken'") == 1
+    assert main([*words(place, host, "beside"), "-o", "name"]) == 1
+    out, err = capsys.readouterr()
+    assert "node/gpu-t4-1\n" in out
+    assert err.count("rule 'broken': ") == err.count("\n") == 1
     assert main(words(place, host, "nothing")) == 1
     assert "no such image" in capsys.readouterr().err
+
+
+def test_more_alternatives_than_an_affinity_may_have(
+    place: FleetPlace, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nodes are listed, with the reason."""
+    found = find(capsys, place, host, "many")
+    assert "more than 100 alternatives, so the nodes are listed as they are now" in found["warnings"][0]
 
 
 def test_from_a_snapshot(place: FleetPlace, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
