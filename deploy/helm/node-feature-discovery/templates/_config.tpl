@@ -40,6 +40,12 @@
 {{- end }}
 {{- end }}
 
+{{/* The MIG strategy: in the worker, its configuration takes precedence over gpu.migStrategy. */}}
+{{- define "nfd.migStrategy" -}}
+{{- $config := eq (include "nfd.gpuMode" .) "worker" | ternary .Values.worker.config dict | default dict }}
+{{- dig "sources" "nvidia" "migStrategy" .Values.gpu.migStrategy $config }}
+{{- end }}
+
 {{/* The ConfigMap with the device plugin's configurations; empty without one. */}}
 {{- define "nfd.pluginConfigs" -}}
 {{- if and .Values.config.name .Values.config.map }}

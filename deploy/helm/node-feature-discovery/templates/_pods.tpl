@@ -21,6 +21,15 @@ annotations:
 {{- $exact := dict "key" .key "operator" "Equal" "value" (include "nfd.taintValue" .) "effect" .effect }}
 {{- $tolerations = append $tolerations $exact }}
 {{- end }}
+{{- range (.root.Values.master.config | default dict).startupTaints }}
+{{- $taint := regexFind "^[^=:]+(=[^=:]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$" (trim .) }}
+{{- if $taint }}
+{{- $parts := splitList ":" $taint }}
+{{- $pair := splitList "=" (first $parts) }}
+{{- $exact := dict "key" (first $pair) "operator" "Equal" "value" (rest $pair | join "") "effect" (last $parts) }}
+{{- $tolerations = has $exact $tolerations | ternary $tolerations (append $tolerations $exact) }}
+{{- end }}
+{{- end }}
 {{- if .component.tolerateNoSchedule }}
 {{- $tolerations = append $tolerations (dict "operator" "Exists" "effect" "NoSchedule") }}
 {{- end }}
