@@ -25,9 +25,9 @@ ABOUT = {
     "amd-gpus": "3 GPUs. One of them has a taint, and a claim holds another one",
     "amd-partitions": "2 GPUs that were divided before the driver started. A claim holds 2 partitions",
     "amd-partitions-on-demand": "2 GPUs. The driver creates partitions on demand (AutoPartition). Claims hold 3 "
-    "partitions of the first GPU, in memory mode NPS4. So the first GPU counts as allocated. The driver now sets taints "
-    "on both GPUs: on all partitions with a memory mode other than NPS4, and on the device for the whole GPU. So claims "
-    "can get only partitions with NPS4, also on the second GPU",
+    "partitions of the first GPU, in memory mode NPS4. So the first GPU counts as allocated. The driver now sets "
+    "taints on both GPUs: on all partitions with a memory mode other than NPS4, and on the device for the whole GPU. "
+    "So claims can get only partitions with NPS4, also on the second GPU",
     "intel-gpus": "4 GPUs, and a claim for 2 of them",
     "gaudi": "8 Gaudi devices, all in one claim",
     "several-vendors": "one GPU of NVIDIA and 2 devices of AWS, with the same names in both drivers. A claim holds a "
