@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nfd.errors import Forbidden, KubeError, NotFound
+from nfd.errors import Forbidden, KubeError, NotFound, Unauthorized
 from nfd.kube.client import KubeClient
 from nfd.kube.list_pages import read_object
 from nfd.kube.paths import NAMESPACES, object_path
@@ -48,6 +48,8 @@ class Publisher:
         if self._owner is None and self._namespace and not self._refused:
             try:
                 found = await read_object(self._client, object_path(NAMESPACES, self._namespace))
+            except Unauthorized:  # a token that is just being replaced
+                raise
             except (Forbidden, NotFound) as error:
                 self._refused = True
                 _log.warning("the object gets no owner", path=self._namespace, error=error)

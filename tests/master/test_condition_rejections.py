@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from nfd.errors import Invalid
+from nfd.errors import Forbidden, Invalid, KubeError, Unauthorized, Unavailable
 from nfd.master.node.condition_rejections import RETRY, ConditionRejections
+from nfd.master.node.conditions import Unknowns
 from nfd.master.node.known_rejections import NODES
+from nfd.master.reports.heartbeats import Heartbeats
+from nfd.store.base import Node, NodeStore
 from tests.controlplane.cluster import ControlPlane
 from tests.master.admission import Admission
 from tests.master.conftest import Worker, send
@@ -127,3 +132,24 @@ async def test_a_policy_against_unknown_is_asked_once_in_five_minutes(control_pl
         assert await mark() == len(nodes)
         await until(lambda: {said(place, name, REPORTED) for name in nodes} == {("Unknown", "WorkerSilent")})
         assert service.unwritten() == []
+
+
+class Refusing:
+    """A node store whose every patch fails."""
+
+    def __init__(self, error: KubeError) -> None:
+        self.error = error
+
+    async def patch(self, name: str, patch: object) -> Node:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "rejected"),
+    [(NO, True), (Forbidden("403"), True), (Unauthorized("401"), False), (Unavailable("503"), False)],
+)
+async def test_only_a_rejection_makes_the_conditions_of_a_silent_node_wait(error: KubeError, rejected: bool) -> None:
+    """A token that is just being replaced is none."""
+    rejections = ConditionRejections(Clock())
+    await Unknowns(cast(NodeStore, Refusing(error)), "", Heartbeats(), rejections)._write(Node.bare("n"), {})
+    assert rejections.waits("n") == rejected

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nfd.errors import Forbidden, Invalid, KubeError
+from nfd.errors import Forbidden, Invalid, KubeError, Unauthorized
 from nfd.fleet.gpu_labels import STATE
 from nfd.master.node.condition_rejections import ConditionRejections
 from nfd.master.node.desired import Desired
@@ -179,10 +179,11 @@ class Unknowns:
     async def _write(self, node: Node, wanted: Mapping[str, Condition]) -> None:
         try:
             await self.store.patch(node.name, condition_patch(node, wanted, utc_now()))
-        except (Invalid, Forbidden) as error:
-            self.rejections.note(node.name, error)
-        except KubeError as error:  # tried again at the next check
-            _log.debug("cannot write node conditions", node=node.name, error=error)
+        except KubeError as error:
+            if isinstance(error, Invalid | Forbidden) and not isinstance(error, Unauthorized):
+                self.rejections.note(node.name, error)
+            else:  # tried again at the next check
+                _log.debug("cannot write node conditions", node=node.name, error=error)
         else:
             self.rejections.accept(node.name)
             why = next(one.message for one in wanted.values())

@@ -6,14 +6,15 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from nfd.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from nfd.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unauthorized, Unavailable
 from nfd.kube.check_responses import Key
 from nfd.kube.client import MERGE_PATCH, METADATA_ONLY, KubeClient
 from nfd.kube.informer import Store
+from nfd.kube.list_pages import list_all, whole
 from nfd.kube.paths import GROUPS, RULES, in_namespace, object_path
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.desired import derive_freshness
@@ -37,7 +38,8 @@ PATIENCE = 900.0
 """Seconds after the start after which counts are written although some workers have not reported yet."""
 
 REFUSED = 300.0
-"""Seconds after which a status is tried again that could not be written without a permission or a subresource."""
+"""Seconds after which a status is tried again that the API server rejected, or that could not be written without a
+permission or a subresource."""
 NO_SUBRESOURCE = "the cluster's definition has no status subresource"
 NO_PUBLISH = "noPublish is set"
 
@@ -71,7 +73,8 @@ class StatusWriter:
         self._silent = silent
         self._started = time.monotonic()
         self._written: dict[str, float] = {}
-        self._sent: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._sent: dict[tuple[str, str], tuple[Mapping[str, Any], float]] = {}
+        """The latest status of each object that was sent, and when the same one may be sent again."""
         self._no_status = no_status
         self._forbidden = {} if publish else dict.fromkeys((RULE, GROUP), (NO_PUBLISH, math.inf))
         self._rejections: dict[str, tuple[str, float]] = dict(self._forbidden)
@@ -115,18 +118,21 @@ class StatusWriter:
         tally = await self._count()
         if tally is None or rule_set is not self._evaluator.rule_set:
             return DEBOUNCE
-        waits = [0.0]
+        work: dict[str, Callable[[], Awaitable[float]]] = {}
         first = 0
         for compiled in rule_set.compiled_objects:
-            waits.append(await _alone(self._write_rules(compiled, first, tally), rule=compiled.name))
+            write = partial(self._write_rules, compiled, first, tally)
+            work[_rule_path(compiled.name)] = partial(_alone, write, rule=compiled.name)
             first += len(compiled.rules)
         for key in [group.key for group in rule_set.groups if group.key in self._groups.items]:
-            waits.append(await _alone(self._write_group(key, tally), group="/".join(key)))
+            work[_group_path(key)] = partial(_alone, partial(self._write_group, key, tally), group="/".join(key))
+        # An object whose status got no answer ends the pass. In the next pass it is the last.
+        waits = [await work[path]() for path in sorted(work, key=lambda path: self._written.get(path, -math.inf))]
         return min((wait for wait in waits if 0 < wait < math.inf), default=0.0)
 
     def _forget_gone(self, rule_set: RuleSet) -> None:
         """Forget objects that are neither among the rules in force nor among the groups."""
-        rules = {(object_path(RULES, compiled.name, "status"), compiled.uid) for compiled in rule_set.compiled_objects}
+        rules = {(_rule_path(compiled.name), compiled.uid) for compiled in rule_set.compiled_objects}
         present = rules | {(_group_path(key), "") for key in self._groups.items}
         paths = {path for path, _ in present}
         self._sent = {one: status for one, status in self._sent.items() if one in present}
@@ -163,16 +169,19 @@ class StatusWriter:
         return wait
 
     async def _offer_rules(self, compiled: CompiledObject, status: Mapping[str, Any]) -> float:
-        path = object_path(RULES, compiled.name, "status")
+        path = _rule_path(compiled.name)
         known = self._rules.statuses.get(("", compiled.name), {})
         if wait := self._refused_for(RULE):
             return wait
-        if same_status(status, known) or same_status(status, self._sent.get((path, compiled.uid), {})):
+        if same_status(status, known):
             return 0.0
+        sent, again = self._sent.get((path, compiled.uid), ({}, 0.0))
+        if same_status(status, sent) and time.monotonic() < again:
+            return again - time.monotonic()
         partial = bool(known.get("unknown"))
         if known.get("observedGeneration") == compiled.generation and (wait := self._not_yet(path, partial=partial)):
             return wait
-        if await self._send(RULE, path, compiled.uid, status, lambda: ("", compiled.name) in self._rules.items):
+        if await self._send(RULE, ("", compiled.name), compiled.uid, status):
             self._metrics.add("nodefeaturerule_status_updates")
         return self._refused_for(RULE)
 
@@ -193,12 +202,15 @@ class StatusWriter:
         path = _group_path(key)
         if wait := self._refused_for(GROUP):
             return wait
-        if status == known or (known and status == self._sent.get((path, ""))):
+        if status == known:
             return 0.0
+        sent, again = self._sent.get((path, ""), ({}, 0.0))
+        if status == sent and time.monotonic() < again and (known or again < math.inf):
+            return again - time.monotonic()
         if known and (wait := self._not_yet(path, known.get("truncated", False))):
             return wait
         gone = known.keys() - status.keys()
-        if await self._send(GROUP, path, "", status, lambda: key in self._groups.items, gone):
+        if await self._send(GROUP, key, "", status, gone):
             self._metrics.add("node_feature_group_update_requests")
         return self._refused_for(GROUP)
 
@@ -217,29 +229,37 @@ class StatusWriter:
         """Seconds until a status of that kind is tried again; 0 if none was rejected."""
         return max(self._rejections[kind][1] - time.monotonic(), 0.0) if kind in self._rejections else 0.0
 
-    async def _send(
-        self,
-        kind: str,
-        path: str,
-        uid: str,
-        status: Mapping[str, Any],
-        exists: Callable[[], bool],
-        gone: Collection[str] = (),
-    ) -> bool:
+    async def _send(self, kind: str, key: Key, uid: str, status: Mapping[str, Any], gone: Collection[str] = ()) -> bool:
         """Returns whether it was written. `gone` are fields of the present status that it does not have any more.
 
         If no status of that kind can be written, none is tried for a while. Raises: KubeError.
         """
         try:
-            await self._patch(path, uid, status, gone)
-        except (NotFound, Forbidden) as error:
-            self._sent.pop((path, uid), None)
-            if isinstance(error, Forbidden) or exists():
-                reason = str(error) if isinstance(error, Forbidden) else NO_SUBRESOURCE
-                self._rejections[kind] = reason, time.monotonic() + REFUSED
+            await self._patch(_rule_path(key[1]) if kind == RULE else _group_path(key), uid, status, gone)
+        except Unauthorized:
+            raise
+        except NotFound:
+            if not await self._exists(kind, key):
+                raise
+            reason = NO_SUBRESOURCE
+        except Forbidden as error:
+            reason = str(error)
+        else:
+            self._rejections.pop(kind, None)
+            return True
+        self._rejections[kind] = reason, time.monotonic() + REFUSED
+        return False
+
+    async def _exists(self, kind: str, key: Key) -> bool:
+        """Whether the API server has the object, since the informer may lag behind. Raises: KubeError.
+
+        A list of one object needs no permission except `list`.
+        """
+        if key not in (self._rules if kind == RULE else self._groups).items:
             return False
-        self._rejections.pop(kind, None)
-        return True
+        collection = RULES if kind == RULE else in_namespace(GROUPS, key[0])
+        query = {"fieldSelector": f"metadata.name={key[1]}"}
+        return bool(await list_all(self._client, collection, whole, query, metadata_only=True))
 
     def _awaits_workers(self) -> bool:
         """Whether some nodes are not evaluated yet, and may be soon."""
@@ -255,11 +275,11 @@ class StatusWriter:
         return max(every - (time.monotonic() - self._written.get(path, -math.inf)), 0.0)
 
     async def _patch(self, path: str, uid: str, status: Mapping[str, Any], gone: Collection[str]) -> None:
-        """Raises: KubeError, but no Conflict: then there is a new object, which the informer will report."""
+        """Raises: KubeError."""
         body = {"status": {**dict.fromkeys(gone), **status}} | ({"metadata": {"uid": uid}} if uid else {})
-        self._sent[path, uid] = status
+        self._sent[path, uid] = status, math.inf
         self._written[path] = time.monotonic()
-        with suppress(Conflict):
+        try:
             await self._client.json(
                 "PATCH",
                 path,
@@ -269,20 +289,36 @@ class StatusWriter:
                 accept=METADATA_ONLY,
                 fenced=True,
             )
+        except BaseException as error:
+            self._sent[path, uid] = status, time.monotonic() + _retry_in(error)
+            raise
+
+
+def _rule_path(name: str) -> str:
+    return object_path(RULES, name, "status")
 
 
 def _group_path(key: Key) -> str:
     return object_path(in_namespace(GROUPS, key[0]), key[1], "status")
 
 
-async def _alone(work: Awaitable[float], **about: str) -> float:
-    """Write the status of one object; an error does not affect other objects. Raises: Unavailable."""
+def _retry_in(error: BaseException) -> float:
+    """Seconds until a status that was not written because of this error is sent again."""
+    return REFUSED if isinstance(error, Invalid) else EVERY
+
+
+async def _alone(write: Callable[[], Awaitable[float]], **about: str) -> float:
+    """Write the status of one object; an error does not affect other objects. Raises: Unavailable, Unauthorized."""
     try:
-        return await work
-    except Unavailable:
+        return await write()
+    except (Unavailable, Unauthorized):
         raise
+    except (Conflict, NotFound):
+        return EVERY  # usually the object was deleted or is a new one, which the informer will report
     except KubeError as error:
-        _log.warning("cannot write status; trying again", error=error, seconds=EVERY, **about)
+        wait = _retry_in(error)
+        _log.warning("cannot write status; trying again", error=error, seconds=wait, **about)
+        return wait
     except Exception as error:
         failed("statuses", error, **about)
     return EVERY
