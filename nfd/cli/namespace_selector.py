@@ -60,14 +60,15 @@ class ObjectDocuments:
         if selector is None and found:
             doubt = "the master is too old to report it" if state is not None else "give --master"
             return Selected(found, doubt=doubt, invalid=invalid)
-        if not selector or not found:
+        if not selector:
             return Selected(found, invalid=invalid)
         if self.namespaces is None:
             return Selected(found, doubt=self.doubt, invalid=invalid)
-        taken = [selector.selects(self.namespaces.get(one.namespace, {})) for one in found]
-        pairs = list(zip(found, taken, strict=True))
-        left_out = [one for one, counts in pairs if not counts]
-        return Selected([one for one, counts in pairs if counts], left_out, invalid=invalid)
+        taken = {name for name, labels in self.namespaces.items() if selector.selects(labels)}
+        selected = [one for one in found if one.namespace in taken]
+        left_out = [one for one in found if one.namespace not in taken]
+        origins = {origin: node for origin, node in invalid.items() if _namespace_of(origin) in taken}
+        return Selected(selected, left_out, invalid=origins)
 
 
 def _parse_all(items: Iterable[Mapping[str, Any]]) -> tuple[list[FeatureObject], dict[str, str]]:
@@ -80,6 +81,10 @@ def _parse_all(items: Iterable[Mapping[str, Any]]) -> tuple[list[FeatureObject],
         except ValueError:
             invalid["{}{}/{}".format(OBJECT_ORIGIN, *identity(item))] = node_of(item.get("metadata"))
     return found, invalid
+
+
+def _namespace_of(origin: str) -> str:
+    return origin.removeprefix(OBJECT_ORIGIN).partition("/")[0]
 
 
 async def read_objects(client: KubeClient, state: MasterState | None, node: str) -> Selected:

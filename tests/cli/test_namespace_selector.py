@@ -17,7 +17,11 @@ import pytest
 import yaml
 
 from nfd.cli import main
+from nfd.cli.namespace_selector import ObjectDocuments
 from nfd.features import Features
+from nfd.master.config import NamespaceSelector
+from nfd.master.http.reports_api import MasterState
+from nfd.master.rules.nodefeatures import NODE_NAME
 from nfd.report import Report, SourceState, State
 from nfd.report_order import Order
 from nfd.rpc.client import Reporter
@@ -122,6 +126,27 @@ def rule_file(tmp_path: Path) -> Path:
 
 def left_out(namespace: str) -> str:
     return f"NodeFeature {namespace}/third is ignored: nodeFeatureNamespaceSelector does not select its namespace"
+
+
+@pytest.mark.parametrize(
+    ("labels", "taken"), [({"team": "trusted"}, False), ({"team": "other"}, True), ({}, True), (None, False)]
+)
+def test_objects_of_a_namespace(labels: dict[str, str] | None, taken: bool) -> None:
+    """A namespace that does not exist is not selected, and invalid objects count as valid ones do."""
+    items = [
+        {
+            "kind": "NodeFeature",
+            "metadata": {"name": name, "namespace": "ns", "labels": {NODE_NAME: NODE}},
+            "spec": spec,
+        }
+        for name, spec in (("valid", {"labels": {"a": "1"}}), ("invalid", {"features": 1}))
+    ]
+    documents = ObjectDocuments(items, {} if labels is None else {"ns": labels})
+    selected = documents.select(MasterState(namespace_selector=NamespaceSelector.model_validate(EXPRESSION)))
+    assert [one.name for one in selected.objects] == ["valid"] * taken
+    assert [one.name for one in selected.left_out] == ["valid"] * (not taken)
+    assert dict(selected.invalid) == ({"object:ns/invalid": NODE} if taken else {})
+    assert selected.lists(NODE).blind == taken
 
 
 def test_a_plan_foresees_what_the_master_takes(

@@ -171,10 +171,16 @@ RULES = (
         "if False:",
         "tests/master/test_costly_rules.py::test_text_that_is_too_long_for_a_pattern",
     ),
+    Guard(  # what an object gave stays while its namespace is not known
+        "nfd/master/rules/resources.py",
+        ").without_objects(frozenset(one.origin for one in objects if not self._knows(one.namespace)))",
+        ")",
+        "tests/master/test_namespace_selector.py::test_objects_of_a_namespace",
+    ),
     Guard(  # what the master does not take is not foretold
         "nfd/cli/namespace_selector.py",
-        "[one for one, counts in pairs if counts]",
-        "found",
+        "selected = [one for one in found if one.namespace in taken]",
+        "selected = found",
         "tests/cli/test_namespace_selector.py::test_a_plan_foresees_what_the_master_takes",
     ),
     Guard(  # what an invalid object gave stays, in a plan as on the node

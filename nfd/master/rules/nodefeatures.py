@@ -296,6 +296,7 @@ REPORTED = "the node's worker reports to this master"
 REPORTED_BEFORE = "nfd-worker reported for this node before; the master waits for its next report"
 AWAITED = "nfd-worker's record on the Node has no valid proof; the object is used only after it changes"
 UNSELECTED = "nodeFeatureNamespaceSelector does not select its namespace"
+UNKNOWN_NAMESPACE = "nodeFeatureNamespaceSelector is set, and the labels of its namespace are not known"
 TOO_MANY = "they are too many or too large together; what they gave before stays"
 UNLABELLED = "denyNodeFeatureLabels: its features are used, its labels are not"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +26,7 @@ from nfd.master.node.queue import Queue
 from nfd.master.rules.definitions import Definitions
 from nfd.master.rules.evaluator import EVALUATION, Evaluator
 from nfd.master.rules.nodefeatures import (
+    UNKNOWN_NAMESPACE,
     UNLABELLED,
     UNSELECTED,
     Admitted,
@@ -104,7 +105,7 @@ class CustomResources:
         self._queue = Queue()
         self._proof = UNPROVEN
         self._pool = FeatureInterner()
-        self._unknown = Unknown(self.objects, self.rules)
+        self._unknown = Unknown(self.objects, self.rules, self._may_select)
         self._by_node: dict[str, dict[tuple[str, str], FeatureObject]] = {}
         self._admitted: dict[str, Admitted] = {}
         self._changing: set[tuple[str, str]] = set()
@@ -223,6 +224,7 @@ class CustomResources:
 
     def _lists(self, node: str) -> Freshness:
         objects_settled = self._informers[NODE_FEATURES].settled_for(LONG) and self._namespaces_known()
+        objects = self._by_node.get(node, {}).values() if self._options.selector else ()
         return Freshness(
             rules_synced=self._rules_synced,
             objects_synced=self._objects_synced(),
@@ -230,7 +232,7 @@ class CustomResources:
             settled=objects_settled and (self._rules_synced or self._is_ruleless()),
             blind=self._unknown.has_objects(node),
             uncertain=self._unknown.origins() | self._uncompiled if self._uncompiled else self._unknown.origins(),
-        )
+        ).without_objects(frozenset(one.origin for one in objects if not self._knows(one.namespace)))
 
     def _is_ruleless(self) -> bool:
         """Whether the server has had no definition of rules for so long that no key comes from a rule."""
@@ -246,7 +248,9 @@ class CustomResources:
             if admitted.origins and one.origin in admitted.origins:
                 continue
             why = reason if joining.is_workers(one) else UNLABELLED if joining.deny_labels and one.labels else ""
-            if why := why if self._selects(one.namespace) else UNSELECTED:
+            if not self._selects(one.namespace):
+                why = UNSELECTED if self._knows(one.namespace) else UNKNOWN_NAMESPACE
+            if why:
                 reasons[f"{one.namespace}/{one.name}"] = why
         self._ignored.log_new(node, reasons)
 
@@ -261,8 +265,17 @@ class CustomResources:
         return found
 
     def _selects(self, namespace: str) -> bool:
-        selector = self._options.selector
-        return not selector or selector.selects(self.namespaces.items.get(("", namespace), {}))
+        """Whether its objects are used. A namespace that is not known is not selected, as in NFD
+        (pkg/nfd-master/nfd-api-controller.go, isNamespaceSelected); what its objects gave before stays."""
+        selector, labels = self._options.selector, self.namespaces.items.get(("", namespace))
+        return not selector or (labels is not None and selector.selects(labels))
+
+    def _may_select(self, namespace: str) -> bool:
+        return self._selects(namespace) or not self._knows(namespace)
+
+    def _knows(self, namespace: str) -> bool:
+        """Whether the informer of namespaces has it."""
+        return ("", namespace) in self.namespaces.items
 
     def _exists(self, node: str) -> bool:
         return self._store is not None and self._store.get(node) is not None
@@ -290,7 +303,8 @@ class CustomResources:
 
     def _namespace_changed(self, before: object, now: object) -> None:
         self._admitted.clear()
-        for node in self._by_node:
+        self._unknown.clear()
+        for node in self._by_node.keys() | set(map(node_of, self.objects.unknown.values())):
             self._queue.add(node)
 
     def _object_changed(self, before: FeatureObject | None, now: FeatureObject | None) -> None:
@@ -390,12 +404,18 @@ class CustomResources:
 
 
 class Unknown:
-    """Objects that exist and were never valid: what they may have set before this process started stays."""
+    """Objects that exist and were never valid: what they may have set before this process started stays.
 
-    def __init__(self, objects: Store[FeatureObject], rules: Store[RawObject]) -> None:
+    `may_select` says whether NodeFeature objects of a namespace may be used: all others set nothing.
+    """
+
+    def __init__(
+        self, objects: Store[FeatureObject], rules: Store[RawObject], may_select: Callable[[str], bool]
+    ) -> None:
         self._objects = objects
         self._rules = rules
-        self._revisions = (0, 0)
+        self._may_select = may_select
+        self._revisions: tuple[int, int] | None = None
         self._origins: frozenset[str] = frozenset()
         self._nodes: frozenset[str] = frozenset()
 
@@ -409,12 +429,17 @@ class Unknown:
         self._update()
         return node in self._nodes
 
+    def clear(self) -> None:
+        """Namespaces changed."""
+        self._revisions = None
+
     def _update(self) -> None:
         revisions = (self._objects.revision, self._rules.revision)
         if revisions == self._revisions:
             return
         self._revisions = revisions
-        objects, rules = self._objects.unknown, self._rules.unknown
+        objects = {key: one for key, one in self._objects.unknown.items() if self._may_select(key[0])}
+        rules = self._rules.unknown
         origins = (f"{OBJECT_ORIGIN}{namespace}/{name}" for namespace, name in objects)
         self._origins = frozenset((*origins, *(f"{RULE_ORIGIN}{name}" for _, name in rules)))
         self._nodes = frozenset(map(node_of, objects.values()))
