@@ -9,7 +9,7 @@
     parsed["oneshot"]                                   # value of an Extra: flag, variable or default
 
 `-name` and `--name` are the same, values follow `=` or come as the next word, a switch takes a value only after `=`,
-and a flag given twice has its last value. Every leaf of the model is a flag of its own
+and a flag given twice has its last value; only `-feature-gates` adds up. Every leaf of the model is a flag of its own
 (`--core.sleep-interval`) beside its established names. A flag or variable overrides the configuration only if it is
 given. Variables of an empty text stand for an empty text or list, or for false. Where that is no legal value, they
 count as unset.
@@ -48,7 +48,7 @@ class Extra:
     """A flag that is not part of the configuration file.
 
     `read` converts its text and raises ValueError with the reason if it is invalid. `env` are its variables; the first
-    that exists is used, even if empty.
+    that exists is used, even if empty. With `adds_up`, the values are mappings that are merged over the default.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Extra:
     default: Any = ""
     read: Callable[[str], Any] = str
     switch: bool = False
+    adds_up: bool = False
     aliases: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     hidden: bool = False
@@ -114,15 +115,18 @@ def daemon_flags(config_file: str) -> tuple[Extra, ...]:
 
 
 def feature_gates(known: Mapping[str, Gate]) -> Extra:
-    """`-feature-gates Name=bool,…`; its value maps every known gate to whether it is on."""
+    """`-feature-gates Name=bool,…`; its value maps every known gate to whether it is on.
+
+    NFD's Helm chart renders one flag for each gate. Upstream: pkg/utils/featuregate, SetFromMap.
+    """
     defaults = {name: gate.default for name, gate in known.items()}
     names = ", ".join(f"{name}={str(gate.default).lower()}" for name, gate in known.items())
 
     def read(text: str) -> dict[str, bool]:
-        wanted = dict(_gate(item, known) for item in text.split(",") if item.strip())
-        return defaults | wanted
+        return dict(_gate(item, known) for item in text.split(",") if item.strip())
 
-    return Extra("feature-gates", f"comma-separated NAME=true|false; known, with defaults: {names}", defaults, read)
+    text = f"comma-separated NAME=true|false; known, with defaults: {names}"
+    return Extra("feature-gates", text, defaults, read, adds_up=True)
 
 
 def run_program(
@@ -286,7 +290,8 @@ def _extras(
             if not text and not extra.switch and extra.read is not str:
                 continue
         for place, text in words:
-            values[extra.name] = _read(place, extra.value, text)
+            value = _read(place, extra.value, text)
+            values[extra.name] = values[extra.name] | value if extra.adds_up else value
             seen.add(extra.name)
     return values, seen
 

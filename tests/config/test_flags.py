@@ -15,7 +15,7 @@ from tests.config.sample import Config
 
 EXTRAS = (
     *daemon_flags("/nowhere/x.conf"),
-    feature_gates({"A": Gate(False), "B": Gate(True, locked=True)}),
+    feature_gates({"A": Gate(False), "B": Gate(True, locked=True), "C": Gate(True)}),
     Extra("oneshot", "once", False, switch=True, env=("X_ONESHOT", "ONESHOT")),
     Extra("output-file", "where", "/out", aliases=("output", "o"), env=("X_OUT",)),
     Extra("limit", "how many", 3, parse_integer, env=("X_LIMIT",)),
@@ -108,9 +108,25 @@ def test_klog_flags() -> None:
     assert (klog.v, klog.also_to_stderr, klog.log_file_max_size, klog.threshold) == (4, True, 5, "INFO")
 
 
-def test_feature_gates() -> None:
-    assert run()["feature-gates"] == {"A": False, "B": True}
-    assert run("-feature-gates= A = TRUE ,, B=1")["feature-gates"] == {"A": True, "B": True}
+GATES: list[tuple[tuple[str, ...], dict[str, bool]]] = [
+    ((), {}),
+    ((" A = TRUE ,, B=1",), {"A": True}),
+    (("A=true", "C=false"), {"A": True, "C": False}),
+    (("A=true,C=false", "C=true"), {"A": True}),
+    (("A=true", "", "B=true", "A=false"), {}),
+]
+
+
+@pytest.mark.parametrize(("texts", "changed"), GATES)
+def test_feature_gates(texts: tuple[str, ...], changed: dict[str, bool]) -> None:
+    """Flags add up, and of two for one gate the later one applies: NFD's chart renders one flag for each gate."""
+    gates = {"A": False, "B": True, "C": True}
+    assert run(*(f"-feature-gates={text}" for text in texts))["feature-gates"] == gates | changed
+
+
+def test_other_flags_replace() -> None:
+    """Also lists, as NFD's StringSetVal and StringSliceVal do (pkg/utils/flags.go)."""
+    assert core("-label-sources=a,b", "-label-sources=c").label_sources == ("c",)
 
 
 ERRORS = [
@@ -123,7 +139,8 @@ ERRORS = [
     (("-limit=1.5",), "-limit: '1.5' is not a whole number"),
     (("stray",), "'stray': not a flag; prog takes no arguments"),
     (("-oneshot", "--", "-port"), "'-port': not a flag; prog takes no arguments"),
-    (("-feature-gates=C=1",), "-feature-gates: 'C' is not a feature gate; known: A, B"),
+    (("-feature-gates=D=1",), "-feature-gates: 'D' is not a feature gate; known: A, B, C"),
+    (("-feature-gates=D=1", "-feature-gates=A=1"), "-feature-gates: 'D' is not a feature gate; known: A, B, C"),
     (("-feature-gates=B=false",), "-feature-gates: B is locked to true"),
     (("-feature-gates=A",), "-feature-gates: '' is not true or false"),
     (("--sources.fake.labels=x",), "-sources.fake.labels: 'x' is not NAME=VALUE"),
