@@ -11,12 +11,16 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+from nfd.config.patterns import compile_re2
+
 INFINITE = "infinite"
 NANOSECONDS = 1_000_000_000
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LONGEST = 100
 """The longest text of a duration; the search for numbers without unit takes quadratic time."""
+_LONGEST_SHOWN = 100
+"""Characters of a pattern in a message."""
 
 
 class Section(BaseModel):
@@ -151,21 +155,15 @@ def parse_interval(value: Any) -> float:
 
 
 def parse_pattern(value: Any) -> Any:
-    """An RE2 pattern; the empty one matches everything, and needs no RE2, which is 2.5 MiB."""
+    """A compiled pattern; the empty one matches everything, and needs no RE2."""
     if not isinstance(value, str):
         return value
     if not value:
         return re.compile(value)
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(value, options)
-    except (re2.error, UnicodeError) as error:
-        reason = error.args[0] if isinstance(error, re2.error) and error.args else error
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise ValueError(f"{value!r} is not a regular expression (RE2): {reason}") from error
+        return compile_re2(value)
+    except ValueError as error:
+        raise ValueError(f"{value[:_LONGEST_SHOWN]!r} is not a regular expression (RE2): {error}") from error
 
 
 def _seconds_to_text(seconds: float) -> str:

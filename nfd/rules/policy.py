@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from nfd.config.section import parse_pattern
 from nfd.names import FEATURE_NS, PROFILE_NS, is_below, key_problem, namespace_of, value_problem
 from nfd.quantity import quantity_problem
 from nfd.rules.model import Taint
-from nfd.rules.regexp import found
 from nfd.rules.scalars import parse_integer
 
 MAX_ANNOTATION = 1024
@@ -41,6 +41,7 @@ class Policy:
     extra_label_ns: frozenset[str] = frozenset()
     deny_label_ns: frozenset[str] = frozenset()
     label_whitelist: str = ""
+    """A pattern as `parse_pattern` accepts it: the configuration, or what sent the policy, was checked for that."""
     resource_labels: frozenset[str] = frozenset()
     auto_prefix: bool = True
     enable_taints: bool = False
@@ -252,7 +253,7 @@ def _label_key_problem(key: str, policy: Policy) -> str | None:
         return f"namespace {namespace!r} is not allowed"
     if policy.deny_label_ns and not extra and _names_namespace(policy.deny_label_ns, namespace):
         return f"namespace {namespace!r} is denied"
-    if policy.label_whitelist and not found(policy.label_whitelist, key.rpartition("/")[2]):
+    if policy.label_whitelist and not _compiled(policy.label_whitelist).search(key.rpartition("/")[2]):
         return "name does not match labelWhiteList"
     return None
 
@@ -289,6 +290,8 @@ def taint_problems(taint: Taint) -> Iterator[tuple[str, str]]:
         yield "value", problem
 
 
+_compiled = lru_cache(maxsize=8)(parse_pattern)
+"""An administrator's pattern, without the limits for rule authors."""
 _checked_key = lru_cache(maxsize=4096)(key_problem)
 _checked_value = lru_cache(maxsize=4096)(value_problem)
 """The same keys and values come up on every node."""

@@ -6,12 +6,11 @@ takes the time of text × program at most, which is 10 s for a megabyte and `[0-
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nfd.message_text import visible
+from nfd.config.patterns import compile_re2, escapes_in
 
 MAX_MEMORY = 2 << 20
 """Bytes that one compiled pattern may use; a pattern that needs more does not compile, and matching only slows down."""
@@ -26,9 +25,6 @@ MAX_WORK = 4_000_000
 """Bytes of a text × instructions of a program that one search may be: some 40 ms at worst, by far less most often."""
 _WORK_OF_A_STEP = 12
 """Bits of work that count as one step: 4,096 take 40 µs at worst, and less than one as a rule."""
-_LONGEST_REASON = 300
-_ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
-"""Escapes of a pattern, quoted parts as one. The C++ library has `\\C`, a single byte, which Go does not."""
 
 
 class PatternError(ValueError):
@@ -66,25 +62,14 @@ def compile_pattern(pattern: str) -> Pattern:
     """Compile a pattern. Raises: PatternError."""
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"regular expression of {len(pattern)} characters is too long")
-    escapes = [found[0] for found in _ESCAPES.finditer(pattern)]
-    if r"\C" in escapes:
-        raise PatternError(f"regular expression {pattern[:100]!r}: invalid escape sequence: \\C")
-    if sum(one in (r"\p", r"\P") for one in escapes) > MAX_CLASSES:
+    if sum(one in (r"\p", r"\P") for one in escapes_in(pattern)) > MAX_CLASSES:
         raise PatternError(f"regular expression {pattern[:100]!r}: has more than {MAX_CLASSES} classes of Unicode")
     if pattern.count("{") > MAX_REPEATS:
         raise PatternError(f"regular expression {pattern[:100]!r}: has more than {MAX_REPEATS} braces")
-    import re2  # with the first pattern: most workers have none, and it is 2.5 MiB
-
-    options = re2.Options()
-    options.max_mem = MAX_MEMORY
-    options.log_errors = False
     try:
-        compiled = re2.compile(pattern, options)
-    except (re2.error, UnicodeError) as error:
-        reason = error.args[0] if error.args else error
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        shown = visible(str(reason))[:_LONGEST_REASON]  # RE2 repeats parts of the pattern, whatever is in them
-        raise PatternError(f"regular expression {pattern[:100]!r}: {shown}") from error
+        compiled = compile_re2(pattern, MAX_MEMORY)
+    except ValueError as error:
+        raise PatternError(f"regular expression {pattern[:100]!r}: {error}") from error
     weight = max(compiled.programsize * (16 + compiled.groups) >> 4, 1)
     return Pattern(compiled.search, weight, MAX_WORK // weight)
 

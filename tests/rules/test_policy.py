@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from nfd.config.load import load
+from nfd.config.overlay import Layer
+from nfd.errors import ConfigError
+from nfd.labels import Naming, derive
+from nfd.master.config import Config as MasterConfig
+from nfd.master.http.reports_api import MasterState, parse_state, render_state
 from nfd.quantity import quantity_problem
 from nfd.rules import policy as policies
 from nfd.rules.model import Taint
 from nfd.rules.policy import Policy
+from nfd.worker.config import model as worker_model
 
 
 def nothing(_feature: str, _element: str) -> None:
@@ -81,6 +88,43 @@ def test_values_in_extra_namespaces_are_checked_too() -> None:
 def test_white_list_is_searched_in_the_name() -> None:
     wanted = {"abc": "1", "vendor.io/xb": "1", "vendor.io/c": "1", "b.io/c": "1"}
     assert set(labels(wanted, label_whitelist="b")) == {"feature.node.kubernetes.io/abc", "vendor.io/xb"}
+
+
+NAMES = {"name-2999": "1", "x": "1", "a_b": "1"}
+ACCEPTED = [
+    ("^(" + "|".join(f"name-{number:04}" for number in range(10_000)) + ")$", {"name-2999"}),
+    (r"^([^/]{1,63}/)?(\pL|\pN|[-_.]){1,253}$", {*NAMES}),
+    (r"\pN" + r"\pL?" * 300, {"name-2999"}),
+    ("_" + "(y{1,2})?" * 2500, {"a_b"}),
+    (r"\Q\C", set()),
+    ("", {*NAMES}),
+]
+REFUSED = [r"^(cpu|pci)\C", "(" * 9 + "a{9}" + "){9}" * 9, "a" * 3_000_000, "(", "a{1001}", "\udc80", r"(?=x)"]
+
+
+@pytest.mark.parametrize(("pattern", "names"), ACCEPTED, ids=lambda value: repr(value)[:20])
+def test_an_accepted_white_list_works(pattern: str, names: set[str]) -> None:
+    """The limits for the patterns of rule authors do not apply to it."""
+    policy = load(MasterConfig, [Layer("f", {"labelWhiteList": pattern})]).config.policy()
+    kept = policies.allow(policies.LABEL, policies.prefix_keys(NAMES, policy), nothing, policy).values
+    assert {key.rpartition("/")[2] for key in kept} == names
+    allowed = load(worker_model(), [Layer("f", {"core": {"labelWhiteList": pattern}})]).config.core.label_white_list
+    keys = derive(Naming("local", verbatim=True), NAMES, allowed).labels
+    assert {key.rpartition("/")[2] for key in keys} == names
+
+
+@pytest.mark.parametrize("pattern", REFUSED, ids=lambda value: repr(value)[:20])
+def test_other_white_lists_are_refused_at_load(pattern: str) -> None:
+    """With an error that names file and key, and also where a policy comes from a master or a snapshot."""
+    for model, values, key in (
+        (MasterConfig, {"labelWhiteList": pattern}, "labelWhiteList"),
+        (worker_model(), {"core": {"labelWhiteList": pattern}}, "core.labelWhiteList"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^f: {key}: .{{1,450}}$"):
+            load(model, [Layer("f", values)])
+    state = render_state(MasterState(Policy(label_whitelist=pattern)))
+    with pytest.raises(ValueError, match=r"label_whitelist: .{1,450}$"):
+        parse_state(state)
 
 
 def test_written_prefix_beats_the_added_one() -> None:

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
+from nfd.config.section import parse_pattern
 from nfd.errors import Forbidden, Unavailable
 from nfd.features import Features
 from nfd.kube.token_reviews import AccessReviews
@@ -147,6 +148,10 @@ def parse_state(data: Mapping[str, Any]) -> MasterState:
     values: dict[str, Any] = {
         name: frozenset(value) if name in _SETS else value for name, value in policy.items() if name in known
     }
+    try:
+        parse_pattern(values.get("label_whitelist", ""))
+    except ValueError as error:
+        raise ValueError(f"settings.policy.label_whitelist: {error}") from error
     rest = {one.name: data[one.name] for one in fields(MasterState) if one.name in data and one.name != "policy"}
     rest["fixed"] = tuple((str(name), value, str(origin)) for name, value, origin in data.get("fixed") or ())
     rest["unwritten"] = tuple(map(parse_unwritten, data.get("unwritten") or ()))
