@@ -83,9 +83,10 @@ def _find_plain(text: str) -> Iterator[tuple[int, Plain]]:
     try:
         for event in yaml.parse(text, Loader=LOADER):
             if isinstance(event, yaml.ScalarEvent) and event.tag is None and event.implicit[0]:
-                value, mark = resolve(event.value), event.start_mark
-                if mark is not None and isinstance(value, bool | int | float):
-                    yield mark.index, Plain(mark.line + 1, event.value, value)
+                value, start, end = resolve(event.value), event.start_mark, event.end_mark
+                if start is not None and end is not None and isinstance(value, bool | int | float):
+                    # an anchor is before the text, and the start is that of the anchor
+                    yield end.index - len(event.value), Plain(start.line + 1, event.value, value)
     except (yaml.YAMLError, UnicodeError):
         return
 

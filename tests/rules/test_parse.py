@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nfd.features import Features
 from nfd.rules.check import validate_text
@@ -12,6 +14,7 @@ from nfd.rules.compile import compile_rule
 from nfd.rules.evaluate import run_custom
 from nfd.rules.model import Rule
 from nfd.rules.parse import parse_custom, parse_custom_text, parse_object, parse_rule, parse_text
+from nfd.rules.scalars import text_documents
 
 HEAD = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata:\n  name: x\n"
 """Four lines; the specification begins on line 5."""
@@ -288,3 +291,29 @@ def test_a_custom_file() -> None:
     assert [rule.rule is not None for rule in parsed.rules] == [True, True, False]
     assert parse_custom_text("a: b").findings[0].reason == "must be a list of rules"
     assert parse_custom_text("# nothing").rules == ()
+
+
+SPELLINGS = st.sampled_from(["1", "0300", "-5", ".5", "1.50", "yes", "true", "0x1F", "1_000"])
+BEFORE = st.sampled_from(["", "&x ", "&x\n    ", "&x   ", "!!str ", "!!str &x ", "&x !!str ", "! "])
+AROUND = st.sampled_from([("", "\n"), ("", "  # 1\n"), ("", "\r\n"), ("[é, ", ", 'é']\n"), ("{😀: ", "  , b: x}\n")])
+
+
+@given(st.lists(st.tuples(SPELLINGS, BEFORE, AROUND), max_size=6), st.sampled_from(["", "é", "😀"]))
+def test_numbers_are_texts_wherever_they_stand(values: list[tuple[str, str, tuple[str, str]]], letter: str) -> None:
+    """After an anchor or a tag, and after letters of several bytes; an alias stands for the same text."""
+    text = f"{letter}0: {letter}\n"
+    expected: dict[str, Any] = {f"{letter}0": letter or None}
+    for number, (spelling, before, (opened, closed)) in enumerate(values, 1):
+        text += f"{letter}{number}: {opened}{before}{spelling}{closed}"
+        inside: Any = {"": spelling, "[": ["é", spelling, "é"], "{": {"😀": spelling, "b": "x"}}[opened[:1]]
+        expected[f"{letter}{number}"] = inside
+        if "&x" in before:
+            text += f"again{number}: *x\n"
+            expected[f"again{number}"] = spelling
+    ((document, _),) = text_documents(text, "f")
+    assert document.data == expected
+
+
+def test_the_line_of_an_anchored_number_is_reported() -> None:
+    ((_, plain),) = text_documents("spec:\n  a: &x 1\n  b: *x\n", "f")
+    assert [(one.line, one.text) for one in plain] == [(2, "1")]
