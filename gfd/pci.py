@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gfd.inventory import Gpu, Inventory
 from nfd.config.option_values import parse_integer
 from nfd.errors import HostError
-from nfd.host import DENIED, NOT_NOW, Host
+from nfd.host import NO_VALUE, Host
 from nfd.host.pcie import driver_in, is_vfio
 from nfd.runtime import tsv_tables
 
@@ -105,7 +105,7 @@ def read_space(host: Host, address: str) -> bytes:
     try:
         return host.head(f"{DEVICES}/{address}/config", SPACE) or b""
     except HostError as error:
-        if error.errno not in DENIED | NOT_NOW:
+        if error.errno not in NO_VALUE:
             raise
         return b""
 

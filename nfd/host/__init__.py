@@ -41,6 +41,10 @@ DENIED = frozenset({errno.EACCES, errno.EPERM})
 NOT_NOW = frozenset({errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENETDOWN})
 """What drivers answer for a value they do not have just now, such as the speed of a link that is down."""
 
+NO_VALUE = DENIED | NOT_NOW | {0, errno.EISDIR, errno.ELOOP, errno.EFBIG}
+"""Errors that show that there is no value to read: the two above, and what is no sysfs file at all, but a directory, a
+pipe, a loop of links, or too large. Other errors, such as EIO, may pass."""
+
 
 class Host:
     """The running machine, its files below `root`.
@@ -100,13 +104,13 @@ class Host:
     def value(self, path: str, *, trimmed: bool = True) -> str | None:
         """One sysfs value, without the white space at its ends.
 
-        None, and a note, if the file is there and permission is denied, or its driver has no value now.
+        None, and a note, if permission is denied, its driver has no value now, or what is there is no such file.
         Raises: HostError of any other failure, which does not show that there is no value.
         """
         try:
             text = self.text(path)
         except HostError as error:
-            if error.errno not in DENIED | NOT_NOW:
+            if error.errno not in NO_VALUE:
                 raise
             self.note(error.path, error.reason)
             return None

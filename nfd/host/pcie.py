@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from nfd.errors import HostError
-from nfd.host import DENIED, NOT_NOW, Host
+from nfd.host import NO_VALUE, Host
 from nfd.host.blanks_and_numbers import parse_natural
 
 _ROOT = re.compile(r"/(pci[0-9a-f]{4,8}:[0-9a-f]{2})/", re.ASCII)
@@ -92,7 +92,7 @@ def _target(folder: str, name: str, directory: int) -> str:
 
 def _check_absent(path: str, error: OSError) -> None:
     """Raise a HostError unless the error says that there is no link, or that it may not be read."""
-    if error.errno not in {errno.ENOENT, errno.ENOTDIR} | DENIED | NOT_NOW:
+    if error.errno not in {errno.ENOENT, errno.ENOTDIR} | NO_VALUE:
         raise HostError(path, error.strerror or str(error), error.errno) from error
 
 

@@ -35,7 +35,7 @@ ATTRIBUTION = (
     ),
     Guard(  # nor that a value cannot be read
         "nfd/host/__init__.py",
-        "if error.errno not in DENIED | NOT_NOW:",
+        "if error.errno not in NO_VALUE:",
         "if False:",
         "tests/sources/test_read_errors.py::test_labels_of_the_processors_stay",
     ),

@@ -42,7 +42,7 @@ RISCV = {
     "proc/cpuinfo": "processor : 0\nisa : rv64imafdc_zba\nmvendorid : 0x489\n",
     "sys/devices/virtual/dmi/id/sys_vendor": "QEMU\n",
 }
-ERRORS = (errno.EIO, errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.ELOOP, errno.EMFILE)
+ERRORS = (errno.EIO, errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE)
 """What a crashed FUSE server, a lost mount, a device and this process answer."""
 
 
