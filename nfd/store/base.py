@@ -140,7 +140,7 @@ class NodeStore(Protocol):
         """The last known state of the Node."""
 
     def names(self) -> Collection[str]:
-        """The names of all Nodes."""
+        """The names of all Nodes, as a view: it follows changes, and its length is not counted anew."""
 
     async def read(self, name: str) -> Node:
         """The Node as it is now. Raises: NotFound and other KubeErrors."""

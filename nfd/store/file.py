@@ -37,10 +37,9 @@ _log = log.get("store")
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A file as last looked at: what `stat` said of it, and its Node or what is wrong with it."""
+    """A file as last looked at: what `stat` said of it, and what is wrong with it."""
 
     stamp: tuple[int, int, int]
-    node: Node | None
     problem: str = ""
 
 
@@ -53,6 +52,7 @@ class FileStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._entries: dict[str, _Entry] = {}
+        self._nodes: dict[str, Node] = {}
         self._changed: Callable[[str], None] = lambda name: None
         self._watches: Watches | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -72,20 +72,19 @@ class FileStore:
         self._looking = tasks.start("look at the node store", self._look_again)
 
     def get(self, name: str) -> Node | None:
-        entry = self._entries.get(name)
-        return entry.node if entry else None
+        return self._nodes.get(name)
 
     def names(self) -> Collection[str]:
-        return [name for name, entry in self._entries.items() if entry.node is not None]
+        return self._nodes.keys()
 
     async def read(self, name: str) -> Node:
         self._look_at(name)
         entry = self._entries.get(name)
         if entry is None:
             raise NotFound(f"{self._path(name)}: no such file")
-        if entry.node is None:
+        if entry.problem:
             raise KubeError(entry.problem)
-        return entry.node
+        return self._nodes[name]
 
     async def ensure(self, name: str) -> Node | None:
         """Raises: KubeError if there is a file already, but no usable Node in it."""
@@ -160,22 +159,24 @@ class FileStore:
     def _look_at(self, name: str) -> bool:
         """Whether the Node came, changed or went since the last look."""
         path = self._path(name)
-        before = self._entries.get(name)
+        before, known = self._entries.get(name), self._nodes.get(name)
         try:
             stamp = _stamp(path)
         except FileNotFoundError:
+            self._nodes.pop(name, None)
             return self._entries.pop(name, None) is not None
         if before is not None and before.stamp == stamp:
             return False
         try:
-            entry = _Entry(stamp, self._load(name)[1])
+            node = self._load(name)[1]
         except NotFound:
             return False
         except KubeError as error:
-            entry = _Entry(stamp, None, str(error))
-            _log.error("node file is invalid", node=name, error=entry.problem)
-        self._entries[name] = entry
-        return not _same(before.node if before else None, entry.node)
+            self._entries[name] = _Entry(stamp, str(error))
+            _log.error("node file is invalid", node=name, error=error)
+            return self._nodes.pop(name, None) is not None
+        self._entries[name], self._nodes[name] = _Entry(stamp), node
+        return known is None or not known.same_content(node)
 
     def _load(self, name: str) -> tuple[dict[str, Any], Node]:
         """Raises: NotFound, Unavailable (unreadable now), Invalid (not a Node)."""
@@ -226,10 +227,6 @@ def _is_node_file(name: str) -> bool:
 def _stamp(path: Path) -> tuple[int, int, int]:
     found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _same(one: Node | None, other: Node | None) -> bool:
-    return one is other if one is None or other is None else one.same_content(other)
 
 
 def check_node(content: Any, name: str, version: str = "", path: str = "") -> Node:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nfd.errors import KubeError, Unavailable
-from nfd.kube.check_responses import Place, check_object, identified, place_of
+from nfd.kube.check_responses import Key, Place, check_object, identified, place_of
 from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, KubeClient, Request
 from nfd.kube.informer import PATIENCE, SILENCE, Informer, Store
 from nfd.kube.paths import NODES, object_path
@@ -52,7 +52,7 @@ class KubeStore:
         return self._nodes.items.get(("", name))
 
     def names(self) -> Collection[str]:
-        return [name for _, name in self._nodes.items]
+        return _Names(self._nodes.items)
 
     async def read(self, name: str) -> Node:
         answer = await self._client.json("GET", object_path(NODES, name))
@@ -141,6 +141,22 @@ class KubeStore:
         """The Node, or what is known of it if that is newer."""
         known = self.get(node.name)
         return known if known is not None and known.uid == node.uid and _older(node, known) else node
+
+
+@dataclass(frozen=True, slots=True)
+class _Names(Collection[str]):
+    """A view of the names of the Nodes."""
+
+    items: Mapping[Key, Node]
+
+    def __contains__(self, name: object) -> bool:
+        return ("", name) in self.items
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name in self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 def _older(one: Node, other: Node) -> bool:

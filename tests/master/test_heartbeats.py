@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from nfd.master.node.condition_rejections import ConditionRejections
+from nfd.master.node.conditions import Unknowns, types
 from nfd.master.reports.heartbeats import HEARTBEAT_LIMITS, JITTER, MISSED_HEARTBEATS, Heartbeats
+from nfd.store.kube import KubeStore
 
 SHORTEST, LONGEST = HEARTBEAT_LIMITS
 NAME = "node-0"
@@ -30,6 +35,45 @@ def fleet(heartbeats: Heartbeats, size: int) -> None:
 def shrink(heartbeats: Heartbeats, before: int, after: int) -> None:
     for number in range(after, before):
         heartbeats.forget(f"node-{number}")
+
+
+class Counted(dict[Any, Any]):
+    """Counts the keys that are read one by one."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            self.read += 1
+            yield key
+
+
+@dataclass
+class Fleet:
+    """Nodes of a cluster with a condition each, and how many of their names the checks of silence read."""
+
+    size: int
+    clock: Clock = field(default_factory=Clock)
+
+    def names_read(self) -> int:
+        store, heartbeats = KubeStore(None), Heartbeats(now=self.clock)  # type: ignore[arg-type]  # nothing is asked
+        condition = {"type": types("")[0], "status": "True"}
+        for number in range(self.size):
+            metadata = {"name": f"node-{number}", "uid": f"uid-{number}", "resourceVersion": "1"}
+            store._nodes.put({"metadata": metadata, "status": {"conditions": [condition]}})
+        store._nodes.items = counted = Counted(store._nodes.items)
+        fleet(heartbeats, self.size)
+        self.clock.seconds += 4 * LONGEST
+        unknowns = Unknowns(store, "", heartbeats, ConditionRejections(self.clock))
+        due = unknowns.due(list(store.names()))
+        silent = [name for name in store.names() if not unknowns.is_heard(name)]
+        assert len(due) == len(silent) == self.size
+        return counted.read
+
+
+def test_checks_of_silence_do_not_grow_with_the_square_of_the_fleet() -> None:
+    few, many = Fleet(20).names_read(), Fleet(200).names_read()
+    assert many <= 10 * few
 
 
 @pytest.mark.parametrize(

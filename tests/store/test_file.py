@@ -114,6 +114,13 @@ async def test_edits_are_heard(store: FileStore, tmp_path: Path) -> None:
         await store.patch("n1", labelled(a="1"))
 
 
+async def test_names_are_a_view(store: FileStore) -> None:
+    """A caller that asks for their number in a loop over all Nodes must not make a list each time."""
+    names = store.names()
+    await store.ensure("n2")
+    assert (len(names), set(names)) == (2, {"n1", "n2"})
+
+
 async def test_own_writes_are_not_told(store: FileStore, tmp_path: Path) -> None:
     await store.patch("n1", labelled(a="1"))
     (tmp_path / "n2.yaml").write_text("kind: Node\nmetadata: {name: n2}\n")
