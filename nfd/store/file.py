@@ -37,9 +37,12 @@ _log = log.get("store")
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A file as last looked at: what `stat` said of it, and what is wrong with it."""
+    """A file as last looked at: what `stat` said of it, and what is wrong with it.
 
-    stamp: tuple[int, int, int]
+    `stamp` is None if the file could not be read: it is then read at every look, since it may become readable as it is.
+    """
+
+    stamp: tuple[int, int, int] | None
     problem: str = ""
 
 
@@ -88,10 +91,9 @@ class FileStore:
 
     async def ensure(self, name: str) -> Node | None:
         """Raises: KubeError if there is a file already, but no usable Node in it."""
-        if (entry := self._entries.get(name)) is not None and entry.problem:
-            raise KubeError(entry.problem)
         with self._locked():
-            if not self._path(name).exists():
+            self._look_at(name)
+            if name not in self._entries:
                 metadata = {"name": name, "uid": str(uuid.uuid4())}
                 self._replace(name, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         return await self.read(name)
@@ -157,19 +159,22 @@ class FileStore:
                 self._changed(name)
 
     def _look_at(self, name: str) -> bool:
-        """Whether the Node came, changed or went since the last look."""
+        """Whether the Node came, changed or went since the last look. A Node whose file cannot be read stays as it was
+        last."""
         path = self._path(name)
         before, known = self._entries.get(name), self._nodes.get(name)
         try:
             stamp = _stamp(path)
-        except FileNotFoundError:
-            self._nodes.pop(name, None)
-            return self._entries.pop(name, None) is not None
-        if before is not None and before.stamp == stamp:
-            return False
-        try:
+            if before is not None and before.stamp == stamp:
+                return False
             node = self._load(name)[1]
         except NotFound:
+            self._nodes.pop(name, None)
+            return self._entries.pop(name, None) is not None
+        except Unavailable as error:
+            self._entries[name] = _Entry(None, str(error))
+            if before is None or before.problem != str(error):
+                _log.error("node file cannot be read", node=name, error=error)
             return False
         except KubeError as error:
             self._entries[name] = _Entry(stamp, str(error))
@@ -181,12 +186,8 @@ class FileStore:
     def _load(self, name: str) -> tuple[dict[str, Any], Node]:
         """Raises: NotFound, Unavailable (unreadable now), Invalid (not a Node)."""
         path = self._path(name)
-        try:
+        with _reading(path):
             text = read_bytes(path)
-        except FileNotFoundError as error:
-            raise NotFound(f"{path}: no such file") from error
-        except OSError as error:
-            raise Unavailable(f"{path}: {error.strerror}") from error
         try:
             content = yamltext.parse(text, str(path)).data
         except ConfigError as error:
@@ -224,8 +225,21 @@ def _is_node_file(name: str) -> bool:
     return stem != name and names.subdomain_problem(stem) is None
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises: NotFound, Unavailable."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"{path}: no such file") from error
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror}") from error
+
+
 def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
+    """Raises: NotFound, Unavailable."""
+    with _reading(path):
+        found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
@@ -236,11 +250,21 @@ def check_node(content: Any, name: str, version: str = "", path: str = "") -> No
         raise Invalid(f"{where}: not a Node: `kind: Node` is missing")
     try:
         node = trim(content, version)
+        _check_conditions((content.get("status") or {}).get("conditions"))
     except ValueError as error:
         raise Invalid(f"{where}: {error}") from error
     if node.name != name:
         raise Invalid(f"{where}: metadata.name is {node.name!r}, the file name says {name!r}")
     return node
+
+
+def _check_conditions(value: Any) -> None:
+    """A patch merges conditions by their type. Raises: ValueError."""
+    if not isinstance(value, list | None):
+        raise ValueError(f"status.conditions: expected a list, found {type(value).__name__}")
+    for number, one in enumerate(value or ()):
+        if not isinstance(one, Mapping) or not isinstance(one.get("type"), str):
+            raise ValueError(f"status.conditions[{number}]: expected a mapping with a text `type`")
 
 
 def _check_guard(name: str, node: Node, patch: Patch) -> dict[str, Any]:

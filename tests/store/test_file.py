@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,16 @@ async def test_own_writes_are_not_told(store: FileStore, tmp_path: Path) -> None
         ("kind: Node\nmetadata: {name: n2, labels: {a: 1}}", "'a': 1 is not text"),
         ("kind: Node\nmetadata: {name: n2, annotations: [x]}", "annotations: expected a mapping"),
         ("kind: Node\nmetadata: {name: n2}\nspec: {taints: {}}", "spec.taints"),
+        *(
+            (f"kind: Node\nmetadata: {{name: n2}}\nstatus: {{conditions: {conditions}}}", f"status.conditions{place}")
+            for conditions, place in [
+                ("{Ready: 'True'}", ": expected a list"),
+                ("Ready", ": expected a list"),
+                ("[Ready]", r"\[0\]: expected a mapping"),
+                ("[{type: Ready}, {status: 'True'}]", r"\[1\]: .* a text `type`"),
+                ("[{type: [Ready], status: 'True'}]", r"\[0\]: .* a text `type`"),
+            ]
+        ),
         ("a: &a [*a]", "alias"),
         ("[" * 5000, "nest"),
         ("x: " + "y" * 2_000_000, "larger"),
@@ -152,7 +164,7 @@ async def test_corrupt_file_harms_its_node_alone(
 ) -> None:
     (tmp_path / "n2.yaml").write_text(text)
     async with asyncio.timeout(5):
-        while "node file is invalid" not in caplog.messages:
+        while not {"node file is invalid", "node file cannot be read"} & set(caplog.messages):
             await asyncio.sleep(0.01)
     for call in (store.read("n2"), store.ensure("n2"), store.patch("n2", labelled(a="1"))):
         with pytest.raises(KubeError, match=reason):
@@ -162,6 +174,62 @@ async def test_corrupt_file_harms_its_node_alone(
     (tmp_path / "n2.yaml").write_text("kind: Node\nmetadata: {name: n2}\n")
     await heard(store, "n2")
     assert (await store.patch("n2", labelled(a="1"))).labels == {"a": "1"}
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE])
+@pytest.mark.parametrize("call", ["read_bytes", "Path.stat"])
+async def test_a_file_that_cannot_be_read_for_a_while(
+    store: FileStore, tmp_path: Path, number: int, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Node stays as it was last, a new one comes as soon as it can be read, and neither needs another change."""
+
+    def fail(*args: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    before = store.get("n1")
+    (tmp_path / "n1.yaml").write_text(TEXT.replace("zone: a", "zone: b"))
+    (tmp_path / "n2.yaml").write_text("kind: Node\nmetadata: {name: n2}\n")
+    with monkeypatch.context() as failing:
+        failing.setattr(f"nfd.store.file.{call}", fail)
+        store._look()
+        assert (store.get("n1"), store.get("n2"), store.heard) == (before, None, [])  # type: ignore[attr-defined]
+        for name in ("n1", "n2"):
+            for refused in (store.read(name), store.ensure(name), store.patch(name, labelled(a="1"))):
+                with pytest.raises(KubeError, match=re.escape(os.strerror(number))):
+                    await refused
+    store._look()
+    assert sorted(store.heard) == ["n1", "n2"]  # type: ignore[attr-defined]
+    node = store.get("n1")
+    assert node is not None
+    assert node.labels["zone"] == "b"
+    assert store.get("n2") is not None
+
+
+BROKEN: dict[str, Callable[[Path], None]] = {
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "folder": lambda path: path.mkdir(),
+    "pipe": lambda path: os.mkfifo(path),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link with a name that is too long": lambda path: path.symlink_to("x" * 300),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_an_entry_that_is_no_file_harms_its_node_alone(
+    store: FileStore, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    BROKEN[kind](tmp_path / "n0.yaml")
+    for number in range(3):
+        (tmp_path / "n1.yaml").write_text(TEXT.replace("zone: a", f"zone: {'bcd'[number]}"))
+        store._look()
+        node = store.get("n1")
+        assert node is not None
+        assert node.labels["zone"] == "bcd"[number]
+    assert caplog.messages.count("node file cannot be read") == (kind != "link to nothing")
+    other = FileStore(tmp_path)
+    await other.start(lambda name: None)
+    assert set(other.names()) == {"n1"}
+    await other.close()
 
 
 @pytest.mark.parametrize("name", ["", "..", "../n1", "a/b", "/etc/passwd", "UPPER", "x" * 254, "a\0b"])
