@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.guards.guard import Guard
 
 OWNERSHIP = "tests/master/test_ownership.py::"
+PROPERTIES = "tests/master/test_plan_properties.py::"
 POISONED = "tests/master/test_poisoned.py::"
 KEYS = "tests/master/test_proofkey.py::"
 HANDED = "tests/master/test_from_and_to_nfd.py::"
@@ -14,15 +15,33 @@ TAKING_OVER = "tests/faults/test_taking_over_rules.py::"
 PROOFS = (
     Guard(  # origins are believed only as long as the lists are those that they were written for
         "nfd/master/node/ownership.py",
-        'fits = record.get("lists") == _digest(lists.values())',
+        'fits = record.get("lists") == _digest(signed.values())',
         "fits = True",
         OWNERSHIP + "test_nothing_of_a_record_counts_unless_its_proof_holds",
     ),
     Guard(  # and only with a proof
         "nfd/master/node/ownership.py",
-        "known = fits and _is_proven(record, lists.values(), instance, uid, proof)",
+        "known = fits and _is_proven(record, signed.values(), instance, uid, proof)",
         "known = fits",
         POISONED + "test_nothing_of_others_goes_whatever_a_kubelet_writes",
+    ),
+    Guard(  # nor are taints of another instance, which are in the same list
+        "nfd/master/node/ownership.py",
+        'signed = lists if Kind.TAINTS.value in record else {**lists, Kind.TAINTS: ""}',
+        "signed = lists",
+        PROPERTIES + "test_a_master_without_taints_leaves_those_of_another_instance",
+    ),
+    Guard(  # and their list stays, since the other could not remove its taints without it
+        "nfd/master/node/plan.py",
+        "return found - {annotation(LISTS[Kind.TAINTS])}",
+        "return found",
+        PROPERTIES + "test_a_master_without_taints_leaves_those_of_another_instance",
+    ),
+    Guard(  # but of its own taints it leaves none
+        "nfd/master/node/plan.py",
+        "if goal.policy.enable_taints or before.of(Kind.TAINTS):",
+        "if goal.policy.enable_taints:",
+        PROPERTIES + "test_a_master_that_may_no_longer_set_taints_removes_its_own",
     ),
     Guard(  # which is for this Node
         "nfd/master/node/proof.py",

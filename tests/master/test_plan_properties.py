@@ -252,3 +252,47 @@ def test_ownership_survives_being_written_and_read(keys: dict[str, str | None]) 
 
 def parse(node: Node) -> Owned:
     return parse_owned(node.annotations, uid=node.uid, proof=LASTING)
+
+
+TAINTS = "nfd.node.kubernetes.io/taints"
+desired_without_taints = desired_states().map(
+    lambda one: replace(one, values={**one.values, Kind.TAINTS: {}}, origins={**one.origins, Kind.TAINTS: {}})
+)
+
+
+@thorough
+@given(desired_states(), desired_without_taints, nodes(), freshness, proofs, st.booleans())
+def test_a_master_without_taints_leaves_those_of_another_instance(
+    desired: Desired, other: Desired, node: Node, fresh: Freshness, proof: Proof, purge: bool
+) -> None:
+    """All instances share one list of taints. Whoever wrote it can still remove them."""
+    first = goal_of(desired, proof=proof)
+    node = applied(plan_node(first, node))
+    second = Goal(other, fresh, overwrite=False, instance="two", proof=OTHER, purge=purge)
+    after = applied(plan_node(second, node))
+    assert (after.taints, after.annotations.get(TAINTS)) == (node.taints, node.annotations.get(TAINTS))
+    assert not plan_node(second, after)
+    assert parse_owned(after.annotations, "", "u", proof) == parse_owned(node.annotations, "", "u", proof)
+    gone = applied(plan_node(replace(first, desired=other), after))
+    assert TAINTS not in gone.annotations
+    assert not gone.actual(Kind.TAINTS).keys() & desired.of(Kind.TAINTS).keys() - refused_taints(first, node)
+    ours = [parse_owned(one.annotations, "two", "u", OTHER) for one in (after, gone)]
+    assert ours[0].of(Kind.LABELS) == ours[1].of(Kind.LABELS)
+    assert not [one.doubt for one in ours if one.doubt and {kind for kind in Kind if one.of(kind)} != {Kind.TAINTS}]
+
+
+def refused_taints(goal: Goal, node: Node) -> frozenset[str]:
+    """Taints that another writer has set."""
+    return plan_node(goal, node).changes[Kind.TAINTS].refused
+
+
+@thorough
+@given(desired_states(), desired_without_taints, nodes())
+def test_a_master_that_may_no_longer_set_taints_removes_its_own(desired: Desired, other: Desired, node: Node) -> None:
+    goal = goal_of(desired)
+    node = applied(plan_node(goal, node))
+    own = parse(node).of(Kind.TAINTS).keys()
+    after = applied(plan_node(replace(goal, desired=other, policy=Policy()), node))
+    assert own == desired.of(Kind.TAINTS).keys() - refused_taints(goal, node)
+    assert not own & after.actual(Kind.TAINTS).keys()
+    assert (TAINTS in after.annotations) == (TAINTS in node.annotations and not own)

@@ -6,6 +6,8 @@ in order, without the default namespace; taints as `KEY=VALUE:EFFECT`, in the or
 master wrote it for these lists on this Node; `alone`, if the node never had a worker, only objects of third parties;
 and per kind the keys of each origin. Keys whose name implies the origin are left out (`cpu-…` comes from source `cpu`).
 `NAMESPACE/*` stands for a namespace with a single origin, `*` for all keys that are not listed.
+All instances share the list of taints, as in NFD. A record without taints does not cover it: the list may be that of
+another instance.
 `at` is the order within that boot, `[STARTED, SEQUENCE]`, of the report that the lists were written for; a newer report
 alone is no reason to write.
 
@@ -100,13 +102,13 @@ def parse_owned(annotations: Mapping[str, str], instance: str = "", uid: str = "
     """Parse the bookkeeping of the Node with that uid; invalid parts are ignored."""
     lists = {kind: annotations.get(annotation(name, instance), "") for kind, name in LISTS.items()}
     record = _parse_origins(annotations.get(annotation(ORIGINS, instance), ""))
-    fits = record.get("lists") == _digest(lists.values())
-    known = fits and _is_proven(record, lists.values(), instance, uid, proof)
+    signed = lists if Kind.TAINTS.value in record else {**lists, Kind.TAINTS: ""}
+    fits = record.get("lists") == _digest(signed.values())
+    known = fits and _is_proven(record, signed.values(), instance, uid, proof)
     parse = _parse_keys if sum(map(len, annotations.values())) <= LONGEST else _parse_keys.__wrapped__
-    keys = {
-        kind: parse(text, kind is Kind.TAINTS, _explicit(record.get(kind.value)) if known else None)
-        for kind, text in lists.items()
-    }
+    proven = [kind for kind, text in lists.items() if known and text == signed[kind]]
+    explicit = {kind: _explicit(record.get(kind.value)) for kind in proven}
+    keys = {kind: parse(text, kind is Kind.TAINTS, explicit.get(kind)) for kind, text in lists.items()}
     taints, boot_id = dict(_parse_taints(lists[Kind.TAINTS])), record.get("boot", "")
     if not known:
         return Owned(keys, taints, doubt=_doubt(record, lists.values(), fits), hint=fits and bool(boot_id))

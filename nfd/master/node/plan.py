@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from nfd import names
 from nfd.master.node.desired import ALL_FRESH, OBJECT_ORIGIN, RULE_ORIGIN, Desired, Freshness
 from nfd.master.node.ownership import (
     CACHED_LISTS,
@@ -183,7 +182,6 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
     )
     listed_after = {kind: listed.of(kind) if goal.unlisted(kind) else owned.of(kind) for kind in Kind}
     wanted = render_owned(replace(owned, keys=listed_after), goal.instance, node.uid, goal.proof)
-    ours = _purged(node, goal.instance) if goal.purge else bookkeeping(goal.instance)
     left, idle = goal.leaving(Kind.ANNOTATIONS), not any(one.write or one.remove for one in changes.values())
     return NodePlan(
         node=node,
@@ -194,7 +192,7 @@ def plan_node(goal: Goal, node: Node) -> NodePlan:
             for key, text in wanted.items()
             if key not in left and not _is_current(key, text, goal, before, node, idle=idle)
         },
-        forgotten=frozenset((ours & node.annotations.keys()) - wanted.keys() - left),
+        forgotten=frozenset((_removable_records(goal, before, node) & node.annotations.keys()) - wanted.keys() - left),
         goal=goal,
         before=listed,
         left=frozenset((kind, key) for kind in Kind for key in _left(kind, listed, before, goal, node)),
@@ -328,9 +326,19 @@ def _spelt(actual: str, wanted: str | None) -> str:
     return wanted if wanted is not None and same_quantity(actual, wanted) else actual
 
 
-def _purged(node: Node, instance: str) -> frozenset[str]:
-    prefix = f"{instance}.{names.NFD_NS}/" if instance else f"{names.NFD_NS}/"
-    return bookkeeping(instance) | frozenset(key for key in node.annotations if key.startswith(prefix))
+def _removable_records(goal: Goal, before: Owned, node: Node) -> frozenset[str]:
+    """The bookkeeping annotations that are removed if they are not needed.
+
+    All instances share the list of taints. A master that may not set taints and manages none leaves the list of another
+    instance, which could not remove its taints otherwise.
+    """
+    found = bookkeeping(goal.instance)
+    if goal.purge:
+        prefix = annotation("", goal.instance)
+        found |= frozenset(key for key in node.annotations if key.startswith(prefix))
+    if goal.policy.enable_taints or before.of(Kind.TAINTS):
+        return found
+    return found - {annotation(LISTS[Kind.TAINTS])}
 
 
 def count_removals(planned: NodePlan, desired: Desired, *, silent: bool) -> Counter[tuple[str, str]]:
