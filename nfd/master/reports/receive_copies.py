@@ -49,6 +49,11 @@ class MasterCredentials:
         return token
 
 
+def delay(failures: int) -> float:
+    """Seconds until the next attempt after that many failures in a row."""
+    return min(BACKOFF[0] * 2.0 ** min(failures, 10), BACKOFF[1])
+
+
 class Election(Protocol):
     """Who leads; `leader` is its address, "" if unknown or this process. `address` is that of this process."""
 
@@ -111,8 +116,7 @@ class Replication:
             except (OSError, ValueError) as error:
                 failures += 1
                 self._log_failure(leader, ReportError(said(error), retry=True), failures)
-            delay = min(BACKOFF[0] * 2**failures, BACKOFF[1])
-            await self._wait(leader, delay * random.uniform(1.0, 1.25))
+            await self._wait(leader, delay(failures) * random.uniform(1.0, 1.25))
 
     async def wait(self) -> None:
         """Wait until it is settled, for `COPIED_WITHIN` seconds at most."""
