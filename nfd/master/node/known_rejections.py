@@ -25,6 +25,8 @@ PROBES_PER_SECOND = 5
 """Attempts of all canaries per second; with more than twenty rejected changes each waits longer."""
 AT_ONCE = 3
 """Attempts of one canary in one pass."""
+PAUSE = 1 / PROBES_PER_SECOND
+"""The least seconds that `passed` returns."""
 AT_MOST_EVERY = 1.0
 """The least seconds between two attempts of the same change, whatever the reason."""
 LASTS = 20.0
@@ -146,9 +148,13 @@ class Rejections:
     def probes(self, name: str, now: float) -> tuple[list[Act], list[Act]]:
         """The acts that this node tries again now: each by itself, and together those of which only some are
         rejected."""
-        due = [act for act, one in self._refused.items() if one.canary == name and one.due <= now + 0.01]
-        doubtful = [act for act in due if not self._refused[act].surely and act != EVERYTHING]
+        due = [act for act in self._refused if act != EVERYTHING and self.is_due(act, name, now)]
+        doubtful = [act for act in due if not self._refused[act].surely]
         return [act for act in due if act not in doubtful][:AT_ONCE], doubtful
+
+    def is_due(self, act: Act, name: str, now: float) -> bool:
+        """Whether this node tries the rejected act again now."""
+        return self._refused[act].canary == name and self._refused[act].due <= now + 0.01
 
     def suspects(self, acts: Iterable[Act]) -> frozenset[Act]:
         """The acts that are rejected on some node."""
@@ -157,10 +163,15 @@ class Rejections:
     def passed(self, node: Node, left: AbstractSet[Act], now: float) -> float | None:
         """Record the end of a pass. Returns after how many seconds the node needs another.
 
-        Acts that were left out are tried again at once when anything except the Node's status changes.
+        Acts that were left out are tried again at once when anything except the Node's status changes. While every
+        change of the node is rejected, other nodes try the rest.
         """
         name = node.name
-        waits = [one.due - now for one in self._refused.values() if one.canary == name]
+        mine = [act for act, one in self._refused.items() if one.canary == name]
+        if EVERYTHING in left:
+            self._leave_to_others([act for act in mine if act != EVERYTHING], now)
+            mine = [act for act in mine if act == EVERYTHING]
+        waits = [self._refused[act].due - now for act in mine]
         if name in self._delayed:
             waits.append(self._retried[name] + AT_MOST_EVERY - now)
         elif left:
@@ -168,7 +179,7 @@ class Rejections:
         else:
             self._passed.pop(name, None)
             self._retried.pop(name, None)
-        return max(0.0, min(waits)) if waits else None
+        return max(PAUSE, min(waits)) if waits else None
 
     def wants_nothing(self, name: str, now: float) -> None:
         """The node has its desired state."""
@@ -182,6 +193,17 @@ class Rejections:
             if one.canary == name:
                 one.nodes[name].tried = now
                 self._next(act, now, one.due)
+
+    def _leave_to_others(self, acts: Iterable[Act], now: float) -> None:
+        """Choose another canary for each act, if there is one of which not every change is rejected."""
+        for act in acts:
+            one = self._refused[act]
+            if not one.nodes.keys() <= self._frozen():
+                self._next(act, now, one.due)
+
+    def _frozen(self) -> AbstractSet[str]:
+        """The nodes of which every change is rejected."""
+        return self._refused[EVERYTHING].nodes.keys() if EVERYTHING in self._refused else frozenset()
 
     def unwritten(self) -> list[Unwritten]:
         """All rejected keys, the most widespread first."""
@@ -252,9 +274,10 @@ class Rejections:
             self._next(act, now, one.due)
 
     def _next(self, act: Act, now: float, due: float = _NEVER) -> None:
-        """Choose the canary: a node that never tried, else the one whose last attempt is the oldest."""
-        one = self._refused[act]
-        one.canary = min(one.nodes, key=lambda name: one.nodes[name].tried)
+        """Choose the canary: a node that never tried, else the one whose last attempt is the oldest. Nodes of which
+        every change is rejected come last."""
+        one, frozen = self._refused[act], self._frozen()
+        one.canary = min(one.nodes, key=lambda name: (name in frozen, one.nodes[name].tried))
         wait = max(RETRY, sum(bool(other.surely) for other in self._refused.values()) / PROBES_PER_SECOND)
         if not one.surely:
             wait, one.doubt = min(wait, one.doubt), one.doubt * 2

@@ -109,7 +109,7 @@ class _Pass:
         """Raises: KubeError."""
         rejections, name = self.writer.rejections, self.node.name
         if rejections.is_refused(EVERYTHING, name):
-            waits = EVERYTHING in self.left and EVERYTHING not in rejections.probes(name, self.writer.now())[0]
+            waits = EVERYTHING in self.left and not rejections.is_due(EVERYTHING, name, self.writer.now())
             if waits or await self._rejects_everything():
                 self.left.add(EVERYTHING)
                 return
