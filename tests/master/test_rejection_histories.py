@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nfd.errors import Invalid
+from nfd.errors import Conflict, Forbidden, Invalid, KubeError, Unavailable
 from nfd.master.http.metrics import Metrics
 from nfd.master.node.known_rejections import PAUSE, PROBES_PER_SECOND, RETRY
 from nfd.master.node.reconcile import ReconcileOptions, Reconciler
@@ -30,20 +30,28 @@ EVERY = "*"
 
 
 class Admission(FileStore):
-    """Rejects changes of `rejected`: (Node, label) or (Node, EVERY)."""
+    """Rejects changes of `rejected`: (Node, label or annotation) or (Node, EVERY).
+
+    The PATCH with the number `fails` ends with `error`.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.rejected: set[tuple[str, str]] = set()
         self.patches = 0
+        self.fails = 0
+        self.error = KubeError("")
 
     async def patch(self, name: str, patch: Patch) -> Node:
         self.patches += 1
+        if self.patches == self.fails:
+            raise self.error
         if (name, EVERY) in self.rejected:
             raise Invalid("nodes are frozen", by="policy frozen")
-        for key in patch.body.get("metadata", {}).get("labels") or ():
+        metadata = patch.body.get("metadata", {})
+        for key in (*metadata.get("labels", ()), *metadata.get("annotations", ())):
             if (name, key) in self.rejected:
-                raise Invalid(f"label {key} is not allowed", by="policy keys")
+                raise Invalid(f"{key} is not allowed", by="policy keys")
         return await super().patch(name, patch)
 
 
@@ -65,9 +73,9 @@ class Fleet:
     def wake(self, name: str, seconds: float) -> None:
         self.due[name] = min(self.due.get(name, self.now + seconds), self.now + seconds)
 
-    def report(self, name: str, labels: Mapping[str, str]) -> None:
+    def report(self, name: str, labels: Mapping[str, str], failed: tuple[str, ...] = ()) -> None:
         self.wanted[name] = labels
-        self.reports.take(self.workers[name].report(labels), self.store.get(name), "")
+        self.reports.take(self.workers[name].report(labels, failed), self.store.get(name), "")
         self.wake(name, 0.0)
 
     async def run(self, seconds: float) -> int:
@@ -77,8 +85,11 @@ class Fleet:
             name, due = first
             self.now = max(self.now, due) + 0.001
             del self.due[name]
-            again = await self.passes.reconcile(name)
             passes += 1
+            try:
+                again = await self.passes.reconcile(name)
+            except KubeError:
+                again = PAUSE
             if again is not None:
                 assert again >= PAUSE, "a pass is not repeated at once"
                 self.wake(name, again)
@@ -163,3 +174,52 @@ def test_a_freeze_on_top_of_rejected_keys(keys: int, frozen: set[str], ends: str
     if ends != "the keys":
         lifted += [("allow", EVERY, ALL)]
     asyncio.run(check(tmp_path, steps, lifted))
+
+
+@pytest.mark.parametrize("error", [Conflict("changed"), Unavailable("restarting"), Forbidden("no role")], ids=str)
+@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize("lists", [("feature-labels",), ("origins",), ("feature-labels", "origins")], ids=" ".join)
+async def test_keys_that_no_list_names_are_removed_whatever_fails(
+    error: KubeError, number: int, lists: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A PATCH fails before or after the policy rejects it, in the first pass or when the list is tried again."""
+    gone, stays = f"{F}usb-b", f"{F}cpu-a"
+    Folder(tmp_path).create("n0", {}, {}, BOOT)
+    fleet = Fleet(tmp_path)
+    fleet.store.rejected = {("n0", f"nfd.node.kubernetes.io/{name}") for name in lists}
+    fleet.store.fails, fleet.store.error = number, error
+    await fleet.store.start(lambda name: None)
+    try:
+        fleet.report("n0", {stays: "1", gone: "1"})
+        await fleet.run(1.0)
+        fleet.report("n0", {stays: "1"}, failed=("usb",))
+        await fleet.run(2 * RETRY)
+        assert fleet.written("n0").keys() == {stays, gone}
+        fleet.report("n0", {stays: "1"})
+        await fleet.run(60.0)
+        assert fleet.store.patches > number
+        assert fleet.written("n0").keys() == {stays}
+    finally:
+        await fleet.store.close()
+
+
+@pytest.mark.parametrize("lists", [("feature-labels",), ("origins",), ("feature-labels", "origins")], ids=" ".join)
+async def test_keys_that_no_list_names_are_removed_after_a_freeze(lists: tuple[str, ...], tmp_path: Path) -> None:
+    """The key is gone while every change is rejected."""
+    gone, stays = f"{F}usb-b", f"{F}cpu-a"
+    Folder(tmp_path).create("n0", {}, {}, BOOT)
+    fleet = Fleet(tmp_path)
+    fleet.store.rejected = {("n0", f"nfd.node.kubernetes.io/{name}") for name in lists}
+    await fleet.store.start(lambda name: None)
+    try:
+        fleet.report("n0", {stays: "1", gone: "1"})
+        await fleet.run(1.0)
+        fleet.store.rejected.add(("n0", EVERY))
+        fleet.report("n0", {stays: "1"})
+        await fleet.run(2 * RETRY)
+        assert fleet.written("n0").keys() == {stays, gone}
+        fleet.store.rejected.remove(("n0", EVERY))
+        await fleet.run(60.0)
+        assert fleet.written("n0").keys() == {stays}
+    finally:
+        await fleet.store.close()

@@ -117,6 +117,8 @@ class _Pass:
         if not await self._try_with_rights():
             await self._find(rejections.suspects(self._planned().acts()))
         await self._probe(*rejections.probes(name, self.writer.now()))
+        if EVERYTHING not in self.left and any(self._is_bookkeeping(act) for act in self.left):
+            self._remember(self._planned())
 
     async def _probe(self, sure: list[Act], doubtful: list[Act]) -> None:
         """Try rejected acts again: the certain ones one by one, the others together."""
@@ -296,6 +298,7 @@ class _Pass:
 
     def _record_written(self, planned: NodePlan) -> None:
         self.got = True
+        self._remember(planned)
         if self.writer.rejections:
             self._accept({**planned.acts(), EVERYTHING: ""})
         if planned.conditions:
@@ -305,6 +308,17 @@ class _Pass:
         silent = self.writer.silent(self.node.name)
         for (kind, cause), keys in count_removals(planned, self.goal.desired, silent=silent).items():
             self.writer.metrics.add("node_keys_removed", keys, kind=kind, cause=cause)
+
+    def _remember(self, planned: NodePlan) -> None:
+        """Remember what is managed after a plan that was carried out without the bookkeeping. A plan that was not
+        carried out changes nothing: its keys are still to be removed."""
+        remembered, name = self.writer.rejections.remembered, self.node.name
+        if bookkeeping(self.goal.instance) & planned.goal.refused.get(Kind.ANNOTATIONS, frozenset()):
+            remembered[name] = planned.owned
+        else:
+            remembered.pop(name, None)
+        if self.goal.remembered is not remembered.get(name):
+            self.goal = replace(self.goal, remembered=remembered.get(name))
 
     def _planned(self, aside: Collection[Act] = ()) -> NodePlan:
         """The remaining plan, without the acts that are left out or in `aside`."""
@@ -343,10 +357,6 @@ class _Pass:
                 _log.error(
                     "keys are rejected; the others were written", keys=sorted({act[1] for act in acts}), **fields
                 )
-        if any(self._is_bookkeeping(act) for act in self.left):
-            rejections.remembered[name] = self._planned().owned
-        else:
-            rejections.remembered.pop(name, None)
         return rejections.passed(self.node, self.left, self.writer.now())
 
 
