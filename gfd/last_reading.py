@@ -60,7 +60,7 @@ def unread(inventory: Inventory) -> str:
 def count_not_listed(inventory: Inventory) -> int:
     """Devices that the driver has and does not list, and that are not known from before."""
     carried = sum(gpu.failing == NOT_LISTED for gpu in inventory.gpus)
-    return 0 if inventory.stale else inventory.node.pci_missing - carried
+    return inventory.node.pci_missing - carried
 
 
 def are_some_unknown(inventory: Inventory) -> bool:
@@ -132,7 +132,8 @@ def _stale(fresh: Inventory, last: Inventory) -> Inventory:
     trouble = fresh.trouble or Trouble.DRIVER_ERROR
     reason = fresh.reason or NONE_LISTED
     driver = replace(last.driver, module=fresh.driver.module, library=fresh.driver.library)
-    return replace(last, driver=driver, trouble=trouble, reason=reason, stale=True, node=fresh.node)
+    node = replace(fresh.node, pci_missing=last.node.pci_missing)  # a failed reading cannot count them
+    return replace(last, driver=driver, trouble=trouble, reason=reason, stale=True, node=node)
 
 
 def _is_still_there(fresh: Inventory, last: Inventory) -> bool:

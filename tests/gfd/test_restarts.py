@@ -175,6 +175,49 @@ def test_one_state_after_another_loses_nothing(first: str, layout: str, program:
                     assert not missing, f"{first}, then {name}, scan {scan + 1}"
 
 
+INCOMPLETE: dict[str, Callable[[Machine], Machine]] = {
+    "not listed": lambda layout: {"devices": layout["devices"][:-1]},
+    "no handle": lambda layout: last(layout, "nvmlDeviceGetHandleByIndex", 15),
+    "lost": lambda layout: last(layout, "*", 15),
+    "no name": lambda layout: last(layout, "nvmlDeviceGetName", 999),
+    "no MIG mode": lambda layout: last(layout, "nvmlDeviceGetMigMode", 999),
+}
+"""What happens to the last device."""
+
+FAILING = ("init 9", "init 18", "init 999", "not included", "none listed")
+
+
+def last(layout: Machine, call: str, code: int) -> Machine:
+    *others, one = layout["devices"]
+    return {"devices": [*others, failing(one, call, code)]}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("strategy", "devices"), [("mixed", (ONES, carved(H100, THREE, THREE))), ("none", (H100, T4))])
+def test_what_the_first_reading_left_open_stays_open_while_readings_fail(
+    strategy: str, devices: tuple[Machine, ...], program: str, tmp_path: Path
+) -> None:
+    well = machine(*devices)
+    with laid(well, tmp_path) as one:
+        for number, (name, change) in enumerate(INCOMPLETE.items()):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with PROGRAMS[program](one.host, strategy, folder) as running:
+                one.becomes(well)
+                at_first = running.go()
+                for state in FAILING:
+                    incomplete = change(well)
+                    one.becomes(incomplete)
+                    running.restart("worker restart")
+                    running.go()
+                    one.becomes(STATES[state](incomplete))
+                    for scan in range(2):
+                        missing = sorted(at_first.keys() - running.go().keys())
+                        assert not missing, f"{name}, then {state}, scan {scan + 1}"
+                    one.becomes(well)
+                    assert running.go() == at_first, f"after {name}, {state}"
+
+
 GONE: dict[str, Callable[[Machine], Machine]] = {
     "MIG off": lambda layout: each(layout, {"mig": {"current": 0}}),
     "carved anew": lambda layout: each(layout, carved({}, THREE)),
