@@ -6,7 +6,7 @@ that depend on them stay on the Node as long as that lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -143,23 +143,47 @@ def _is_still_there(fresh: Inventory, last: Inventory) -> bool:
 
 
 def _paired(fresh: Inventory, last: Inventory) -> Iterator[tuple[Gpu, Gpu | None]]:
-    """Each device with what was known of it: by UUID, by place for one without, and what is left for the mute ones."""
-    by_uuid = {gpu.uuid: gpu for gpu in last.gpus if gpu.uuid}
-    seen = {gpu.uuid for gpu in fresh.gpus if gpu.uuid}
-    left = [gpu for gpu in last.gpus if gpu.uuid not in seen]
-    for gpu in fresh.gpus:
-        before = by_uuid.get(gpu.uuid) if gpu.uuid else None
-        if before is None:
-            same_place = (one for one in left if one.index == gpu.index and not (gpu.uuid and one.uuid))
-            before = next(same_place, left[0] if left and not gpu.uuid else None)
-            left = [one for one in left if one is not before]
-        yield gpu, before
+    """Each device with what was known of it."""
+    left = list(last.gpus)
+    found: dict[int, Gpu] = {}
+    for is_same in _SAME:
+        for gpu in fresh.gpus:
+            before = None if gpu.index in found else next((one for one in left if is_same(gpu, one)), None)
+            if before is not None:
+                found[gpu.index] = before
+                left.remove(before)
+    return ((gpu, found.get(gpu.index)) for gpu in fresh.gpus)
+
+
+def _may_be_same(gpu: Gpu, before: Gpu) -> bool:
+    """Whether nothing that is known of both tells two devices apart."""
+    known = ((gpu.uuid, before.uuid), (gpu.pci_address, before.pci_address), (gpu.name, before.name))
+    return all(not now or not then or now == then for now, then in known)
+
+
+def _may_be_any(fresh: Inventory, gpu: Gpu, last: Inventory) -> bool:
+    """Whether neither UUID nor PCI address of a device can be read, and its place says nothing, since others are not
+    listed: what it answers may be about any of them."""
+    return not gpu.uuid and Fact.PCI in gpu.unknown and len(fresh.gpus) < len(last.gpus)
+
+
+_SAME: Sequence[Callable[[Gpu, Gpu], bool]] = (
+    lambda gpu, before: bool(gpu.uuid) and gpu.uuid == before.uuid,
+    lambda gpu, before: bool(gpu.pci_address) and gpu.pci_address == before.pci_address and _may_be_same(gpu, before),
+    lambda gpu, before: not gpu.mute and gpu.index == before.index and _may_be_same(gpu, before),
+    lambda gpu, before: not gpu.mute and not gpu.uuid and _may_be_same(gpu, before),
+    lambda gpu, before: gpu.index == before.index and _may_be_same(gpu, before),
+    lambda gpu, before: not gpu.uuid and _may_be_same(gpu, before),
+)
+"""Ways to find what was known of a device, the surest first: its UUID, its PCI address, its place. A device without a
+UUID is otherwise the first of those that are left and may be it. Devices that do not answer come last.
+"""
 
 
 def _merged(fresh: Inventory, gpu: Gpu, last: Inventory, before: Gpu) -> tuple[Gpu, tuple[MigDevice, ...]]:
     """The device with held values, and its MIG devices."""
-    if gpu.mute:
-        mute = min(before.mute + 1, LOST)
+    if gpu.mute or _may_be_any(fresh, gpu, last):
+        mute = min(before.mute + 1, LOST) if gpu.mute else 0
         return replace(before, index=gpu.index, failing=gpu.failing, mute=mute), last.migs_of(before)
     held = gpu.unknown - before.unknown - ({Fact.MIGS} if is_bare(last, before) else set())
     merged = _filled(replace(gpu, uuid=gpu.uuid or before.uuid), before, held)

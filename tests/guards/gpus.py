@@ -94,6 +94,12 @@ GPUS = (
         "node = fresh.node",
         HELD + "test_what_the_first_reading_left_open_stays_open_while_readings_fail",
     ),
+    Guard(  # a GPU that cannot be identified is not taken for another one
+        "gfd/last_reading.py",
+        "if gpu.mute or _may_be_any(fresh, gpu, last):",
+        "if gpu.mute:",
+        "tests/gfd/test_fault_sequences.py::test_a_gpu_that_cannot_be_identified_is_no_other_one",
+    ),
     Guard(  # a value that cannot be told does not take the place of the one on the Node
         "gfd/source.py",
         "if is_known(inventory, settings, key)",
