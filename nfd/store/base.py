@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -57,7 +57,7 @@ class Node:
     `writer` is who last wrote anything but the status, from `metadata.managedFields`; "" if unknown. `writers` are the
     managers of labels that were set neither by this product nor by NFD, without those of Kubernetes itself. `spec`
     changes with the rest of the spec. `allocatable` has the same resources of `status.allocatable`; nothing is planned
-    with it. `conditions` are those of nfd, by type.
+    with it. `conditions` are those of nfd, by type. `cut` is the number of bytes by which annotations were shortened.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Node:
     spec: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[str, Condition] = field(default_factory=dict)
+    cut: int = 0
 
     @classmethod
     def bare(cls, name: str, uid: str = "") -> Node:
@@ -87,7 +88,7 @@ class Node:
         return found
 
     def same_content(self, other: Node) -> bool:
-        """Whether a plan made for one holds for the other: all but version and last writer."""
+        """Whether a plan made for one holds for the other: all but version, last writer and `cut`."""
         return self is other or all(getattr(self, name) == getattr(other, name) for name in _CONTENT)
 
     def same_but_status(self, other: Node) -> bool:
@@ -166,6 +167,7 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
     """
     metadata, status = _mapping(node, "metadata"), _mapping(node, "status")
     spec = _mapping(node, "spec")
+    annotations, cut = trim_annotations(metadata)
     resources = _extended(_mapping(status, "capacity"))
     allocatable = _extended(_mapping(status, "allocatable"))
     return Node(
@@ -174,7 +176,7 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
         version=version if version is not None else _text(metadata.get("resourceVersion"), "metadata.resourceVersion"),
         boot_id=_text(_mapping(status, "nodeInfo").get("bootID"), "status.nodeInfo.bootID"),
         labels=texts(_mapping(metadata, "labels"), "metadata.labels"),
-        annotations=trim_annotations(metadata),
+        annotations=annotations,
         resources=resources,
         taints=_taints(spec.get("taints")),
         writer=last_writer(metadata.get("managedFields")),
@@ -182,6 +184,7 @@ def trim(node: Mapping[str, Any], version: str | None = None) -> Node:
         conditions=_conditions(status.get("conditions")),
         spec=zlib.crc32(repr(sorted((key, spec[key]) for key in spec if key != "taints")).encode()) if spec else 0,
         allocatable=resources if allocatable == resources else allocatable,
+        cut=cut,
     )
 
 
@@ -190,19 +193,26 @@ def _extended(amounts: Mapping[Any, Any]) -> Mapping[str, str]:
     return {sys.intern(key): sys.intern(str(value)) for key, value in amounts.items() if "/" in str(key)}
 
 
-def trim_annotations(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    """The annotations. Very long ones, which nfd never writes, are shortened; they still differ from any that nfd would
-    write."""
+def trim_annotations(metadata: Mapping[str, Any]) -> tuple[Mapping[str, str], int]:
+    """The annotations, and by how many bytes they were shortened. Very long ones, which nfd never writes, are
+    shortened; they still differ from any that nfd would write."""
     found = _mapping(metadata, "annotations")
-    kept = {
-        key: value[: LONGEST_ANNOTATION + 1]
+    long = {
+        key: value
+        for key, value in found.items()
         if isinstance(value, str)
         and len(value) > LONGEST_ANNOTATION
         and not names.is_below(str(key).rpartition("/")[0], names.NFD_NS)
-        else value
-        for key, value in found.items()
     }
-    return texts(kept, "metadata.annotations")
+    if not long:
+        return texts(found, "metadata.annotations"), 0
+    short = {key: value[: LONGEST_ANNOTATION + 1] for key, value in long.items()}
+    return texts({**found, **short}, "metadata.annotations"), size(long.values()) - size(short.values())
+
+
+def size(values: Iterable[str]) -> int:
+    """The number of bytes of these texts, as the API server counts them."""
+    return sum(len(value.encode(errors="replace")) for value in values)
 
 
 def texts(values: Mapping[Any, Any], where: str) -> Mapping[str, str]:

@@ -105,7 +105,7 @@ class KubeStore:
         known = self.get(node.name)
         if known is not None and known.same_content(node):
             offered = known.allocatable if known.allocatable == node.allocatable else node.allocatable
-            node = replace(known, version=node.version, writer=node.writer, allocatable=offered)
+            node = replace(known, version=node.version, writer=node.writer, allocatable=offered, cut=node.cut)
         return self._newer(node)
 
     def _node_of(self, answer: Any, place: Place, method: str) -> Node:

@@ -15,11 +15,12 @@ from nfd.errors import ConfigError, Forbidden, Invalid, NotFound, Unavailable
 from nfd.kube.check_responses import identified
 from nfd.kube.client import JSON, MERGE_PATCH, METADATA_ONLY, Request, connect
 from nfd.kube.paths import NODES, object_path
+from nfd.master.node.annotation_budget import BUDGET
 from nfd.master.node.desired import Contribution
 from nfd.master.node.outcome import Outcome
 from nfd.report import Report
 from nfd.runtime.prometheus import render
-from nfd.store.base import FIELD_MANAGER, Node, Patch, trim
+from nfd.store.base import FIELD_MANAGER, LONGEST_ANNOTATION, Node, Patch, trim
 from nfd.store.kube import KubeStore
 from tests.controlplane.api import ApiError
 from tests.controlplane.cluster import ControlPlane
@@ -356,3 +357,26 @@ async def test_nobody_there_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         await client.json("GET", "/api/v1/nodes")
     await client.close()
+
+
+@pytest.mark.parametrize(("others", "annotations", "labels"), [(0, 300, 50), (180 * 1024, 0, 2000)])
+async def test_a_node_without_room_gets_one_patch(
+    place: Cluster, masters: Masters, name: str, others: int, annotations: int, labels: int
+) -> None:
+    """The API server rejects nothing, and what does not fit is named. A longer annotation of another writer counts."""
+    place.create(name, {}, {"others.io/large": "x" * 2000}, BOOT)
+    store = await place.open()
+    master = await masters.start(store)
+    place.edit(name, {"metadata": {"annotations": {"others.io/large": "x" * max(others, 2000)}}})
+    cut = max(others, 2000) - LONGEST_ANNOTATION - 1
+    await until(lambda: (node := store.get(name)) is not None and node.cut == cut)
+    notes = {f"{F}note-{number:03}": "z" * 1000 for number in range(annotations)}
+    wanted = {f"{F}cpu-{number:05}-{'y' * 40}": "1" for number in range(labels)}
+    origins = {**dict.fromkeys(notes, "custom"), **dict.fromkeys(wanted, "cpu")}
+    await send(master, Worker(name).report(wanted, origins=origins, annotations=notes))
+    await master.queue.idle()
+    assert master.metrics["node_patches"] == 1
+    assert not master.unwritten()
+    found = place.get(name)["metadata"]
+    assert 210 * 1024 < sum(len(key) + len(text) for key, text in found["annotations"].items()) <= BUDGET
+    assert len(found["labels"].keys() & wanted.keys()) == labels if annotations else 500 < len(found["labels"]) < labels

@@ -135,7 +135,7 @@ def applied(planned: NodePlan) -> Node:
         body = {key: value for key, value in patch.body.items() if key != ("spec" if patch.subresource else "status")}
         assert body["metadata"]["resourceVersion"] == node.version
         body["metadata"] = {**body["metadata"], "resourceVersion": f"{node.version}1"}
-        node = trim(merge(whole, body))
+        node = replace(trim(merge(whole, body)), cut=node.cut)
     return node
 
 

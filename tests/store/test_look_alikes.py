@@ -18,8 +18,9 @@ OTHERS = [f"evil{NFD_NS}", f"{NFD_NS}.evil", "evil-nfd.node.kubernetes.io", "kub
 def test_bookkeeping(namespace: str) -> None:
     """Annotations of another namespace are kept in part, and are no bookkeeping when they are rejected."""
     own, key = namespace in OWN, f"{namespace}/x".lstrip("/")
-    kept = trim_annotations({"annotations": {key: "v" * (2 * LONGEST_ANNOTATION)}})[key]
-    assert len(kept) == (2 * LONGEST_ANNOTATION if own else LONGEST_ANNOTATION + 1)
+    kept, cut = trim_annotations({"annotations": {key: "é" * (2 * LONGEST_ANNOTATION)}})
+    assert len(kept[key]) == (2 * LONGEST_ANNOTATION if own else LONGEST_ANNOTATION + 1)
+    assert cut == (0 if own else 2 * (LONGEST_ANNOTATION - 1))
     assert _is_bookkeeping((Kind.ANNOTATIONS, key)) is own
     assert is_below(namespace, NFD_NS) is own
 

@@ -189,9 +189,9 @@ def _render_keys(owned: frozenset[tuple[str, Origin]]) -> tuple[str, Mapping[str
         if origin == implied_origin(key) and origin is not None:
             continue
         namespace, group = names.namespace_of(key), _NAMELESS if origin is None else origin
-        item = _ALL if group == rest else f"{namespace}/*" if namespace in uniform else _short(key)
+        item = _ALL if group == rest else f"{namespace}/*" if namespace in uniform else listed_name(key)
         groups.setdefault(group, set()).add(item)
-    text = ",".join(sorted(map(_short, keys)))
+    text = ",".join(sorted(map(listed_name, keys)))
     return text, {origin: sorted(items) for origin, items in sorted(groups.items())}
 
 
@@ -230,7 +230,7 @@ def _parse_keys(text: str, are_taints: bool, explicit: tuple[tuple[str, Origin],
     for key in keys:
         wildcard = f"{names.namespace_of(key)}/*"
         rest = written[_ALL] if _ALL in written else implied_origin(key)
-        found[key] = written.get(_short(key), written.get(wildcard, rest))
+        found[key] = written.get(listed_name(key), written.get(wildcard, rest))
     return MappingProxyType(found)
 
 
@@ -242,8 +242,8 @@ def _parse_origins(text: str) -> Mapping[str, Any]:
     return record if isinstance(record, Mapping) else {}
 
 
-def _short(key: str) -> str:
-    """A key as a list has it, without the default namespace; a key without any namespace begins with a slash."""
+def listed_name(key: str) -> str:
+    """A key as a list has it: without the default namespace; a key without any namespace begins with a slash."""
     return key.removeprefix(_DEFAULT) if "/" in key else f"/{key}"
 
 
