@@ -110,7 +110,7 @@ def test_it_fits_whatever_fills_the_node(
     assert annotated(planned) <= allowed
     assert len(goal.desired.dropped) == wanted - written
     if wanted > written:
-        assert annotated(planned) > 0.5 * allowed, "not many more than necessary"
+        assert annotated(planned) > allowed / 3, "not many more than necessary: what a key needs is estimated"
     again, _ = fitting_plan(Goal(desired), applied(planned))
     assert not again
 
