@@ -18,6 +18,8 @@ U = TypeVar("U")
 
 _DEVICES = "devices"
 """What a host keeps of a feature: the instances of each device when all its files could be read last."""
+_IDS = ("vendor", "device", "serial")
+"""Attributes that differ only if another device has taken the place of the former one."""
 
 
 class FeatureReader:
@@ -48,15 +50,16 @@ class FeatureReader:
     def last(self, feature: str, found: Mapping[str, Sequence[Instance]]) -> dict[str, Sequence[Instance]]:
         """Of each device with an error the instances of its last reading without one, if it had such a reading.
 
-        `found` has the instances of this reading by the names of the devices, of which a complete list was read. An
-        error that belongs to no device concerns all of them.
+        It has none if other ids were read now. `found` has the instances of this reading by the names of the devices,
+        of which a complete list was read. An error that belongs to no device concerns all of them.
         """
         of_all = found.keys() if len(self.errors) > self._of_devices else frozenset[str]()
         incomplete = self._incomplete | of_all
         good = self.host.good(feature)
         self.held = _DEVICES in good
         last: dict[str, Sequence[Instance]] = good.get(_DEVICES, {})  # type: ignore[assignment]  # as stored below
-        held = {name: last[name] for name in sorted(incomplete) if name in last}
+        same = [name for name in sorted(incomplete & last.keys()) if not _are_others(last[name], found.get(name, ()))]
+        held = {name: last[name] for name in same}
         complete = {name: instances for name, instances in found.items() if name not in incomplete}
         good[_DEVICES] = complete | held
         return held
@@ -136,6 +139,12 @@ def first_of(errors: Sequence[object]) -> str:
 
 
 Part = Callable[[FeatureReader], Features]
+
+
+def _are_others(before: Sequence[Instance], now: Sequence[Instance]) -> bool:
+    """Whether these are instances of another device, as far as the ids of both are known."""
+    pairs = zip(before, now, strict=False)
+    return any(one[name] != other[name] for one, other in pairs for name in _IDS if one.get(name) and other.get(name))
 
 
 def gather(host: Host, parts: Mapping[str, Part]) -> Features | Partial:

@@ -65,3 +65,8 @@ def test_the_flag_takes_precedence_over_the_file() -> None:
     for master, allowed in ((both, '["flag.kubernetes.io"]'), ({}, "[]"), ({"config": {"klog": {}}}, "[]")):
         policy = one(chart_objects({**POLICY, "master": master}), "ValidatingAdmissionPolicy", "master-writes")
         assert {"name": "extra", "expression": allowed} in policy["spec"]["variables"]
+
+
+@pytest.mark.parametrize("config", [{"sources": None}, {"sources": {"nvidia": None}}, {"sources": {"pci": None}}])
+def test_an_empty_section_of_the_file_counts_as_absent(config: Values) -> None:
+    assert notes({"worker": {"config": config}}) == notes({})

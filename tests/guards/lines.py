@@ -77,7 +77,7 @@ ATTRIBUTION = (
     ),
     Guard(  # a device with an unreadable file stays
         "nfd/sources/feature_reader.py",
-        "held = {name: last[name] for name in sorted(incomplete) if name in last}",
+        "held = {name: last[name] for name in same}",
         "held: dict[str, Sequence[Instance]] = {}",
         "tests/sources/test_incomplete_devices.py::test_a_device_with_an_unreadable_file_stays_as_it_was",
     ),

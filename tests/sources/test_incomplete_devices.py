@@ -197,6 +197,20 @@ def test_a_device_that_is_gone_does_not_stay_because_of_another_one(kind: Kind, 
     assert len(node.scan()[kind.feature]) == 1
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.files.get("device")], ids=lambda kind: kind.feature)
+def test_another_device_in_its_place_is_seen(kind: Kind, tmp_path: Path) -> None:
+    """Its ids could be read, so the former device is gone, whichever other file has an error."""
+    node = Node(kind, tmp_path)
+    before = node.scan()
+    folder = node.root / kind.path(1, "")
+    shutil.move(folder, tmp_path / "away")  # so that the new one has another inode
+    node.put(1, kind.files | {"device": "0x74a9" if kind.files["device"] == "0x74a1" else "0x0bd9"})
+    node.host.broken = frozenset({kind.path(1, [*kind.files][-1])})
+    now = node.scan()
+    assert len(now[kind.feature]) == len(before[kind.feature])
+    assert now[kind.feature] != before[kind.feature]
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.feature)
 def test_if_the_devices_cannot_be_listed_all_stay(kind: Kind, tmp_path: Path) -> None:
     node = Node(kind, tmp_path)

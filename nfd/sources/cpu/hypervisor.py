@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from nfd.host import Host
 from nfd.host.blanks_and_numbers import BLANK
 from nfd.sources.cpu.cpuid import EBX, ECX, EDX, HYPERVISOR_LEAF, VENDORS, Cpuid, text_of
-from nfd.sources.feature_reader import unless_denied
 
 UNNAMED = ""
-"""Of a virtual machine, or of what may be one, whose hypervisor has no name in NFD."""
+"""Of a virtual machine whose hypervisor has no name in NFD."""
 FIRMWARE = {
     "KVM": "kvm",
     "OpenStack": "kvm",
@@ -30,7 +29,6 @@ FIRMWARE = {
     "Apple Virtualization": "apple",
     "innotek GmbH": UNNAMED,
     "VirtualBox": UNNAMED,
-    "Oracle Corporation": UNNAMED,
     "Bochs": UNNAMED,
     "Parallels": UNNAMED,
 }
@@ -39,7 +37,6 @@ DMI_TEXTS = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "produ
 """Those that systemd looks at, in its order."""
 _METAL = re.compile(r"\.metal(?:-|$)", re.ASCII)
 """In the product name of an EC2 instance without a hypervisor, such as `c8g.metal-24xl`."""
-_VIRTIO = "sys/bus/virtio/devices"
 
 DEVICE_TREE = (("linux,kvm", "kvm"), ("kvm", "kvm"), ("xen", "xenhvm"), ("vmware", "vmware"))
 """How a name in the device tree's `hypervisor/compatible` begins."""
@@ -85,19 +82,15 @@ def read_s390x(host: Host) -> str | None:
 def read_evidence(host: Host) -> str | None:
     """`none` if DMI describes a machine and nothing says that it is a virtual one.
 
-    None if it is unknown: no DMI, no Xen, no hypervisor node in the device tree, or a hypervisor without a name. A
-    machine with virtio devices may be a virtual one, whatever names a cloud has given it.
+    None if it is unknown: no DMI, no Xen, no hypervisor node in the device tree, or a hypervisor without a name.
     Reads: sys/devices/virtual/dmi/id/{product_name,product_version,sys_vendor,board_vendor,bios_vendor},
-    sys/hypervisor/type (kernel ABI/stable/sysfs-hypervisor-xen), hypervisor/compatible of the device tree; the names in
-    sys/bus/virtio/devices (driver-api/virtio)
+    sys/hypervisor/type (kernel ABI/stable/sysfs-hypervisor-xen), hypervisor/compatible of the device tree
     """
     dmi = {name: host.value(f"{_DMI}/{name}") or "" for name in DMI_TEXTS}
     found = [_of_firmware(dmi), _of_kernel(host), _of_device_tree(host)]
     if named := next(filter(None, found), None):
         return named
-    if UNNAMED in found or not (dmi["sys_vendor"] or dmi["product_name"]):
-        return None
-    return NONE if _is_metal(dmi) or not unless_denied(host, lambda: host.names(_VIRTIO), ()) else None
+    return NONE if UNNAMED not in found and (dmi["sys_vendor"] or dmi["product_name"]) else None
 
 
 def _of_firmware(dmi: Mapping[str, str]) -> str | None:

@@ -43,7 +43,8 @@
 {{/* The MIG strategy: in the worker, its configuration takes precedence over gpu.migStrategy. */}}
 {{- define "nfd.migStrategy" -}}
 {{- $config := eq (include "nfd.gpuMode" .) "worker" | ternary .Values.worker.config dict | default dict }}
-{{- dig "sources" "nvidia" "migStrategy" .Values.gpu.migStrategy $config }}
+{{- $nvidia := ($config.sources | default dict).nvidia | default dict }}
+{{- $nvidia.migStrategy | default .Values.gpu.migStrategy }}
 {{- end }}
 
 {{/* The ConfigMap with the device plugin's configurations; empty without one. */}}
