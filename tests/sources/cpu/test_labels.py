@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from nfd.sources.cpu import SOURCE
 from nfd.sources.cpu.cpuid import format_cpuid
 from tests.sources.cpu.machines import full_machine
 from tests.sources.hosts import labels_of, make_host, scan
+from tests.sources.test_read_errors import Machine
 
 DEFAULT_BLACKLIST = {
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT",
@@ -82,11 +84,11 @@ def test_what_cannot_be_read_spoils_its_own_feature_alone(tmp_path: Path) -> Non
         f"{policy}/scaling_governor": "performance\n",
         "cpuid": format_cpuid(full_machine("AMD")),
     }
-    host = make_host(tmp_path, files)
+    make_host(tmp_path, files)
+    host = Machine(tmp_path)
     before = scan(host, SOURCE)
     assert not before.failed
-    (tmp_path / policy / "scaling_governor").unlink()
-    make_host(tmp_path, {f"{policy}/scaling_governor/": ""})
+    host.broken, host.code = f"{policy}/scaling_governor", errno.EIO
     assert scan(host, SOURCE, before).labels == before.labels
     fresh = scan(host, SOURCE)
     assert "scaling_governor" in fresh.failed["cpu"]
