@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nfd.discovery import Discovery, Plan, discover
-from nfd.host import Host
+from nfd.errors import HostError
+from nfd.host import MAX_FILE, Host
 from nfd.host.replay import Replay
 from nfd.source import Source
+
+T = TypeVar("T")
 
 
 def make_host(root: Path, files: Mapping[str, str | bytes], **environment: str) -> Replay:
@@ -50,3 +55,30 @@ class Counting(Host):
     def inodes(self, path: str) -> tuple[tuple[str, int], ...]:
         self.seen.append(f"{path}/")
         return super().inodes(path)
+
+
+class Failing(Replay):
+    """Notes what is read, and what is listed with a slash at the end; what is in `broken` gives the error `code`."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.seen: set[str] = set()
+        self.broken: frozenset[str] = frozenset()
+        self.code = errno.EIO
+        super().__init__(folder, environment)
+        self.seen.clear()
+
+    def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
+        return self.unless_broken(path, lambda: super(Failing, self).data(path, limit))
+
+    def head(self, path: str, size: int) -> bytes | None:
+        return self.unless_broken(path, lambda: super(Failing, self).head(path, size))
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return self.unless_broken(f"{path}/", lambda: super(Failing, self).names(path))
+
+    def unless_broken(self, path: str, read: Callable[[], T]) -> T:
+        """What `read` gives. Raises: HostError if the path is broken."""
+        self.seen.add(path)
+        if path in self.broken:
+            raise HostError(path, os.strerror(self.code), self.code)
+        return read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from nfd.discovery import Discovery
-from nfd.errors import HostError
 from nfd.host.replay import Replay
 from nfd.source import Source
 from nfd.sources import accelerator, amd, intel, memory, network, pci, storage, usb
 from nfd.sources.accelerator import states
 from nfd.sources.amd import gpus, kfd
-from tests.sources.hosts import make_host, scan
+from tests.sources.hosts import Failing, make_host, scan
 
 Found = Mapping[str, list[list[tuple[str, str]]]]
 
@@ -105,26 +103,15 @@ CASES = [
 ]
 
 
-class Machine(Replay):
-    """One of which some paths give an I/O error."""
-
-    broken: frozenset[str] = frozenset()
-
-    def _check(self, path: str) -> None:
-        if path in self.broken:
-            raise HostError(path, "Input/output error", errno.EIO)
-
-    def data(self, path: str, limit: int = 1 << 20) -> bytes | None:
-        self._check(path)
-        return super().data(path, limit)
+class Machine(Failing):
+    """One whose broken paths cannot be looked at either."""
 
     def exists(self, path: str) -> bool:
-        self._check(path)
-        return super().exists(path)
+        return self.unless_broken(path, lambda: super(Machine, self).exists(path))
 
-    def names(self, path: str) -> tuple[str, ...]:
-        self._check(path)
-        return super().names(path)
+    def spoil(self, path: str) -> None:
+        """This path alone, a file or a folder, gives an error."""
+        self.broken = frozenset({path, f"{path}/"})
 
 
 class Node:
@@ -135,7 +122,7 @@ class Node:
         make_host(root, {f"{NET}/": ""})
         for device in (0, 1):
             self.put(device, kind.files)
-        self.host = Machine(root, {})
+        self.host = Machine(root)
         self.found = Discovery()
 
     def put(self, device: int, files: Mapping[str, str]) -> None:
@@ -163,7 +150,7 @@ def test_a_device_with_an_unreadable_file_stays_as_it_was(kind: Kind, file: str,
     before = node.scan()
     assert len(before[kind.feature]) == 2
     assert not node.found.failed
-    node.host.broken = frozenset({kind.path(1, file)})
+    node.host.spoil(kind.path(1, file))
     assert node.scan() == before
     assert node.found.failed
     for files in (kind.change, kind.files, kind.change):
@@ -181,7 +168,7 @@ def test_a_device_with_an_unreadable_file_stays_as_it_was(kind: Kind, file: str,
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.feature)
 def test_a_device_that_was_never_read_without_an_error_is_there_once(kind: Kind, tmp_path: Path) -> None:
     node = Node(kind, tmp_path)
-    node.host.broken = frozenset({kind.path(1, [*kind.files][-1])})
+    node.host.spoil(kind.path(1, [*kind.files][-1]))
     for files in (kind.change, kind.files, kind.change):
         node.put(0, files)
         assert len(node.scan()[kind.feature]) <= 2
@@ -192,7 +179,7 @@ def test_a_device_that_was_never_read_without_an_error_is_there_once(kind: Kind,
 def test_a_device_that_is_gone_does_not_stay_because_of_another_one(kind: Kind, tmp_path: Path) -> None:
     node = Node(kind, tmp_path)
     node.scan()
-    node.host.broken = frozenset({kind.path(1, [*kind.files][-1])})
+    node.host.spoil(kind.path(1, [*kind.files][-1]))
     shutil.rmtree(node.root / kind.path(0, ""))
     assert len(node.scan()[kind.feature]) == 1
 
@@ -204,8 +191,8 @@ def test_another_device_in_its_place_is_seen(kind: Kind, tmp_path: Path) -> None
     before = node.scan()
     folder = node.root / kind.path(1, "")
     shutil.move(folder, tmp_path / "away")  # so that the new one has another inode
-    node.put(1, kind.files | {"device": "0x74a9" if kind.files["device"] == "0x74a1" else "0x0bd9"})
-    node.host.broken = frozenset({kind.path(1, [*kind.files][-1])})
+    node.put(1, {**kind.files, "device": "0x74a9" if kind.files["device"] == "0x74a1" else "0x0bd9"})
+    node.host.spoil(kind.path(1, [*kind.files][-1]))
     now = node.scan()
     assert len(now[kind.feature]) == len(before[kind.feature])
     assert now[kind.feature] != before[kind.feature]
@@ -215,7 +202,7 @@ def test_another_device_in_its_place_is_seen(kind: Kind, tmp_path: Path) -> None
 def test_if_the_devices_cannot_be_listed_all_stay(kind: Kind, tmp_path: Path) -> None:
     node = Node(kind, tmp_path)
     before = node.scan()
-    node.host.broken = frozenset({kind.folder})
+    node.host.spoil(kind.folder)
     assert node.scan()[kind.feature] == before[kind.feature]
     assert node.found.failed
 
@@ -226,6 +213,6 @@ def test_an_error_that_is_of_no_device_concerns_all(tmp_path: Path) -> None:
     nodes = {f"{kfd.NODES}/{number}/properties": KFD.format(bus) for number, bus in enumerate((5 << 8, 21 << 8), 1)}
     make_host(node.root, nodes)
     before = node.scan()[gpus.PARTITION]
-    node.host.broken = frozenset({f"{kfd.NODES}/1/properties"})
+    node.host.spoil(f"{kfd.NODES}/1/properties")
     assert node.scan()[gpus.PARTITION] == before
     assert node.found.failed

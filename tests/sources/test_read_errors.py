@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import yaml
 
 from nfd import sources
 from nfd.discovery import Discovery, Plan, discover
-from nfd.errors import HostError
 from nfd.features import Features
-from nfd.host import DENIED, MAX_FILE, NOT_NOW
-from nfd.host.replay import Replay
+from nfd.host import DENIED, NOT_NOW
 from nfd.source import Source
 from nfd.sources import BUILT_IN, cpu
 from tests.cases_hosts.layout import CASES, lay_out
-from tests.sources.hosts import make_host
-
-T = TypeVar("T")
+from tests.sources.hosts import Failing, make_host
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 MACHINES = sorted(path.parent.name for path in HOSTS.glob("*/expected"))
@@ -46,47 +40,22 @@ ERRORS = (errno.EIO, errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN
 """What a crashed FUSE server, a lost mount, a device and this process answer."""
 
 
-class Machine(Replay):
-    """Notes what is read, and what is listed with a slash at the end; `broken` cannot be read."""
-
-    def __init__(self, folder: Path) -> None:
-        self.seen: set[str] = set()
-        self.broken, self.code = "", 0
-        super().__init__(folder, {"NODE_NAME": "node"})
-        self.seen.clear()
-
-    def data(self, path: str, limit: int = MAX_FILE) -> bytes | None:
-        return self._note(path, lambda: super(Machine, self).data(path, limit))
-
-    def head(self, path: str, size: int) -> bytes | None:
-        return self._note(path, lambda: super(Machine, self).head(path, size))
-
-    def names(self, path: str) -> tuple[str, ...]:
-        return self._note(f"{path}/", lambda: super(Machine, self).names(path))
-
-    def _note(self, path: str, read: Callable[[], T]) -> T:
-        self.seen.add(path)
-        if path == self.broken:
-            raise HostError(path, os.strerror(self.code), self.code)
-        return read()
-
-
 @contextmanager
-def opened(folder: Path) -> Iterator[Machine]:
-    host = Machine(folder)
+def opened(folder: Path) -> Iterator[Failing]:
+    host = Failing(folder, NODE_NAME="node")
     try:
         yield host
     finally:
         host._tree.close()
 
 
-def passes(host: Machine, known: tuple[Source, ...], code: int) -> Iterator[tuple[str, Discovery, Discovery]]:
+def passes(host: Failing, known: tuple[Source, ...], code: int) -> Iterator[tuple[str, Discovery, Discovery]]:
     """What one pass reads, each with that pass and with the next one, in which it cannot be read."""
     plan = Plan(known, known, {source.name: source.config() for source in known})
     before = discover(host, plan)
     host.code = code
     for path in sorted(host.seen):
-        host.broken = path
+        host.broken = frozenset({path})
         yield path, before, discover(host, plan, before)
 
 
@@ -102,7 +71,7 @@ def of_feature(features: Features, name: str) -> tuple[object, ...]:
     return features.flags.get(name), features.attributes.get(name), features.instances.get(name)
 
 
-def check_cpu(host: Machine, code: int) -> None:
+def check_cpu(host: Failing, code: int) -> None:
     """Labels stay, the source has failed, and features that do not read the file are those of the new pass."""
     count = 0
     for path, before, found in passes(host, (cpu.SOURCE,), code):
@@ -165,7 +134,7 @@ def test_an_error_in_a_first_pass_costs_one_feature(source: Source) -> None:
         before = discover(host, plan).features
         host.code = errno.EIO
         for path in sorted(host.seen - {ARCH}):
-            host.broken = path
+            host.broken = frozenset({path})
             found = discover(host, plan)
             failed = found.failed.get(source.name, "")
             for name in before.names():

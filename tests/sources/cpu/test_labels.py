@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from nfd.features import Features
 from nfd.sources.cpu import SOURCE
 from nfd.sources.cpu.cpuid import format_cpuid
 from tests.sources.cpu.machines import full_machine
-from tests.sources.hosts import labels_of, make_host, scan
-from tests.sources.test_read_errors import Machine
+from tests.sources.hosts import Failing, labels_of, make_host, scan
 
 DEFAULT_BLACKLIST = {
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT",
@@ -85,10 +83,10 @@ def test_what_cannot_be_read_spoils_its_own_feature_alone(tmp_path: Path) -> Non
         "cpuid": format_cpuid(full_machine("AMD")),
     }
     make_host(tmp_path, files)
-    host = Machine(tmp_path)
+    host = Failing(tmp_path)
     before = scan(host, SOURCE)
     assert not before.failed
-    host.broken, host.code = f"{policy}/scaling_governor", errno.EIO
+    host.broken = frozenset({f"{policy}/scaling_governor"})
     assert scan(host, SOURCE, before).labels == before.labels
     fresh = scan(host, SOURCE)
     assert "scaling_governor" in fresh.failed["cpu"]
